@@ -1,0 +1,5 @@
+"""``python -m tradewind``."""
+
+from tradewind.cli import main
+
+main()

@@ -1,0 +1,86 @@
+"""The table of commands, and what happens when one of them fails.
+
+Modules of commands import only typer at the top: ``tradewind --help`` must not pay for numpy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tradewind import __version__
+
+app = typer.Typer(
+    name="tradewind",
+    help="Find the cheapest configuration that finishes a job before its deadline, within a budget.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tradewind {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: The words after ``tradewind``; those of this process when None.
+
+    Returns:
+        The exit code.
+    """
+    from tradewind.errors import InterruptedSearch, TradewindError
+
+    try:
+        app(args=list(arguments) if arguments is not None else None, prog_name="tradewind")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1 if end.code else 0
+    except TradewindError as error:
+        print(f"tradewind: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("tradewind: interrupted", file=sys.stderr)
+        return InterruptedSearch.exit_code
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        print(f"tradewind: {_unexpected(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _unexpected(error: Exception) -> str:
+    """Keep the traceback of an error that nobody foresaw in a file, and say where."""
+    from tradewind.paths import data_folder
+
+    line = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+    try:
+        folder = data_folder() / "crashes"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
+        path.write_text("".join(traceback.format_exception(error)))
+    except OSError:
+        return line + " (please report it)"
+    return f"{line} (please report it with {path})"

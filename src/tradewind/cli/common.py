@@ -1,0 +1,76 @@
+"""What several commands share."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tradewind.store.base import Store, StudyRow
+
+
+def emit_json(document: Any) -> None:
+    """Print a document as JSON: NaN and infinities become null, so that every reader takes it."""
+    json.dump(_finite(document), sys.stdout, ensure_ascii=False, default=str)
+    sys.stdout.write("\n")
+
+
+def _finite(document: Any) -> Any:
+    if isinstance(document, float) and not math.isfinite(document):
+        return None
+    if isinstance(document, dict):
+        return {str(key): _finite(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_finite(value) for value in document]
+    return document
+
+
+def open_store(url: str | None = None, *, must_exist: bool = False) -> Store:
+    """The store at ``url``, or the user's own.
+
+    Args:
+        url: Address, or None for ``TRADEWIND_STORE`` or the data folder.
+        must_exist: Do not create an SQLite file that is not there.
+
+    Raises:
+        StoreError: It cannot be opened.
+    """
+    from pathlib import Path
+
+    from tradewind import plugins
+    from tradewind.errors import StudyNotFoundError
+    from tradewind.paths import store_url
+
+    address = url or store_url()
+    if must_exist and address.startswith("sqlite:///") and not Path(address.removeprefix("sqlite:///")).exists():
+        raise StudyNotFoundError(f"there is no store at {address} yet", hint="tradewind tune job.yaml makes one")
+    store: Store = plugins.create("store", "sql", {}, url=address)
+    return store
+
+
+def find_study(store: Store, name: str | None) -> StudyRow:
+    """The newest study of that name, or the newest of all; ``name`` may also be a study's id or a job YAML.
+
+    Raises:
+        StudyNotFoundError: There is none.
+    """
+    import difflib
+    from pathlib import Path
+
+    from tradewind.errors import StudyNotFoundError
+
+    if name and name.isdigit():
+        return store.study(int(name))
+    if name and Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
+        from tradewind.problem.spec import load_spec
+
+        name = load_spec(Path(name)).name
+    found = store.find_studies(name)
+    if found:
+        return found[0]
+    known = sorted({study.name for study in store.find_studies()})
+    near = difflib.get_close_matches(name or "", known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
+    raise StudyNotFoundError(f"there is no study {name!r}" if name else "there is no study yet", hint=hint)

@@ -1,0 +1,1 @@
+"""Provisioners: who makes the machines."""

@@ -1,0 +1,92 @@
+"""The contract of a provisioner."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tradewind.plugins import Capability, Plugin, Settings
+from tradewind.problem import Machine, Offer
+
+
+class MakesMachines(Capability):
+    """Creates machines that cost money until they are destroyed."""
+
+
+class TagsMachines(Capability):
+    """Puts owner, run and expiry tags into the create call, and lists by them."""
+
+
+class ClusterState(StrEnum):
+    """Where a cluster is; ``unknown`` counts as alive."""
+
+    BOOTING = "booting"
+    READY = "ready"
+    GONE = "gone"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Machines made for one run.
+
+    Attributes:
+        run_id: The run, which is also their tag.
+        state: Where they are.
+        machines: The machines, once they are ready.
+        setup_seconds: Billed seconds that booting took so far.
+        reason: Why it failed, in words.
+        data: What the provisioner needs to find them again (JSON-able).
+    """
+
+    run_id: str
+    state: ClusterState
+    machines: tuple[Machine, ...] = ()
+    setup_seconds: float = 0.0
+    reason: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Provisioner(Plugin, ABC):
+    """Makes machines and gives them back.
+
+    Args:
+        settings: Its settings.
+        data_folder: Below it the provisioner may keep what it needs between processes.
+    """
+
+    def __init__(self, *, settings: Settings, data_folder: Path) -> None:
+        self.settings = settings
+        self.data_folder = data_folder
+
+    @abstractmethod
+    def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
+        """Start to make the machines of an offer, tagged with the arguments; making them again finds them.
+
+        Raises:
+            DeployError: The provider refused.
+        """
+
+    @abstractmethod
+    def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
+        """Where some clusters are, by run id."""
+
+    @abstractmethod
+    def find(self, owner: str) -> list[Cluster]:
+        """All clusters of an owner that are not certainly gone, by tag."""
+
+    @abstractmethod
+    def destroy(self, cluster: Cluster) -> Cluster:
+        """Give the machines back; not finding them is success. The state tells when they are gone.
+
+        Raises:
+            TeardownError: The provider refused; the machines may still cost money.
+        """
+
+    def close(self) -> None:
+        """Give back what this object holds; machines are not touched."""

@@ -1,0 +1,1 @@
+"""Runners: who runs the job on the machines."""

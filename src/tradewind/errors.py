@@ -1,0 +1,245 @@
+"""Every error that Tradewind raises on purpose.
+
+The tree, with the exit code that the command line ends with::
+
+    TradewindError                     1
+    ├── InputError                     3   something the user wrote is wrong
+    │   ├── SpecError                      the job YAML
+    │   ├── CatalogueError                 a price list or catalogue CSV
+    │   ├── RecordError                    an imported record or recorded-runs CSV
+    │   └── ConfigurationError             values that are not in the space
+    ├── NoOfferError                   4   no provider sells what was asked for
+    ├── BudgetError                    5   the budget does not pay for a single run
+    ├── NothingFeasibleError           6   the search ended without a feasible configuration
+    ├── JobFailedError                 7   the user's program failed
+    ├── InterpretationError            8   its output could not be read
+    ├── MissingProgramError            9   a program or package is not installed
+    ├── DeployError                   10   machines could not be made or reached
+    │   └── TeardownError             11   machines could not be given back
+    ├── StoreError                    12   the store cannot be used
+    │   ├── StoreLockedError
+    │   ├── StoreFullError
+    │   ├── StoreReadOnlyError
+    │   ├── StoreCorruptError
+    │   ├── StudyBusyError                 another process is running this study
+    │   └── StudyNotFoundError
+    ├── PluginError                   13   an installed part does not load or is named twice
+    ├── FetchError                    14   a price endpoint did not answer as it should
+    └── InterruptedSearch            130   Ctrl-C
+
+An error prints as one line: what, where, what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TradewindError(Exception):
+    """The root of all errors raised on purpose.
+
+    Args:
+        message: What is wrong and where, without a final full stop.
+        hint: What the user can do about it.
+    """
+
+    exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InputError(TradewindError):
+    """Something that the user wrote is wrong.
+
+    Args:
+        message: What is wrong.
+        hint: What to write instead.
+        file: The file it stands in.
+        line: Its line, from 1.
+    """
+
+    exit_code = 3
+    code = "input"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, file: str | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.file = file
+        self.line = line
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        return place + super().__str__()
+
+
+class SpecError(InputError):
+    """The job YAML is wrong."""
+
+    code = "input.spec"
+
+
+class CatalogueError(InputError):
+    """A price list or a catalogue CSV is wrong."""
+
+    code = "input.catalogue"
+
+
+class RecordError(InputError):
+    """An imported record, or a CSV of recorded runs, is wrong."""
+
+    code = "input.record"
+
+
+class ConfigurationError(InputError):
+    """Values were given that are not in the space."""
+
+    code = "input.configuration"
+
+
+class NoOfferError(TradewindError):
+    """No provider sells what the configuration asks for."""
+
+    exit_code = 4
+    code = "no-offer"
+
+
+class BudgetError(TradewindError):
+    """The budget does not pay for a single run."""
+
+    exit_code = 5
+    code = "budget"
+
+
+class NothingFeasibleError(TradewindError):
+    """The search ended and no configuration met the constraints."""
+
+    exit_code = 6
+    code = "nothing-feasible"
+
+
+class JobFailedError(TradewindError):
+    """The user's program failed."""
+
+    exit_code = 7
+    code = "job-failed"
+
+
+class InterpretationError(TradewindError):
+    """The output of a run could not be read.
+
+    Args:
+        reason: One of ``empty``, ``truncated``, ``no-match``, ``not-utf8``, ``not-a-number``, ``too-large``,
+            ``missing-file``, ``user-code``.
+        message: What is wrong and where.
+        hint: What to do.
+    """
+
+    exit_code = 8
+    code = "interpretation"
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class MissingProgramError(TradewindError):
+    """A program or an optional package is not installed."""
+
+    exit_code = 9
+    code = "missing-program"
+
+
+class DeployError(TradewindError):
+    """Machines could not be made or reached, or the run could not be started.
+
+    Args:
+        message: What is wrong and where.
+        hint: What to do.
+        retryable: True when it is the infrastructure's fault and another attempt may succeed.
+    """
+
+    exit_code = 10
+    code = "deploy"
+
+    def __init__(self, message: str, *, hint: str | None = None, retryable: bool = True) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
+class TeardownError(DeployError):
+    """Machines could not be given back; they may still cost money."""
+
+    exit_code = 11
+    code = "teardown"
+
+
+class StoreError(TradewindError):
+    """The store cannot be used."""
+
+    exit_code = 12
+    code = "store"
+
+
+class StoreLockedError(StoreError):
+    """Another program holds the database for too long."""
+
+    code = "store.locked"
+
+
+class StoreFullError(StoreError):
+    """The disk under the store, or under the run folders, is full."""
+
+    code = "store.full"
+
+
+class StoreReadOnlyError(StoreError):
+    """The store, or its folder, cannot be written."""
+
+    code = "store.read-only"
+
+
+class StoreCorruptError(StoreError):
+    """The file is not a Tradewind store, or is damaged, or is of a newer version."""
+
+    code = "store.corrupt"
+
+
+class StudyBusyError(StoreError):
+    """Another live process is running this study."""
+
+    code = "store.study-busy"
+
+
+class StudyNotFoundError(StoreError):
+    """The store has no such study."""
+
+    code = "store.study-not-found"
+
+
+class PluginError(TradewindError):
+    """An installed part does not load, is unknown, or its name is taken twice."""
+
+    exit_code = 13
+    code = "plugin"
+
+
+class FetchError(TradewindError):
+    """A price endpoint did not answer as it should."""
+
+    exit_code = 14
+    code = "fetch"
+
+
+class InterruptedSearch(TradewindError):  # noqa: N818  (an interruption is no error of anybody's)
+    """The user pressed Ctrl-C; the same command resumes."""
+
+    exit_code = 130
+    code = "interrupted"

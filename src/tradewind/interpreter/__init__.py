@@ -1,0 +1,1 @@
+"""Floor 2: interpreters read metrics out of what a run left behind."""

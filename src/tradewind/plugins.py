@@ -1,0 +1,193 @@
+"""Finds the installed parts by their entry points; the rest of the house knows no names.
+
+A part is a class that derives from its room's base class (`Searcher`, `Runner`, ...) and is announced in its
+distribution's metadata::
+
+    [project.entry-points."tradewind.searchers"]
+    my_searcher = "my_package.my_searcher:MySearcher"
+
+A part that does not load is reported by `broken` and does not stop the others. A name that two distributions
+announce is an error as soon as that name is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tradewind.errors import PluginError, SpecError
+
+KINDS = ("searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store")
+"""The kinds of part, in the order of a trial's way through the house."""
+
+_log = logging.getLogger("tradewind.plugins")
+
+
+class Settings(BaseModel):
+    """The settings of a part: they make its YAML keys, its command-line help and its reference page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Capability:
+    """Marker: a part can do what the names of the capability classes that it inherits say."""
+
+
+class Plugin:
+    """What every part has.
+
+    Attributes:
+        name: The entry-point name, set by the registry.
+        Settings: The model of its settings.
+    """
+
+    name: ClassVar[str] = ""
+    Settings: ClassVar[type[Settings]] = Settings
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the part's docstring."""
+        return (inspect.getdoc(cls) or "").partition("\n")[0]
+
+    @classmethod
+    def capabilities(cls) -> tuple[str, ...]:
+        """The names of the capability classes that the part inherits, sorted."""
+        return tuple(sorted(c.__name__ for c in cls.__mro__ if Capability in c.__bases__))
+
+
+P = TypeVar("P", bound=Plugin)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A part that does not load.
+
+    Attributes:
+        kind: Its kind.
+        name: Its entry-point name.
+        reason: Why, in one line.
+    """
+
+    kind: str
+    name: str
+    reason: str
+
+
+@functools.cache
+def _announced(kind: str) -> Mapping[str, tuple[EntryPoint, ...]]:
+    if kind not in KINDS:
+        raise PluginError(f"there is no kind of part named {kind!r}", hint=f"kinds are {', '.join(KINDS)}")
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in entry_points(group=f"tradewind.{kind}s"):
+        # The same distribution may be seen twice (an editable install beside a wheel); that is one part.
+        if all(point.value != other.value for other in found.get(point.name, ())):
+            found[point.name] = (*found.get(point.name, ()), point)
+    return found
+
+
+def names(kind: str) -> list[str]:
+    """The names of all announced parts of a kind, sorted, whether they load or not."""
+    return sorted(_announced(kind))
+
+
+@functools.cache
+def _load(kind: str, name: str) -> type[Plugin]:
+    points = _announced(kind).get(name)
+    if not points:
+        near = difflib.get_close_matches(name, names(kind), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"installed: {', '.join(names(kind)) or 'none'}"
+        raise PluginError(f"there is no {kind} named {name!r}", hint=hint)
+    if len(points) > 1:
+        where = " and ".join(sorted(point.value for point in points))
+        raise PluginError(f"the {kind} name {name!r} is taken twice: {where}", hint="uninstall one of them")
+    try:
+        part = points[0].load()
+    except Exception as error:  # whatever an outside package raises at import
+        raise PluginError(
+            f"the {kind} {name!r} ({points[0].value}) does not load: {type(error).__name__}: {error}"
+        ) from error
+    if not (isinstance(part, type) and issubclass(part, Plugin)):
+        raise PluginError(f"the {kind} {name!r} ({points[0].value}) is not a class derived from Plugin")
+    part.name = name
+    return part
+
+
+def load(kind: str, name: str) -> type[Plugin]:
+    """The class of one part.
+
+    Args:
+        kind: One of `KINDS`.
+        name: Its entry-point name.
+
+    Raises:
+        PluginError: It is unknown, broken, or announced twice.
+    """
+    return _load(kind, name)
+
+
+def load_all(kind: str) -> dict[str, type[Plugin]]:
+    """All parts of a kind that load, by name; the others are logged (see `broken`)."""
+    parts = {}
+    for name in names(kind):
+        try:
+            parts[name] = load(kind, name)
+        except PluginError as error:
+            _log.warning("%s", error)
+    return parts
+
+
+def broken() -> list[Broken]:
+    """All announced parts that do not load, with the reason."""
+    rows = []
+    for kind in KINDS:
+        for name in names(kind):
+            try:
+                load(kind, name)
+            except PluginError as error:
+                rows.append(Broken(kind, name, str(error)))
+    return rows
+
+
+def settings_for(part: type[Plugin], given: Mapping[str, Any], *, where: str) -> Settings:
+    """Validate the settings that a user gave for a part.
+
+    Args:
+        part: The part's class.
+        given: The keys and values.
+        where: The place in the user's words, for the error (``searcher gp``).
+
+    Raises:
+        SpecError: A key is unknown or a value is wrong.
+    """
+    try:
+        return part.Settings.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(piece) for piece in first["loc"]) or where
+        known = list(part.Settings.model_fields)
+        if first["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known) or 'none'}"
+            raise SpecError(f"{where}: unknown setting {key!r}", hint=hint) from None
+        raise SpecError(f"{where}: {key}: {first['msg']}") from None
+
+
+def create(kind: str, name: str, given: Mapping[str, Any], **arguments: Any) -> Any:
+    """Make one part: its class called with validated settings and the arguments of its kind.
+
+    Args:
+        kind: One of `KINDS`.
+        name: Its entry-point name.
+        given: The user's settings for it.
+        arguments: What the base class of the kind takes besides ``settings``.
+    """
+    part = load(kind, name)
+    return part(settings=settings_for(part, given, where=f"{kind} {name}"), **arguments)  # type: ignore[call-arg]

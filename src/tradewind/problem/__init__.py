@@ -1,0 +1,89 @@
+"""Floor 1: the frozen types that all rooms speak in."""
+
+from tradewind.problem.configuration import Configuration, Value, stable_hash
+from tradewind.problem.expression import Expression
+from tradewind.problem.job import Job
+from tradewind.problem.objective import (
+    COST,
+    RUNTIME,
+    Budget,
+    Constraints,
+    JobParameters,
+    Objective,
+    Threshold,
+)
+from tradewind.problem.offer import Billing, Offer, round_money
+from tradewind.problem.parameter import (
+    Categorical,
+    Features,
+    Float,
+    Instance,
+    Integer,
+    Nodes,
+    Ordinal,
+    Parameter,
+)
+from tradewind.problem.problem import Candidates, Problem, Resolver, Terms
+from tradewind.problem.query import OfferQuery
+from tradewind.problem.run import (
+    Fault,
+    Handle,
+    Limits,
+    Machine,
+    Run,
+    RunOutput,
+    RunRequest,
+    RunState,
+    RunStatus,
+    Usage,
+)
+from tradewind.problem.space import ENUMERABLE, Codes, Space
+from tradewind.problem.trial import Observation, Proposal, Trial, TrialState
+
+__all__ = [
+    "COST",
+    "ENUMERABLE",
+    "RUNTIME",
+    "Billing",
+    "Budget",
+    "Candidates",
+    "Categorical",
+    "Codes",
+    "Configuration",
+    "Constraints",
+    "Expression",
+    "Fault",
+    "Features",
+    "Float",
+    "Handle",
+    "Instance",
+    "Integer",
+    "Job",
+    "JobParameters",
+    "Limits",
+    "Machine",
+    "Nodes",
+    "Objective",
+    "Observation",
+    "Offer",
+    "OfferQuery",
+    "Ordinal",
+    "Parameter",
+    "Problem",
+    "Proposal",
+    "Resolver",
+    "Run",
+    "RunOutput",
+    "RunRequest",
+    "RunState",
+    "RunStatus",
+    "Space",
+    "Terms",
+    "Threshold",
+    "Trial",
+    "TrialState",
+    "Usage",
+    "Value",
+    "round_money",
+    "stable_hash",
+]

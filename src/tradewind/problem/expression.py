@@ -1,0 +1,185 @@
+"""Small, safe expressions over parameters, for conditions and constraints: ``workers <= 2 * instance.vcpu``.
+
+An expression is Python's own syntax, cut down to names, one attribute of ``instance``, numbers, strings,
+arithmetic, comparisons, ``in``, ``and`` / ``or`` / ``not``, ``a if c else b`` and the functions ``min``, ``max``
+and ``abs``. It is evaluated over whole columns at once, so that a space of a million combinations is filtered in
+well under a second.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tradewind.errors import SpecError
+
+Column = np.ndarray[Any, np.dtype[Any]]
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: lambda a, b: np.power(np.asarray(a, dtype=float), b),
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": lambda *a: reduce(np.minimum, a),
+    "max": lambda *a: reduce(np.maximum, a),
+    "abs": np.abs,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parsed expression.
+
+    Args:
+        text: The expression as the user wrote it.
+
+    Raises:
+        SpecError: It does not parse, or uses something that is not allowed.
+    """
+
+    text: str
+    names: frozenset[str] = field(init=False, compare=False)
+    attributes: frozenset[str] = field(init=False, compare=False)
+    _tree: ast.expr = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            tree = ast.parse(self.text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            reason = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise SpecError(f"cannot read the expression {self.text!r}: {reason}") from None
+        names: set[str] = set()
+        attributes: set[str] = set()
+        _check(tree, self.text, names, attributes)
+        object.__setattr__(self, "names", frozenset(names))
+        object.__setattr__(self, "attributes", frozenset(attributes))
+        object.__setattr__(self, "_tree", tree)
+
+    def require(self, known: Collection[str]) -> None:
+        """Raise `SpecError` unless every name is among ``known``."""
+        for name in sorted(self.names - set(known)):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known) or 'nothing'}"
+            raise SpecError(f"the expression {self.text!r} names {name!r}, which is no parameter", hint=hint)
+
+    def evaluate(self, columns: Mapping[str, Column], facts: Callable[[str, str], Column]) -> Column:
+        """Evaluate over columns of equal length.
+
+        Args:
+            columns: Values by parameter name, shape (n,).
+            facts: Called with a parameter and the name of a fact; returns that fact's column.
+
+        Raises:
+            SpecError: Text is compared with numbers, or a fact is unknown.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                return np.asarray(_evaluate(self._tree, columns, facts))
+        except (TypeError, np.exceptions.DTypePromotionError):
+            raise SpecError(f"the expression {self.text!r} mixes text and numbers") from None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _check(node: ast.expr, text: str, names: set[str], attributes: set[str]) -> None:
+    """Collect the names of an expression, and refuse whatever is not in the language."""
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return
+        case ast.Name(id=name):
+            names.add(name)
+            return
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute) if not attribute.startswith("_"):
+            names.add(name)
+            attributes.add(attribute)
+            return
+        case ast.BinOp(left=a, op=operator, right=b) if type(operator) in _BINARY:
+            parts = [a, b]
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not(), operand=a):
+            parts = [a]
+        case ast.BoolOp(values=values):
+            parts = values
+        case ast.Compare(left=a, ops=operators, comparators=others) if all(
+            type(o) in _COMPARE or isinstance(o, ast.In | ast.NotIn) for o in operators
+        ):
+            parts = [a, *others]
+        case ast.IfExp(test=a, body=b, orelse=c):
+            parts = [a, b, c]
+        case ast.Tuple(elts=values) | ast.List(elts=values):
+            parts = values
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS and arguments:
+            parts = arguments
+        case _:
+            raise SpecError(
+                f"the expression {text!r} uses {ast.unparse(node)!r}, which is not allowed",
+                hint="parameters, numbers, text, + - * / // % **, comparisons, in, and, or, not, min, max, abs",
+            )
+    for part in parts:
+        _check(part, text, names, attributes)
+
+
+def _evaluate(node: ast.expr, columns: Mapping[str, Column], facts: Callable[[str, str], Column]) -> Any:
+    def go(part: ast.expr) -> Any:
+        return _evaluate(part, columns, facts)
+
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return columns[name]
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+            return facts(name, attribute)
+        case ast.BinOp(left=a, op=operator, right=b):
+            return _BINARY[type(operator)](go(a), go(b))
+        case ast.UnaryOp(op=operation, operand=a):
+            if isinstance(operation, ast.Not):
+                return np.logical_not(go(a))
+            return np.negative(go(a)) if isinstance(operation, ast.USub) else go(a)
+        case ast.BoolOp(op=operation, values=values):
+            combine = np.logical_and if isinstance(operation, ast.And) else np.logical_or
+            return reduce(combine, [go(v) for v in values])
+        case ast.Compare():
+            return _compare(node, go)
+        case ast.IfExp(test=test, body=a, orelse=b):
+            return np.where(go(test), go(a), go(b))
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return _FUNCTIONS[name](*[go(a) for a in arguments])
+    raise AssertionError(f"unchecked node {ast.dump(node)}")  # pragma: no cover
+
+
+def _compare(node: ast.Compare, go: Callable[[ast.expr], Any]) -> Any:
+    result: Any = True
+    left = go(node.left)
+    for operator, right_node in zip(node.ops, node.comparators, strict=True):
+        if isinstance(operator, ast.In | ast.NotIn):
+            options = right_node.elts if isinstance(right_node, ast.Tuple | ast.List) else [right_node]
+            right: Any = None
+            one: Any = reduce(np.logical_or, [np.equal(left, go(option)) for option in options], np.False_)
+            if isinstance(operator, ast.NotIn):
+                one = np.logical_not(one)
+        else:
+            right = go(right_node)
+            one = _COMPARE[type(operator)](left, right)
+        result = np.logical_and(result, one)
+        left = right
+    return result

@@ -1,0 +1,124 @@
+"""What the user wants (objective), what must hold (constraints) and what may be spent on finding it (budget)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+COST = "cost"
+RUNTIME = "runtime"
+
+Goal = Literal["minimise", "maximise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The figure to make small or large.
+
+    Attributes:
+        metric: ``cost`` (USD this run), ``runtime`` (seconds) or a metric that the interpreter reads.
+        goal: ``minimise`` or ``maximise``.
+        also: Further objectives for searchers that look for a Pareto front; others ignore them.
+    """
+
+    metric: str = COST
+    goal: Goal = "minimise"
+    also: tuple[Objective, ...] = ()
+
+    def better(self, a: float, b: float) -> bool:
+        """True when ``a`` is strictly better than ``b``."""
+        return a < b if self.goal == "minimise" else a > b
+
+    @property
+    def worst(self) -> float:
+        """A value that every finite one beats."""
+        return math.inf if self.goal == "minimise" else -math.inf
+
+    def loss(self, value: float) -> float:
+        """The value as something to minimise."""
+        return value if self.goal == "minimise" else -value
+
+    @property
+    def grows_with_time(self) -> bool:
+        """True when a running trial's value only gets worse with time, so that it can be cut short."""
+        return self.goal == "minimise" and self.metric in (COST, RUNTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A bound on a metric.
+
+    Attributes:
+        metric: The metric's name.
+        at_least: The least allowed value, or None.
+        at_most: The greatest allowed value, or None.
+    """
+
+    metric: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """True when ``value`` is within the bound; NaN never is."""
+        if math.isnan(value):
+            return False
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+    def __str__(self) -> str:
+        low = f"{self.at_least:g} ≤ " if self.at_least is not None else ""
+        high = f" ≤ {self.at_most:g}" if self.at_most is not None else ""
+        return f"{low}{self.metric}{high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a configuration must keep to be feasible.
+
+    Attributes:
+        deadline: Seconds that one run may take, or None.
+        thresholds: Bounds on metrics.
+    """
+
+    deadline: float | None = None
+    thresholds: tuple[Threshold, ...] = ()
+
+    def broken(self, runtime: float, metrics: Mapping[str, float]) -> list[str]:
+        """The constraints that a finished run broke, in words; an empty list means feasible."""
+        words = []
+        if self.deadline is not None and runtime > self.deadline:
+            words.append(f"runtime {runtime:.4g} s is above the deadline of {self.deadline:g} s")
+        for threshold in self.thresholds:
+            value = metrics.get(threshold.metric, math.nan)
+            if not threshold.holds(value):
+                words.append(f"{threshold.metric} is {value:.4g}, wanted {threshold}")
+        return words
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be spent on the search. None means no limit.
+
+    Attributes:
+        dollars: USD in total, over all runs of the study, lost and aborted ones included.
+        hours: Billed machine time is not meant here: hours on the wall clock while the search is running.
+        trials: Number of trials.
+    """
+
+    dollars: float | None = None
+    hours: float | None = None
+    trials: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobParameters:
+    """What one job differs in from another job of the same program: input size, iterations, and the like.
+
+    Attributes:
+        values: The parameters by name.
+        fidelity: Share of the input that a full run takes; 1 is all of it.
+    """
+
+    values: Mapping[str, float | str] = field(default_factory=dict)
+    fidelity: float = 1.0

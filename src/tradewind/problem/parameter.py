@@ -1,0 +1,379 @@
+"""The parameters that a space is made of."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem.configuration import Value
+from tradewind.problem.expression import Column, Expression
+from tradewind.problem.offer import Offer
+
+Features = NDArray[np.float64]
+
+_LOG_RATIO = 4.0
+"""Numbers that span at least this ratio are given to models on a log scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter(ABC):
+    """One thing to choose.
+
+    Attributes:
+        name: Its name, as templates and constraints use it.
+        when: The parameter exists only where this holds; it may name parameters declared before this one.
+    """
+
+    kind: ClassVar[str]
+    name: str
+    when: Expression | None = None
+
+    @property
+    @abstractmethod
+    def levels(self) -> Column | None:
+        """All values in order, shape (levels,); None for a continuous parameter."""
+
+    @abstractmethod
+    def draw(self, unit: Features) -> Column:
+        """Turn numbers of [0, 1), shape (n,), into values: equal numbers give equal values."""
+
+    @abstractmethod
+    def features(self, values: Column) -> Features:
+        """Turn values, shape (n,), into numbers for a model, shape (n, k), each about in [0, 1]."""
+
+    @abstractmethod
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the k columns of `features`."""
+
+    @abstractmethod
+    def coerce(self, value: Value) -> Value:
+        """The value as this parameter writes it.
+
+        Raises:
+            ConfigurationError: It is not one of this parameter's values.
+        """
+
+    def describe(self) -> str:
+        """The values in a few words."""
+        levels = self.levels
+        return "" if levels is None else ", ".join(str(v) for v in levels[:8]) + ("…" if len(levels) > 8 else "")
+
+    def _refuse(self, value: Value, wanted: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.name}={value!r} is not in the space", hint=f"wanted {wanted}")
+
+
+def _scale(values: Features, low: float, high: float, log: bool) -> Features:
+    if log:
+        values, low, high = np.log(values), math.log(low), math.log(high)
+    scaled: Features = (values - low) / (high - low) if high > low else np.zeros_like(values)
+    return scaled
+
+
+def _pick(levels: Column, unit: Features) -> Column:
+    chosen: Column = levels[np.minimum((unit * len(levels)).astype(int), len(levels) - 1)]
+    return chosen
+
+
+def _number(parameter: Parameter, value: Value) -> float:
+    if isinstance(value, bool):
+        raise parameter._refuse(value, "a number")
+    try:
+        number = float(value)
+    except ValueError:
+        raise parameter._refuse(value, "a number") from None
+    if not math.isfinite(number):
+        raise parameter._refuse(value, "a finite number")
+    return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range(Parameter):
+    """What `Float` and `Integer` share.
+
+    Attributes:
+        low: The least value.
+        high: The greatest value.
+        log: True to search and model it on a log scale.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            raise SpecError(f"{self.name}: low and high must be finite numbers")
+        if self.low > self.high:
+            raise SpecError(f"{self.name}: low {self.low:g} is above high {self.high:g}", hint="swap them")
+        if self.log and self.low <= 0:
+            raise SpecError(f"{self.name}: a log scale needs low above 0, got {self.low:g}")
+
+    def features(self, values: Column) -> Features:
+        """One column: the value on its scale."""
+        return _scale(np.asarray(values, dtype=float), self.low, self.high, self.log)[:, None]
+
+    def feature_names(self) -> tuple[str, ...]:
+        """The parameter's own name."""
+        return (self.name,)
+
+    def describe(self) -> str:
+        """The range."""
+        return f"{self.low:g} to {self.high:g}" + (" (log)" if self.log else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Float(_Range):
+    """A real number between ``low`` and ``high``, both included."""
+
+    kind: ClassVar[str] = "float"
+
+    @property
+    def levels(self) -> Column | None:
+        """None, unless low equals high."""
+        return np.array([float(self.low)]) if self.low == self.high else None
+
+    def draw(self, unit: Features) -> Column:
+        """Uniform on the scale; rounded to 12 digits, so that a value reads back as the same value."""
+        if self.log:
+            values = np.exp(math.log(self.low) + unit * (math.log(self.high) - math.log(self.low)))
+        else:
+            values = self.low + unit * (self.high - self.low)
+        rounded = np.array([float(f"{v:.12g}") for v in values])
+        clipped: Column = np.clip(rounded, self.low, self.high)
+        return clipped
+
+    def coerce(self, value: Value) -> Value:
+        """A float within the range."""
+        number = _number(self, value)
+        if not self.low <= number <= self.high:
+            raise self._refuse(value, self.describe())
+        return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integer(_Range):
+    """A whole number from ``low`` to ``high``, both included, in steps.
+
+    Attributes:
+        step: The distance between values.
+    """
+
+    kind: ClassVar[str] = "integer"
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        _Range.__post_init__(self)
+        if self.low != int(self.low) or self.high != int(self.high):
+            raise SpecError(f"{self.name}: an integer needs whole low and high")
+        if self.step < 1:
+            raise SpecError(f"{self.name}: step must be at least 1, got {self.step}")
+
+    @property
+    def levels(self) -> Column | None:
+        """All whole numbers of the range."""
+        return np.arange(int(self.low), int(self.high) + 1, self.step)
+
+    def draw(self, unit: Features) -> Column:
+        """Uniform over the levels, or over the log of the range."""
+        levels = self.levels
+        assert levels is not None
+        if not self.log:
+            return _pick(levels, unit)
+        low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+        raw = np.exp(low + unit * (high - low))
+        index = np.clip(np.rint((raw - self.low) / self.step).astype(int), 0, len(levels) - 1)
+        chosen: Column = levels[index]
+        return chosen
+
+    def coerce(self, value: Value) -> Value:
+        """An int among the levels."""
+        number = _number(self, value)
+        if number != int(number) or not self.low <= number <= self.high or (number - self.low) % self.step:
+            raise self._refuse(value, self.describe() + (f" in steps of {self.step}" if self.step > 1 else ""))
+        return int(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed(Parameter):
+    """What parameters with listed values share.
+
+    Attributes:
+        values: The values, in order.
+    """
+
+    values: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise SpecError(f"{self.name}: the list of values is empty")
+        if len({str(v) for v in self.values}) < len(self.values):
+            raise SpecError(f"{self.name}: a value is listed twice")
+
+    @property
+    def levels(self) -> Column | None:
+        """The listed values."""
+        return _column(self.values)
+
+    def draw(self, unit: Features) -> Column:
+        """Uniform over the list."""
+        levels = _column(self.values)
+        return _pick(levels, unit)
+
+    def coerce(self, value: Value) -> Value:
+        """The listed value that equals the given one, or is written like it."""
+        for known in self.values:
+            if known == value and isinstance(known, bool) == isinstance(value, bool):
+                return known
+        for known in self.values:
+            if str(known).lower() == str(value).lower():
+                return known
+        raise self._refuse(value, "one of " + ", ".join(str(v) for v in self.values[:12]))
+
+    def _indices(self, values: Column) -> NDArray[np.intp]:
+        place = {str(v): i for i, v in enumerate(self.values)}
+        return np.array([place[str(v)] for v in values], dtype=np.intp)
+
+
+def _column(values: Sequence[Value]) -> Column:
+    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    return np.array(values) if numeric else np.array(values, dtype=object)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordinal(_Listed):
+    """Values with an order: numbers, or words from small to large.
+
+    Attributes:
+        attribute: Name of an offer's attribute (``vcpu``, ``memory``) that the selector matches with it.
+    """
+
+    kind: ClassVar[str] = "ordinal"
+    attribute: str | None = None
+
+    def features(self, values: Column) -> Features:
+        """One column: numbers on a linear or log scale, words by their rank."""
+        levels = _column(self.values)
+        if levels.dtype == object:
+            ranks = self._indices(values).astype(float)
+            return _scale(ranks, 0.0, float(len(self.values) - 1), False)[:, None]
+        low, high = float(levels.min()), float(levels.max())
+        log = low > 0 and high / low >= _LOG_RATIO
+        return _scale(np.asarray(values, dtype=float), low, high, log)[:, None]
+
+    def feature_names(self) -> tuple[str, ...]:
+        """The parameter's own name."""
+        return (self.name,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Categorical(_Listed):
+    """Values without an order.
+
+    Attributes:
+        attribute: Name of an offer's attribute (``category``, ``provider``) that the selector matches with it.
+    """
+
+    kind: ClassVar[str] = "categorical"
+    attribute: str | None = None
+
+    def features(self, values: Column) -> Features:
+        """One column for two values, else one for each value, of 0 and 1."""
+        indices = self._indices(values)
+        if len(self.values) <= 2:
+            return indices.astype(float)[:, None]
+        table: Features = np.eye(len(self.values))[indices]
+        return table
+
+    def feature_names(self) -> tuple[str, ...]:
+        """``name`` or ``name=value``."""
+        if len(self.values) <= 2:
+            return (self.name,)
+        return tuple(f"{self.name}={v}" for v in self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance(_Listed):
+    """The instance type, out of the offers that a query found in the catalogue.
+
+    Attributes:
+        offers: The offer of one node, by value.
+    """
+
+    kind: ClassVar[str] = "instance"
+    offers: Mapping[str, Offer] = field(default_factory=dict, hash=False)
+
+    def fact(self, values: Column, name: str) -> Column:
+        """A fact of each value's offer as a column.
+
+        Raises:
+            SpecError: No offer has such a fact.
+        """
+        by_value = {value: offer.attribute(name) for value, offer in self.offers.items()}
+        if all(v is None for v in by_value.values()):
+            raise SpecError(f"{self.name}.{name}: no offer has this fact", hint="vcpu, memory, price, category, ...")
+        return _column([math.nan if (v := by_value[str(value)]) is None else v for value in values])
+
+    def features(self, values: Column) -> Features:
+        """Logarithms of vCPU, memory, price and other positive facts; 0 and 1 for each word; constants left out."""
+        table = self._table()
+        return np.array([table[str(v)] for v in values]) if len(values) else np.zeros((0, len(self.feature_names())))
+
+    def feature_names(self) -> tuple[str, ...]:
+        """``name.fact`` and ``name.fact=word``."""
+        return tuple(label for label, _ in self._feature_columns())
+
+    def _table(self) -> dict[str, Features]:
+        columns = [column for _, column in self._feature_columns()]
+        rows = np.stack(columns, axis=1) if columns else np.zeros((len(self.values), 0))
+        return {str(value): rows[i] for i, value in enumerate(self.values)}
+
+    def _feature_columns(self) -> list[tuple[str, Features]]:
+        offers = [self.offers[str(value)] for value in self.values]
+        names = ["vcpu", "memory", "price", "gpus", "provider", "category", "family", "arch", "spot"]
+        names += sorted({name for offer in offers for name in offer.facts})
+        columns: list[tuple[str, Features]] = []
+        for name in names:
+            facts: list[Any] = [offer.attribute(name) for offer in offers]
+            if any(fact is None for fact in facts) or len(set(facts)) == 1:
+                continue
+            label = f"{self.name}.{name}"
+            if all(isinstance(fact, int | float) for fact in facts):
+                numbers = np.array(facts, dtype=float)
+                log = bool(numbers.min() > 0)
+                columns.append((label, _scale(numbers, float(numbers.min()), float(numbers.max()), log)))
+            else:
+                words = sorted({str(fact) for fact in facts})
+                for word in words if len(words) > 2 else words[1:]:
+                    columns.append((f"{label}={word}", np.array([float(str(f) == word) for f in facts])))
+        if not columns and len(self.values) > 1:  # offers that differ by name only
+            columns = [(f"{self.name}={v}", np.eye(len(self.values))[i]) for i, v in enumerate(self.values)]
+        return columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes(_Listed):
+    """The number of machines, on a log scale."""
+
+    kind: ClassVar[str] = "nodes"
+
+    def __post_init__(self) -> None:
+        _Listed.__post_init__(self)
+        for value in self.values:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise SpecError(f"{self.name}: a number of machines must be a whole number from 1, got {value!r}")
+
+    def features(self, values: Column) -> Features:
+        """One column: the logarithm of the count."""
+        numbers = [float(v) for v in self.values]
+        return _scale(np.asarray(values, dtype=float), min(numbers), max(numbers), True)[:, None]
+
+    def feature_names(self) -> tuple[str, ...]:
+        """The parameter's own name."""
+        return (self.name,)

@@ -1,0 +1,252 @@
+"""A run: one attempt at one trial on real (or simulated, or recorded) machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tradewind.problem.configuration import Configuration
+from tradewind.problem.offer import Offer
+
+
+class RunState(StrEnum):
+    """The life of a run; the words are those of the wire.
+
+    ``pending -> booting -> bootstrapping -> submitting -> executing -> collecting -> done``, and from any of
+    them to ``failed``, ``timed_out``, ``preempted`` or ``cancelled``.
+    """
+
+    PENDING = "pending"
+    BOOTING = "booting"
+    BOOTSTRAPPING = "bootstrapping"
+    SUBMITTING = "submitting"
+    EXECUTING = "executing"
+    COLLECTING = "collecting"
+    DONE = "done"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing more will happen to the run."""
+        return self in _ENDED
+
+
+_ENDED = frozenset({RunState.DONE, RunState.FAILED, RunState.TIMED_OUT, RunState.PREEMPTED, RunState.CANCELLED})
+
+
+class Fault(StrEnum):
+    """Whose fault an unsuccessful run is.
+
+    ``job``: the program's or the configuration's (a non-zero exit, out of memory): the searcher is told.
+    ``infrastructure``: a machine, network or engine: the run is repeated, the searcher is told nothing.
+    """
+
+    JOB = "job"
+    INFRASTRUCTURE = "infrastructure"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use. None means no limit.
+
+    Attributes:
+        cpus: CPUs on each node.
+        memory_bytes: Memory on each node.
+        wall_seconds: Time from its start; a run that reaches it ends as `RunState.TIMED_OUT`.
+        log_bytes: The most that is kept of stdout and of stderr, each.
+    """
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    wall_seconds: float | None = None
+    log_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that a provisioner made, or that was there already.
+
+    Attributes:
+        id: The provider's id.
+        address: Where runners reach it; empty for this machine.
+        data: What the provisioner needs to find it again (JSON-able).
+    """
+
+    id: str
+    address: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """All that a deployer needs to carry out a run.
+
+    Attributes:
+        run_id: Unique over all users and machines; it is the name and the tag of everything created for the run.
+        owner: Who pays; a tag of everything created for the run.
+        expires: Seconds since the epoch after which anyone may destroy what is left of the run.
+        argv: The command, its templates filled in.
+        env: Environment variables, templates filled in; the runner adds its own ``TRADEWIND_*``.
+        secrets: Name -> reference, resolved by the runner as late as possible.
+        workdir: The user's folder.
+        folder: The run's own folder on this machine: logs, outputs and metrics end up in it.
+        offer: The machines, with their price at launch.
+        configuration: The configuration.
+        limits: What it may use.
+        image: Container image, or None.
+        inputs: Files and URLs to stage.
+        outputs: Glob patterns to keep.
+        fidelity: Share of the input that is run.
+    """
+
+    run_id: str
+    owner: str
+    expires: float
+    argv: tuple[str, ...]
+    folder: Path
+    workdir: Path
+    offer: Offer
+    configuration: Configuration
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    image: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    fidelity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """How a restarted process finds a run again.
+
+    Attributes:
+        run_id: The run.
+        runner: The entry-point name of its runner.
+        data: What that runner needs (JSON-able): a pid, a job id, a container id.
+    """
+
+    run_id: str
+    runner: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able document."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Handle:
+        """The handle of a document that `to_json` made."""
+        return cls(document["run_id"], document["runner"], dict(document["data"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a run used, as far as its runner can tell; None means unknown.
+
+    Attributes:
+        peak_memory_bytes: The largest resident memory of its process tree, on the node that used most.
+        cpu_seconds: CPU time of all its processes.
+        profile: Low-level metrics by name, for searchers that learn from them.
+    """
+
+    peak_memory_bytes: int | None = None
+    cpu_seconds: float | None = None
+    profile: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """What a poll says about one run.
+
+    Attributes:
+        state: Where it is.
+        runtime: Seconds that it has been executing so far, or took in all.
+        reason: In words, when it ended otherwise than `RunState.DONE`.
+        fault: Whose fault that is.
+        exit_code: Of the program; negative for a signal; None while running or unknown.
+        usage: What it used.
+    """
+
+    state: RunState
+    runtime: float = 0.0
+    reason: str = ""
+    fault: Fault | None = None
+    exit_code: int | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutput:
+    """What an interpreter gets to read.
+
+    Attributes:
+        stdout: The file with the standard output; it may be missing, empty, huge or not UTF-8.
+        stderr: The file with the standard error.
+        metrics_file: The file that ``tradewind.report()`` wrote, as JSON lines; it may be missing.
+        folder: The run's folder, with the kept outputs.
+        exit_code: Of the program, or None if it was cut short.
+        runtime: Seconds.
+        cost: USD, this run.
+        offer: The machines, with their price at launch.
+        configuration: The configuration.
+        truncated: True when the logs were cut at the limit.
+    """
+
+    stdout: Path
+    stderr: Path
+    metrics_file: Path
+    folder: Path
+    exit_code: int | None
+    runtime: float
+    cost: float
+    offer: Offer
+    configuration: Configuration
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The row of a run in the store, written before anything is created and changed until it is settled.
+
+    Attributes:
+        run_id: Unique over everything.
+        trial: Number of its trial.
+        attempt: 1 for the first.
+        state: Where it is.
+        reserved: USD set aside for it while it is not settled.
+        cost: USD it has cost so far.
+        runtime: Seconds it has executed.
+        handle: The runner's handle, once there is one.
+        machines: The provisioner's machines, once there are any.
+        started: Seconds since the epoch, or None.
+        ended: Seconds since the epoch, or None.
+        exit_code: Of the program.
+        reason: Why it ended otherwise than done.
+        fault: Whose fault.
+        usage: What it used.
+        folder: Its folder on this machine.
+    """
+
+    run_id: str
+    trial: int
+    attempt: int = 1
+    state: RunState = RunState.PENDING
+    reserved: float = 0.0
+    cost: float = 0.0
+    runtime: float = 0.0
+    handle: Handle | None = None
+    machines: tuple[Machine, ...] = ()
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    fault: Fault | None = None
+    usage: Usage = field(default_factory=Usage)
+    folder: str = ""

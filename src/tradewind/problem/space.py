@@ -1,0 +1,294 @@
+"""The space: parameters, conditions and constraints, and the configurations that they allow."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem.configuration import Configuration, Value
+from tradewind.problem.expression import Column, Expression
+from tradewind.problem.parameter import Features, Instance, Parameter
+
+Codes = NDArray[np.int32]
+"""Configurations of a finite space: shape (n, parameters), the index of each level, -1 where inactive."""
+
+ENUMERABLE = 2_000_000
+"""Combinations up to which a finite space is enumerated; larger ones are sampled, like continuous ones."""
+
+_CHUNK = 1 << 18
+
+
+class Space:
+    """What may be chosen.
+
+    A finite space is kept as one array of small integers, never as a list of objects: a million combinations of
+    six parameters take 24 MB.
+
+    Args:
+        parameters: In order; a condition may name only parameters before its own.
+        where: Constraints that every configuration keeps. One that names an inactive parameter holds.
+
+    Raises:
+        SpecError: Names are repeated or unknown, or nothing is allowed.
+    """
+
+    def __init__(self, parameters: Iterable[Parameter], where: Iterable[Expression] = ()) -> None:
+        self.parameters = tuple(parameters)
+        self.where = tuple(where)
+        self.names = tuple(p.name for p in self.parameters)
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise SpecError(f"the parameter {name!r} is declared twice")
+        if not self.parameters:
+            raise SpecError("the space is empty", hint="declare at least one parameter")
+        for i, parameter in enumerate(self.parameters):
+            if parameter.when is not None:
+                parameter.when.require(self.names[:i])
+        for constraint in self.where:
+            constraint.require(self.names)
+        self._by_name = {p.name: p for p in self.parameters}
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self._by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    # ------------------------------------------------------------------ finite spaces
+
+    @cached_property
+    def combinations(self) -> float:
+        """Combinations before conditions and constraints; infinite for a continuous space."""
+        return math.prod(math.inf if p.levels is None else len(p.levels) for p in self.parameters)
+
+    @property
+    def enumerable(self) -> bool:
+        """True when `codes` may be asked for."""
+        return self.combinations <= ENUMERABLE
+
+    @cached_property
+    def codes(self) -> Codes:
+        """All allowed configurations of an enumerable space, in lexicographic order, shape (n, parameters)."""
+        if not self.enumerable:
+            raise SpecError(f"the space has {self.combinations:g} combinations, too many to list")
+        levels = [p.levels for p in self.parameters]
+        rows = np.zeros((1, 0), dtype=np.int32)
+        for i, parameter in enumerate(self.parameters):
+            column = levels[i]
+            assert column is not None
+            active = self._active(parameter, self.names[:i], rows)
+            repeats = np.where(active, len(column), 1)
+            ends = np.cumsum(repeats)
+            code = np.arange(ends[-1] if len(ends) else 0, dtype=np.int32) - np.repeat(ends - repeats, repeats)
+            code = np.where(np.repeat(active, repeats), code, -1).astype(np.int32)
+            rows = np.column_stack([np.repeat(rows, repeats, axis=0), code])
+            done = self.names[: i + 1]
+            for constraint in self.where:
+                if constraint.names <= set(done) and parameter.name in constraint.names:
+                    rows = rows[self._holds(constraint, done, rows)]
+        if not len(rows):
+            raise SpecError("no combination of values keeps all constraints", hint="loosen one under 'where'")
+        return rows
+
+    def __len__(self) -> int:
+        """Number of allowed configurations of an enumerable space."""
+        return len(self.codes)
+
+    def configuration(self, code: Sequence[int] | Codes) -> Configuration:
+        """The configuration of one row of `codes`."""
+        values: dict[str, Value] = {}
+        for parameter, index in zip(self.parameters, code, strict=True):
+            if index >= 0:
+                levels = parameter.levels
+                assert levels is not None
+                values[parameter.name] = _plain(levels[index])
+        return Configuration(values)
+
+    def code(self, configuration: Mapping[str, Value]) -> tuple[int, ...]:
+        """The row of a configuration of an enumerable space; the inverse of `configuration`."""
+        checked = self.check(configuration)
+        return tuple(self._places[p.name][str(checked[p.name])] if p.name in checked else -1 for p in self.parameters)
+
+    @cached_property
+    def _places(self) -> dict[str, dict[str, int]]:
+        return {
+            p.name: {str(_plain(v)): i for i, v in enumerate(levels)}
+            for p in self.parameters
+            if (levels := p.levels) is not None
+        }
+
+    # ------------------------------------------------------------------ any space
+
+    def check(self, values: Mapping[str, Value]) -> Configuration:
+        """The configuration of some values: complete, in range, and allowed.
+
+        Raises:
+            ConfigurationError: One is missing, unknown, out of range, or a constraint is broken.
+        """
+        for name in values:
+            if name not in self:
+                raise ConfigurationError(f"there is no parameter {name!r}", hint=f"known: {', '.join(self.names)}")
+        chosen: dict[str, Value] = {}
+        for parameter in self.parameters:
+            if parameter.when is not None and not self._true(parameter.when, chosen):
+                if parameter.name in values:
+                    raise ConfigurationError(f"{parameter.name} exists only when {parameter.when}")
+                continue
+            if parameter.name not in values:
+                raise ConfigurationError(f"{parameter.name} is missing", hint=f"wanted {parameter.describe()}")
+            chosen[parameter.name] = parameter.coerce(values[parameter.name])
+        for constraint in self.where:
+            if not self._true(constraint, chosen):
+                raise ConfigurationError(f"{Configuration(chosen)} breaks the constraint {constraint}")
+        return Configuration(chosen)
+
+    def sample(self, rng: np.random.Generator, n: int, *, tries: int = 200) -> list[Configuration]:
+        """Up to ``n`` different allowed configurations, each parameter uniform on its scale.
+
+        Fewer come back where the space has fewer, or where constraints leave so little that ``tries`` rounds of
+        ``n`` draws do not find them.
+        """
+        if self.enumerable:
+            rows = rng.permutation(len(self.codes))[:n]
+            return [self.configuration(self.codes[i]) for i in rows]
+        found: dict[str, Configuration] = {}
+        for _ in range(tries):
+            for configuration in self.draw(rng.random((max(n, 16), len(self.parameters)))):
+                found.setdefault(configuration.key, configuration)
+                if len(found) == n:
+                    return list(found.values())
+        return list(found.values())
+
+    def draw(self, unit: Features) -> list[Configuration]:
+        """The configurations of points of the unit cube, shape (n, parameters); those not allowed are left out."""
+        columns = {p.name: p.draw(unit[:, i]) for i, p in enumerate(self.parameters)}
+        active: dict[str, Column] = {}
+        for parameter in self.parameters:
+            mask = np.ones(len(unit), dtype=bool)
+            if parameter.when is not None:
+                mask = self._mask(parameter.when, columns, active, inactive=False)
+            active[parameter.name] = mask
+        allowed = np.ones(len(unit), dtype=bool)
+        for constraint in self.where:
+            allowed &= self._mask(constraint, columns, active, inactive=True)
+        return [
+            Configuration({name: _plain(columns[name][i]) for name in self.names if active[name][i]})
+            for i in np.flatnonzero(allowed)
+        ]
+
+    # ------------------------------------------------------------------ numbers for models
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of `encode`; a conditional parameter has one more, ``name?``, of 0 and 1."""
+        parts = [
+            (*p.feature_names(), f"{p.name}?") if p.when is not None else p.feature_names() for p in self.parameters
+        ]
+        return tuple(itertools.chain.from_iterable(parts))
+
+    def encode(self, configurations: Sequence[Mapping[str, Value]]) -> Features:
+        """Configurations as numbers for a model, shape (n, features), about in [0, 1]; inactive ones are 0.5."""
+        blocks: list[Features] = []
+        for parameter in self.parameters:
+            active = np.array([parameter.name in c for c in configurations], dtype=bool)
+            width = len(parameter.feature_names())
+            block = np.full((len(configurations), width), 0.5)
+            values = [c[parameter.name] for c in configurations if parameter.name in c]
+            if values and width:
+                block[active] = parameter.features(np.array(values, dtype=object))
+            blocks.append(block)
+            if parameter.when is not None:
+                blocks.append(active.astype(float)[:, None])
+        return np.concatenate(blocks, axis=1)
+
+    def encode_codes(self, codes: Codes) -> Features:
+        """As `encode`, for rows of `codes`: one table look-up a parameter, quick for a million rows."""
+        blocks: list[Features] = []
+        for i, parameter in enumerate(self.parameters):
+            levels = parameter.levels
+            assert levels is not None
+            width = len(parameter.feature_names())
+            # The last row answers index -1: inactive.
+            table = np.vstack([parameter.features(levels), np.full((1, width), 0.5)])
+            blocks.append(table[codes[:, i]])
+            if parameter.when is not None:
+                blocks.append((codes[:, i] >= 0).astype(float)[:, None])
+        return np.concatenate(blocks, axis=1)
+
+    # ------------------------------------------------------------------ conditions and constraints
+
+    def _fact(self, columns: Mapping[str, Column], name: str, attribute: str) -> Column:
+        parameter = self._by_name[name]
+        if not isinstance(parameter, Instance):
+            raise SpecError(f"{name}.{attribute}: only an instance has facts, {name} is {parameter.kind}")
+        return parameter.fact(columns[name], attribute)
+
+    def _true(self, expression: Expression, chosen: Mapping[str, Value]) -> bool:
+        columns = {name: np.array([value], dtype=object) for name, value in chosen.items()}
+        active = {name: np.array([name in chosen]) for name in self.names}
+        is_constraint = expression in self.where
+        return bool(self._mask(expression, columns, active, inactive=is_constraint)[0])
+
+    def _mask(
+        self,
+        expression: Expression,
+        columns: Mapping[str, Column],
+        active: Mapping[str, Column],
+        *,
+        inactive: bool,
+    ) -> NDArray[np.bool_]:
+        """Where an expression holds; it is ``inactive`` where it names a parameter that is not active."""
+        n = len(next(iter(active.values())))
+        named = [active[name] for name in sorted(expression.names)]
+        usable = np.logical_and.reduce(named) if named else np.ones(n, dtype=bool)
+        result = np.full(n, inactive)
+        if usable.any():
+            chosen = {name: columns[name][usable] for name in expression.names}
+            value = expression.evaluate(chosen, lambda name, fact: self._fact(chosen, name, fact))
+            result[usable] = np.broadcast_to(value.astype(bool), (int(usable.sum()),))
+        return result
+
+    def _columns(self, names: Sequence[str], rows: Codes) -> tuple[dict[str, Column], dict[str, Column]]:
+        columns: dict[str, Column] = {}
+        active: dict[str, Column] = {}
+        for i, name in enumerate(names):
+            levels = self._by_name[name].levels
+            assert levels is not None
+            columns[name] = levels[rows[:, i]]
+            active[name] = rows[:, i] >= 0
+        return columns, active
+
+    def _active(self, parameter: Parameter, names: Sequence[str], rows: Codes) -> NDArray[np.bool_]:
+        if parameter.when is None:
+            return np.ones(len(rows), dtype=bool)
+        return self._over_rows(parameter.when, names, rows, inactive=False)
+
+    def _holds(self, constraint: Expression, names: Sequence[str], rows: Codes) -> NDArray[np.bool_]:
+        return self._over_rows(constraint, names, rows, inactive=True)
+
+    def _over_rows(
+        self, expression: Expression, names: Sequence[str], rows: Codes, *, inactive: bool
+    ) -> NDArray[np.bool_]:
+        wanted = [name for name in names if name in expression.names]
+        if not wanted or not len(rows):
+            value = np.asarray(expression.evaluate({}, lambda name, fact: self._fact({}, name, fact)))
+            return np.full(len(rows), bool(value))
+        at = [names.index(name) for name in wanted]
+        parts = []
+        for start in range(0, len(rows), _CHUNK):  # bounded memory, whatever the size of the space
+            columns, active = self._columns(wanted, rows[start : start + _CHUNK][:, at])
+            parts.append(self._mask(expression, columns, active, inactive=inactive))
+        return np.concatenate(parts)
+
+
+def _plain(value: object) -> Value:
+    """A numpy scalar as the Python value of the same meaning."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    assert isinstance(plain, str | int | float | bool)
+    return plain

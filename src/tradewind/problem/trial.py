@@ -1,0 +1,121 @@
+"""A trial: one configuration tried once, what it was expected to do, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tradewind.problem.configuration import Configuration
+from tradewind.problem.offer import Offer
+
+
+class TrialState(StrEnum):
+    """Where a trial is.
+
+    ``pending``: proposed, not running (its run may be about to start, or be repeated).
+    ``running``: a run of it is on its way.
+    ``succeeded``: it ran to its end and its output was read; it may still be infeasible.
+    ``failed``: the configuration's fault: a non-zero exit, out of memory, unreadable output.
+    ``aborted``: its cost or time cap was reached: a right-censored observation.
+    ``lost``: the infrastructure's fault, and all attempts are used up; never told to a model as bad.
+    """
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+    LOST = "lost"
+
+    @property
+    def ended(self) -> bool:
+        """True when the trial will not change any more."""
+        return self not in (TrialState.PENDING, TrialState.RUNNING)
+
+    @property
+    def informs(self) -> bool:
+        """True when a searcher learns from it."""
+        return self in (TrialState.SUCCEEDED, TrialState.FAILED, TrialState.ABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a searcher wants to try next.
+
+    Attributes:
+        configuration: The configuration.
+        abort_cost: USD at which the run should be cut short because it can no longer win, or None.
+        abort_time: Seconds at which the run should be cut short, or None.
+        fidelity: Share of the input to run; 1 is all of it.
+        why: What the searcher expects, by name: ``expected_cost`` (USD), ``probability_feasible``,
+            ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...
+    """
+
+    configuration: Configuration
+    abort_cost: float | None = None
+    abort_time: float | None = None
+    fidelity: float = 1.0
+    why: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a trial taught.
+
+    Attributes:
+        objective: The value of the objective; for an aborted trial the value reached so far, which the true
+            one is worse than; None where the trial failed or the metric is missing.
+        cost: USD of the runs that led to it; for an aborted trial a lower bound of the full cost.
+        runtime: Seconds; for an aborted trial a lower bound.
+        feasible: True when every constraint held.
+        censored: True for an aborted trial.
+        metrics: All metrics that the interpreters read.
+        profile: Low-level metrics of the run.
+        reason: Why it failed, was aborted, or is infeasible, in words.
+    """
+
+    objective: float | None
+    cost: float
+    runtime: float
+    feasible: bool
+    censored: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    profile: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial as the store keeps it and the searcher is told it.
+
+    Attributes:
+        number: From 0, in the order of proposing, within the study.
+        proposal: What the searcher proposed.
+        offer: The machines, with their price at launch.
+        state: Where it is.
+        key: What makes two trials the same: offer and settings after selection, and the fidelity.
+        observation: Once it has ended, and it is not ``lost``.
+        spent: USD over all its runs, lost ones included.
+        attempts: Runs so far.
+        created: Seconds since the epoch.
+        started: Of the first run.
+        ended: Of the last run.
+    """
+
+    number: int
+    proposal: Proposal
+    offer: Offer
+    state: TrialState
+    key: str
+    observation: Observation | None = None
+    spent: float = 0.0
+    attempts: int = 0
+    created: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration that was proposed."""
+        return self.proposal.configuration

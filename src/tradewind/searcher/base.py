@@ -1,0 +1,146 @@
+"""The contract of a searcher."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tradewind.plugins import Capability, Plugin, Settings
+from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+
+
+class ProposesMany(Capability):
+    """Proposes several configurations at once that do not get in each other's way."""
+
+
+class ContinuousSpaces(Capability):
+    """Works on spaces that cannot be listed."""
+
+
+class LearnsFromAborted(Capability):
+    """Uses an aborted trial as the right-censored observation that it is."""
+
+
+class Explains(Capability):
+    """Says what it expects of each proposal (`Proposal.why`)."""
+
+
+class PricesAborts(Capability):
+    """Chooses the cost or time at which a run is cut short."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """What the engine knows when it asks.
+
+    Attributes:
+        pending: Trials that were proposed and have not ended, by number.
+        proposed: Trials proposed so far, ended ones included.
+        money_left: USD that are neither spent nor reserved, or None without a budget in dollars.
+        trials_left: Trials that may still be proposed, or None.
+        seconds_left: Seconds on the wall clock, or None.
+    """
+
+    pending: Sequence[Trial] = ()
+    proposed: int = 0
+    money_left: float | None = None
+    trials_left: int | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NothingLeft:
+    """A searcher's answer when it has nothing to propose.
+
+    Attributes:
+        reason: In words, for the user.
+        final: False when it only waits for a pending trial.
+    """
+
+    reason: str
+    final: bool = True
+
+
+class Searcher(Plugin, ABC):
+    """Proposes configurations and learns from trials.
+
+    A searcher is a function of its problem, its seed and the trials it was told; the order of telling does not
+    matter. It draws random numbers from `rng` only, so that the same question gets the same answer in another
+    process. It is never told of lost trials.
+
+    Args:
+        settings: Its settings, an instance of its ``Settings``.
+        problem: The problem.
+        seed: Any integer; equal seeds give equal proposals.
+    """
+
+    def __init__(self, *, settings: Settings, problem: Problem, seed: int = 0) -> None:
+        self.settings = settings
+        self.problem = problem
+        self.seed = seed
+        self._told: dict[int, Trial] = {}
+
+    @abstractmethod
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """Propose up to ``count`` configurations.
+
+        None of them is among the ended or the pending trials, or among each other (by trial key), unless the
+        settings ask for repetitions. Asking twice without telling gives the same answer twice.
+
+        Args:
+            state: What is pending and what may still be spent.
+            count: How many at most; at least 1.
+
+        Returns:
+            From 1 to ``count`` proposals, or why there is none.
+        """
+
+    def tell(self, trial: Trial) -> None:
+        """Learn from a trial that succeeded, failed or was aborted; telling it again changes nothing."""
+        if trial.state.informs:
+            self._told[trial.number] = trial
+
+    @property
+    def history(self) -> list[Trial]:
+        """All trials told, by number."""
+        return [self._told[number] for number in sorted(self._told)]
+
+    def rng(self, state: SearchState) -> np.random.Generator:
+        """Random numbers for one call of `ask`: they depend on the seed and on the trials proposed so far."""
+        return np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed])
+
+    def taken(self, state: SearchState) -> set[str]:
+        """Trial keys that must not be proposed again."""
+        return {trial.key for trial in (*self._told.values(), *state.pending)}
+
+    def affordable(self, state: SearchState, hourly: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+        """Where the money left pays at least the smallest bill, as a mask of the shape of ``hourly``."""
+        if state.money_left is None:
+            return np.ones(len(hourly), dtype=bool)
+        least = self.problem.terms.billing.billed_seconds(0.0) or self.problem.terms.billing.granularity_seconds
+        return hourly * least / 3600.0 <= state.money_left
+
+    def open_candidates(self, state: SearchState) -> tuple[Candidates, Any]:
+        """The candidates of an enumerable space, and the indices of those neither taken nor too dear, in order."""
+        candidates = self.problem.candidates
+        free = self.affordable(state, candidates.hourly)
+        for trial in (*self._told.values(), *state.pending):
+            index = candidates.index(trial.configuration)
+            if index is not None and trial.proposal.fidelity == 1.0:
+                free[index] = False
+        return candidates, np.flatnonzero(free)
+
+    def state(self) -> Mapping[str, Any]:
+        """What cannot be had again by telling all trials, as a JSON-able document; usually nothing."""
+        return {}
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Take back a document that `state` made; all trials are told as well."""
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """What the searcher now believes of a configuration, for the report; empty if it has no model."""
+        return {}

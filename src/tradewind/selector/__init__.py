@@ -1,0 +1,1 @@
+"""Floor 2: selectors turn a configuration into a priced offer."""

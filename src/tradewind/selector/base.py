@@ -1,0 +1,43 @@
+"""The contract of a selector."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from tradewind.plugins import Plugin, Settings
+from tradewind.problem import Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Space
+
+
+class Selector(Plugin, ABC):
+    """Turns a configuration into an offer, or says that nobody sells it.
+
+    It is a pure function of the configuration: the same one always gives the same offer.
+
+    Args:
+        settings: Its settings.
+        offers: What may be used, one node each.
+        space: The space, whose machine parameters it reads.
+    """
+
+    def __init__(self, *, settings: Settings, offers: Sequence[Offer], space: Space) -> None:
+        self.settings = settings
+        self.offers = tuple(offers)
+        self.space = space
+
+    @property
+    def machine_parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that choose machines: the instance, the nodes, and those with an attribute."""
+        return tuple(
+            p.name
+            for p in self.space.parameters
+            if isinstance(p, Instance | Nodes) or (isinstance(p, Ordinal | Categorical) and p.attribute is not None)
+        )
+
+    @abstractmethod
+    def resolve(self, configuration: Configuration) -> Offer:
+        """The offer for a configuration, with its number of nodes.
+
+        Raises:
+            NoOfferError: No provider sells it.
+        """

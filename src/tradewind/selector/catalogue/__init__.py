@@ -1,0 +1,1 @@
+"""Catalogues: one module a provider."""

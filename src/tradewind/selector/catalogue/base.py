@@ -1,0 +1,42 @@
+"""The contract of a catalogue."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tradewind.plugins import Capability, Plugin, Settings
+from tradewind.problem import Offer
+
+
+class Refreshable(Capability):
+    """Can read today's prices from the provider's public endpoint."""
+
+    def refresh(self) -> Iterator[str]:
+        """Fetch prices and keep them below the data folder; they are used from then on.
+
+        Yields:
+            What is being done, in words, for a progress line.
+
+        Raises:
+            FetchError: The endpoint did not answer as it should; the old prices stay.
+        """
+        raise NotImplementedError  # pragma: no cover  (the inheriting catalogue defines it)
+
+
+class Catalogue(Plugin, ABC):
+    """Knows what one provider sells.
+
+    Args:
+        settings: Its settings.
+        data_folder: Where refreshed prices are kept.
+    """
+
+    def __init__(self, *, settings: Settings, data_folder: Path) -> None:
+        self.settings = settings
+        self.data_folder = data_folder
+
+    @abstractmethod
+    def offers(self) -> Sequence[Offer]:
+        """Everything it sells, one node each, without network access."""

@@ -1,0 +1,1 @@
+"""Floor 2: the store keeps studies, trials and runs."""

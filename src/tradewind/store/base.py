@@ -1,0 +1,184 @@
+"""The contract of a store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.plugins import Plugin, Settings
+from tradewind.problem import Run, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRow:
+    """A study as the store keeps it.
+
+    Attributes:
+        id: The store's own number.
+        name: The job's name.
+        problem_key: Hash of the problem: a study is continued only for the same problem.
+        spec: The whole specification, as a JSON-able document.
+        created: Seconds since the epoch.
+        state: ``open``, ``finished`` or ``interrupted``.
+        reason: Why it ended, in words.
+        seed: Of its searcher.
+        elapsed: Wall-clock seconds used by finished sessions: stored as spent, never as an end time.
+        searcher_state: The searcher's JSON-able state.
+        owner: Tag of everything that its runs create.
+    """
+
+    id: int
+    name: str
+    problem_key: str
+    spec: Mapping[str, Any]
+    created: float
+    state: str = "open"
+    reason: str = ""
+    seed: int = 0
+    elapsed: float = 0.0
+    searcher_state: Mapping[str, Any] = field(default_factory=dict)
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudySummary:
+    """What ``tradewind status`` shows of a study, computed by the database.
+
+    Attributes:
+        study: The row.
+        counts: Trials by state.
+        spent: USD over all runs, total.
+        reserved: USD set aside for runs that are not settled.
+        best: The best feasible trial, or None.
+        running_since: When the live process that holds the study took it, or None.
+        holder: Who holds it (host and pid), or empty.
+    """
+
+    study: StudyRow
+    counts: Mapping[str, int]
+    spent: float
+    reserved: float
+    best: Trial | None = None
+    running_since: float | None = None
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one step of the engine writes, all of it or nothing.
+
+    Attributes:
+        trials: Trials to insert or replace, by number.
+        runs: Runs to insert or replace, by run id.
+        study: Fields of the study to change, by name.
+    """
+
+    trials: Sequence[Trial] = ()
+    runs: Sequence[Run] = ()
+    study: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store(Plugin, ABC):
+    """Keeps everything. When a method returns, what it wrote survives a crash of the machine.
+
+    Args:
+        settings: Its settings.
+        url: Where it is (``sqlite:///path`` or ``postgresql+psycopg://...``).
+    """
+
+    def __init__(self, *, settings: Settings, url: str) -> None:
+        self.settings = settings
+        self.url = url
+
+    @abstractmethod
+    def create_study(self, study: StudyRow) -> StudyRow:
+        """Insert a study; its ``id`` is set by the store."""
+
+    @abstractmethod
+    def study(self, study_id: int) -> StudyRow:
+        """One study.
+
+        Raises:
+            StudyNotFoundError: There is none.
+        """
+
+    @abstractmethod
+    def find_studies(self, name: str | None = None, problem_key: str | None = None) -> list[StudyRow]:
+        """Studies by name and problem, the newest first."""
+
+    @abstractmethod
+    def summaries(self, study_ids: Sequence[int] | None = None) -> list[StudySummary]:
+        """Summaries of some or all studies, the newest first, without reading every trial."""
+
+    @abstractmethod
+    def hold(self, study_id: int, holder: str, seconds: float) -> str:
+        """Take a study for this process, for ``seconds`` from now, unless another live one holds it.
+
+        Args:
+            study_id: The study.
+            holder: ``host:pid:start time`` of the process; a dead process of this host is no holder.
+            seconds: How long without `renew`.
+
+        Returns:
+            A token, for `renew`, `release` and `write`.
+
+        Raises:
+            StudyBusyError: Another live process holds it.
+        """
+
+    @abstractmethod
+    def renew(self, study_id: int, token: str, seconds: float) -> None:
+        """Hold on for ``seconds`` more.
+
+        Raises:
+            StudyBusyError: The hold was lost to another process.
+        """
+
+    @abstractmethod
+    def release(self, study_id: int, token: str) -> None:
+        """Let go of a study; a lost hold is no error."""
+
+    @abstractmethod
+    def write(self, study_id: int, change: Change, token: str | None = None) -> None:
+        """Write one step in one transaction.
+
+        Raises:
+            StudyBusyError: ``token`` no longer holds the study; nothing is written.
+        """
+
+    @abstractmethod
+    def trials(self, study_id: int, *, since: int = 0, limit: int | None = None) -> list[Trial]:
+        """Trials by number, from ``since``."""
+
+    @abstractmethod
+    def runs(self, study_id: int, *, open_only: bool = False, trial: int | None = None) -> list[Run]:
+        """Runs by trial and attempt; with ``open_only`` those that have not ended."""
+
+    @abstractmethod
+    def columns(self, study_id: int) -> Mapping[str, Sequence[Any]]:
+        """The plain columns of all trials, by name, for reports over many trials.
+
+        ``number, state, key, objective, cost, runtime, feasible, censored, spent, price_per_hour, nodes, provider,
+        instance_type, created, started, ended, configuration`` (a JSON text).
+        """
+
+    @abstractmethod
+    def export_records(self, study_id: int) -> Iterator[Mapping[str, Any]]:
+        """One full JSON-able record a trial: proposal, offer, runs, observation (paper 2's dictionary)."""
+
+    @abstractmethod
+    def import_records(self, study_id: int, records: Iterator[Mapping[str, Any]]) -> int:
+        """Insert records that `export_records` made; a trial number that exists is left as it is.
+
+        Returns:
+            How many were inserted.
+
+        Raises:
+            RecordError: A record is not one; nothing is inserted.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back connections."""

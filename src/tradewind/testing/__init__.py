@@ -1,0 +1,1 @@
+"""Conformance suites for every kind of part; they ship with the package."""
