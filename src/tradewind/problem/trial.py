@@ -48,6 +48,7 @@ class Proposal:
         abort_cost: USD at which the run should be cut short because it can no longer win, or None.
         abort_time: Seconds at which the run should be cut short, or None.
         fidelity: Share of the input to run; 1 is all of it.
+        repeat: Run it even if the same trial was run before; otherwise that one's observation is the answer.
         why: What the searcher expects, by name: ``expected_cost`` (USD), ``probability_feasible``,
             ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...
     """
@@ -56,6 +57,7 @@ class Proposal:
     abort_cost: float | None = None
     abort_time: float | None = None
     fidelity: float = 1.0
+    repeat: bool = False
     why: Mapping[str, float | str] = field(default_factory=dict)
 
 

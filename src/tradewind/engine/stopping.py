@@ -1,0 +1,148 @@
+"""Rules that end a search. Each returns its reason, in words, or nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from tradewind.errors import SpecError
+from tradewind.plugins import Settings
+from tradewind.problem import Objective, Trial, TrialState
+from tradewind.units import format_money
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a stopping rule may look at.
+
+    Attributes:
+        objective: What is wanted.
+        ended: Trials that succeeded, failed or were aborted, in the order in which they ended.
+        best: The best feasible trial, or None.
+        spent: USD, total.
+    """
+
+    objective: Objective
+    ended: Sequence[Trial]
+    best: Trial | None
+    spent: float
+
+
+Rule = Callable[[Progress], str | None]
+
+
+class NoImprovementSettings(Settings):
+    """When the search has stopped improving."""
+
+    trials: int = Field(default=15, ge=1, description="Stop after so many trials in a row that improved nothing.")
+    by: float = Field(default=0.0, ge=0, lt=1, description="An improvement by less than this share does not count.")
+
+
+class TargetSettings(Settings):
+    """When the result is good enough."""
+
+    value: float = Field(description="Stop when the best feasible trial is at least this good.")
+
+
+class SpentShareSettings(Settings):
+    """When further search would cost more than it can save."""
+
+    runs: float = Field(gt=0, description="How often the job will be run with the configuration that is found.")
+    share: float = Field(
+        default=0.2, gt=0, description="Stop when the search has cost this share of those runs' cost at the best."
+    )
+
+
+class AllFailedSettings(Settings):
+    """When nothing works."""
+
+    trials: int = Field(default=8, ge=1, description="Stop when so many first trials all failed.")
+
+
+def _no_improvement(settings: NoImprovementSettings) -> Rule:
+    def rule(progress: Progress) -> str | None:
+        best: float | None = None
+        since = 0
+        for trial in progress.ended:
+            seen = trial.observation
+            since += 1
+            if seen is None or not seen.feasible or seen.objective is None:
+                continue
+            loss = progress.objective.loss(seen.objective)
+            if best is None or loss < best - settings.by * abs(best):
+                best, since = loss, 0
+        if best is not None and since >= settings.trials:
+            return f"{since} trials in a row improved nothing"
+        return None
+
+    return rule
+
+
+def _target(settings: TargetSettings) -> Rule:
+    def rule(progress: Progress) -> str | None:
+        best = progress.best.observation if progress.best else None
+        if best is None or best.objective is None or progress.objective.better(settings.value, best.objective):
+            return None
+        return f"the target of {settings.value:g} is reached"
+
+    return rule
+
+
+def _spent_share(settings: SpentShareSettings) -> Rule:
+    def rule(progress: Progress) -> str | None:
+        best = progress.best.observation if progress.best else None
+        if best is None or progress.spent < settings.share * settings.runs * best.cost:
+            return None
+        return f"the search has cost {settings.share:.0%} of {settings.runs:g} runs at {format_money(best.cost)} each"
+
+    return rule
+
+
+def _all_failed(settings: AllFailedSettings) -> Rule:
+    def rule(progress: Progress) -> str | None:
+        if len(progress.ended) < settings.trials or any(t.state != TrialState.FAILED for t in progress.ended):
+            return None
+        last = progress.ended[-1].observation
+        reason = last.reason if last else "no reason known"
+        return f"the first {len(progress.ended)} trials all failed, the last one: {reason}"
+
+    return rule
+
+
+RULES: Mapping[str, tuple[type[Settings], Callable[[Any], Rule]]] = {
+    "all_failed": (AllFailedSettings, _all_failed),
+    "no_improvement": (NoImprovementSettings, _no_improvement),
+    "spent_share": (SpentShareSettings, _spent_share),
+    "target": (TargetSettings, _target),
+}
+"""The rules by name, with their settings."""
+
+
+def make_rules(specs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Rule]:
+    """The rules of a job YAML; ``all_failed`` is always among them.
+
+    Args:
+        specs: Name and settings of each.
+
+    Raises:
+        SpecError: A name or a setting is unknown or wrong.
+    """
+    rules = []
+    given = dict(specs)
+    for name, settings in {"all_failed": {}, **given}.items():
+        if name not in RULES:
+            near = difflib.get_close_matches(name, RULES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known rules: {', '.join(RULES)}"
+            raise SpecError(f"stop: there is no rule named {name!r}", hint=hint)
+        model, make = RULES[name]
+        try:
+            rules.append(make(model.model_validate(dict(settings))))
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(p) for p in first["loc"]) or name
+            raise SpecError(f"stop: {name}: {key}: {first['msg']}") from None
+    return rules
