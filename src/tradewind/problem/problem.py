@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.errors import NoOfferError
+from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem.configuration import Configuration, stable_hash
 from tradewind.problem.job import Job
 from tradewind.problem.objective import Budget, Constraints, Objective
@@ -160,7 +160,15 @@ class Candidates:
         machine = problem.resolver.machine_parameters
         mine = {k: v for k, v in configuration.items() if k not in machine}
         same = [i for i, o in enumerate(self._offers) if o.key == offer.key]
-        for i in np.flatnonzero(np.isin(self._offer_of, same)):
+        near = np.flatnonzero(np.isin(self._offer_of, same))
+        if self._rows is not None:  # compare levels, not objects: there may be a million
+            try:
+                code = np.array(problem.space.code(configuration))
+            except ConfigurationError:
+                return -1
+            settings = [i for i, name in enumerate(problem.space.names) if name not in machine]
+            near = near[(problem.space.codes[self._rows[near]][:, settings] == code[settings]).all(axis=1)]
+        for i in near:
             other = self.configuration(int(i))
             if {k: v for k, v in other.items() if k not in machine} == mine:
                 return int(i)
