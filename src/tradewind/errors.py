@@ -137,7 +137,7 @@ class InterpretationError(TradewindError):
 
     Args:
         reason: One of ``empty``, ``truncated``, ``no-match``, ``not-utf8``, ``not-a-number``, ``too-large``,
-            ``missing-file``, ``user-code``.
+            ``missing-file``, ``not-json``, ``exit-code``, ``user-code``.
         message: What is wrong and where.
         hint: What to do.
     """
