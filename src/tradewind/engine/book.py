@@ -1,0 +1,79 @@
+"""The book of a search: its trials, the best of them, and what was tried before."""
+
+from __future__ import annotations
+
+from tradewind.problem import Objective, Trial
+
+
+class TrialBook:
+    """Trials by number, and what follows from those that have ended.
+
+    Args:
+        objective: What is wanted; it decides which trial is the best.
+
+    Attributes:
+        trials: All trials by number.
+        ended: Those that inform, in the order in which they ended.
+        best: The best feasible trial on the whole input, or None.
+        last: The trial that ended last, or None.
+        counts: Ended trials by state.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self.trials: dict[int, Trial] = {}
+        self.ended: list[Trial] = []
+        self.best: Trial | None = None
+        self.last: Trial | None = None
+        self.counts: dict[str, int] = {}
+        self._by_key: dict[str, Trial] = {}
+        self._open: set[int] = set()
+        self._next = 0
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next trial."""
+        return self._next
+
+    @property
+    def pending(self) -> list[Trial]:
+        """Trials that have not ended, by number."""
+        return [self.trials[n] for n in sorted(self._open)]
+
+    @property
+    def best_value(self) -> float | None:
+        """The objective of the best trial, or None."""
+        return self.best.observation.objective if self.best and self.best.observation else None
+
+    def known(self, key: str) -> bool:
+        """True when a trial of that key has ended and taught something."""
+        return key in self._by_key
+
+    def put(self, trial: Trial) -> None:
+        """Insert or replace a trial."""
+        self.trials[trial.number] = trial
+        self._next = max(self._next, trial.number + 1)
+        if trial.state.ended:
+            self._open.discard(trial.number)
+        else:
+            self._open.add(trial.number)
+
+    def drop(self, trial: Trial) -> None:
+        """Forget a trial that was never stored."""
+        self.trials.pop(trial.number, None)
+        self._open.discard(trial.number)
+
+    def end(self, trial: Trial) -> None:
+        """Take a trial that has ended."""
+        self.put(trial)
+        self.last = trial
+        self.counts[trial.state.value] = self.counts.get(trial.state.value, 0) + 1
+        if not trial.state.informs:
+            return
+        self.ended.append(trial)
+        self._by_key[trial.key] = trial
+        seen = trial.observation
+        if trial.proposal.fidelity < 1.0 or seen is None or not seen.feasible or seen.objective is None:
+            return
+        if self.best_value is None or self._objective.better(seen.objective, self.best_value):
+            self.best = trial

@@ -1,0 +1,177 @@
+"""What goes into the state machine of a search (events) and what comes out of it (instructions)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.problem import Offer, Proposal, Run, Trial
+
+# ---------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The search starts, or goes on after an earlier process.
+
+    Attributes:
+        trials: All trials of the store, by number.
+        runs: All runs of the store.
+        elapsed: Wall-clock seconds that earlier sessions used.
+    """
+
+    trials: Sequence[Trial] = ()
+    runs: Sequence[Run] = ()
+    elapsed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A proposal with the offer that the selector found for it.
+
+    Attributes:
+        proposal: What the searcher proposed.
+        offer: The offer, or None where nobody sells it.
+        key: The trial key, or the configuration's own where nobody sells it.
+        reason: Why nobody sells it.
+    """
+
+    proposal: Proposal
+    offer: Offer | None
+    key: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The searcher proposed something."""
+
+    proposals: Sequence[Priced]
+
+
+@dataclass(frozen=True, slots=True)
+class NothingProposed:
+    """The searcher has nothing to propose.
+
+    Attributes:
+        reason: In words.
+        final: False when it only waits for a trial on its way.
+    """
+
+    reason: str
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunChanged:
+    """A run is somewhere else, or has cost more."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """The output of a finished run was read, or could not be.
+
+    Attributes:
+        run_id: The run.
+        metrics: What was read; None if it could not be.
+        reason: Why not, in words.
+    """
+
+    run_id: str
+    metrics: Mapping[str, float] | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The user wants the search to stop now; it can be resumed."""
+
+
+Event = Opened | Proposed | NothingProposed | RunChanged | Interpreted | Tick | Interrupted
+
+# ---------------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the searcher for up to ``count`` proposals."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Store these rows, all or none, before the next instruction is carried out."""
+
+    trials: Sequence[Trial] = ()
+    runs: Sequence[Run] = ()
+    study: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start a run, or find it again if it was started by an earlier process.
+
+    Attributes:
+        trial: Its trial.
+        run: Its row, stored already.
+        wall_seconds: The time after which it must end, or None.
+    """
+
+    trial: Trial
+    run: Run
+    wall_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a run and give its machines back."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interpret:
+    """Read the output of a finished run."""
+
+    trial: Trial
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell the searcher of an ended trial."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The run's end is stored: what was kept of it may be forgotten."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The search is over.
+
+    Attributes:
+        reason: In words.
+        interrupted: True when the user stopped it.
+    """
+
+    reason: str
+    interrupted: bool = False
+
+
+Instruction = Ask | Write | Launch | Cancel | Interpret | Tell | Settle | Stop
