@@ -98,6 +98,19 @@ def names(kind: str) -> list[str]:
     return sorted(_announced(kind))
 
 
+def origin(kind: str, name: str) -> tuple[str, str]:
+    """The distribution that announces a part, and its version; empty texts where the metadata does not say.
+
+    Args:
+        kind: One of `KINDS`.
+        name: Its entry-point name.
+    """
+    for point in _announced(kind).get(name, ()):
+        if point.dist is not None:
+            return point.dist.name, point.dist.version
+    return "", ""
+
+
 @functools.cache
 def _load(kind: str, name: str) -> type[Plugin]:
     points = _announced(kind).get(name)

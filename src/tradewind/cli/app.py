@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from tradewind import __version__
+from tradewind.cli import doctor, plugins
 
 app = typer.Typer(
     name="tradewind",
@@ -39,6 +40,10 @@ def _root(
     ] = False,
 ) -> None:
     pass
+
+
+app.command("plugins")(plugins.plugins_command)
+app.command("doctor")(doctor.doctor)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

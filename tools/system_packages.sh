@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs the programs that some tests need and that pip does not have. Where that is not possible it says loudly
+# which tests will be skipped, and succeeds: the tests say the same again.
+set -euo pipefail
+
+missing=()
+skipped=()
+if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
+  missing+=(postgresql)
+  skipped+=('the store on PostgreSQL')
+fi
+if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+  missing+=(chromium)
+  skipped+=('the HTML report in a browser')
+fi
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+warn() {
+  echo '!!!' >&2
+  echo "!!! $1" >&2
+  for what in "${skipped[@]}"; do
+    echo "!!! SKIPPED: $what" >&2
+  done
+  echo '!!!' >&2
+  exit 0
+}
+
+if ! command -v apt-get >/dev/null; then
+  warn "there is no apt-get here: install ${missing[*]} by hand to run these tests too"
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! sudo -n true 2>/dev/null; then
+    warn "no right to install ${missing[*]} (neither root nor sudo without a password)"
+  fi
+  as_root=(sudo -n)
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "Installing ${missing[*]} with apt-get ..."
+export DEBIAN_FRONTEND=noninteractive
+if ! { "${as_root[@]}" apt-get update -qq &&
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"; } \
+  >"$log" 2>&1 </dev/null; then
+  tail -n 5 "$log" >&2
+  warn "apt-get could not install ${missing[*]}"
+fi
