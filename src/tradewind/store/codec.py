@@ -1,0 +1,232 @@
+"""Trials and runs as JSON documents, and back.
+
+The documents hold the dataclasses' fields by their names. The functions copy and check nothing that JSON would
+not: they are on the path of every write. Records that a user hands in are checked by `tradewind.store.records`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.errors import RecordError
+from tradewind.problem import (
+    Configuration,
+    Fault,
+    Handle,
+    Machine,
+    Observation,
+    Offer,
+    Proposal,
+    Run,
+    RunState,
+    Trial,
+    TrialState,
+    Usage,
+)
+
+_OFFER_FIELDS = tuple(name for name in Offer.__dataclass_fields__ if name != "facts")
+
+
+def dumps(document: Any) -> str:
+    """JSON text of a document: ASCII only, NaN and infinities as Python writes them, numpy scalars as numbers."""
+    return json.dumps(document, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def strict(document: Any) -> Any:
+    """The document with each NaN or infinity written as ``{"float": "nan"}``, so that any JSON reader takes it."""
+    if isinstance(document, float):
+        return document if math.isfinite(document) else {"float": str(float(document))}
+    if isinstance(document, Mapping):
+        return {key: strict(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [strict(value) for value in document]
+    return document
+
+
+def loose(document: Any) -> Any:
+    """The document that `strict` was given."""
+    if isinstance(document, Mapping):
+        if len(document) == 1 and document.get("float") in ("nan", "inf", "-inf"):
+            return float(document["float"])
+        return {key: loose(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [loose(value) for value in document]
+    return document
+
+
+def offer_to_json(offer: Offer) -> dict[str, Any]:
+    """An offer as a document."""
+    return {**{name: getattr(offer, name) for name in _OFFER_FIELDS}, "facts": dict(offer.facts)}
+
+
+def proposal_to_json(proposal: Proposal) -> dict[str, Any]:
+    """A proposal as a document, without its configuration, which stands beside it."""
+    return {
+        "abort_cost": proposal.abort_cost,
+        "abort_time": proposal.abort_time,
+        "fidelity": proposal.fidelity,
+        "why": dict(proposal.why),
+    }
+
+
+def proposal_from_json(document: Mapping[str, Any], configuration: Mapping[str, Any]) -> Proposal:
+    """The proposal of a document that `proposal_to_json` made, with its configuration."""
+    return Proposal(
+        Configuration(configuration),
+        document["abort_cost"],
+        document["abort_time"],
+        document["fidelity"],
+        document["why"],
+    )
+
+
+def observation_to_json(observation: Observation) -> dict[str, Any]:
+    """An observation as a document."""
+    return {
+        "objective": observation.objective,
+        "cost": observation.cost,
+        "runtime": observation.runtime,
+        "feasible": observation.feasible,
+        "censored": observation.censored,
+        "metrics": dict(observation.metrics),
+        "profile": dict(observation.profile),
+        "reason": observation.reason,
+    }
+
+
+def observation_from_json(document: Mapping[str, Any]) -> Observation:
+    """The observation of a document that `observation_to_json` made."""
+    return Observation(
+        document["objective"],
+        document["cost"],
+        document["runtime"],
+        document["feasible"],
+        document["censored"],
+        document["metrics"],
+        document["profile"],
+        document["reason"],
+    )
+
+
+def trial_to_json(trial: Trial) -> dict[str, Any]:
+    """A trial as a document: ``number``, ``state``, ``key``, ``configuration``, ``proposal``, ``offer``, ..."""
+    return {
+        "number": trial.number,
+        "state": trial.state.value,
+        "key": trial.key,
+        "configuration": dict(trial.configuration),
+        "proposal": proposal_to_json(trial.proposal),
+        "offer": offer_to_json(trial.offer),
+        "observation": observation_to_json(trial.observation) if trial.observation else None,
+        "spent": trial.spent,
+        "attempts": trial.attempts,
+        "created": trial.created,
+        "started": trial.started,
+        "ended": trial.ended,
+    }
+
+
+def trial_from_json(document: Mapping[str, Any]) -> Trial:
+    """The trial of a document that `trial_to_json` made.
+
+    Raises:
+        RecordError: A field is missing or is nothing that a trial can have.
+    """
+    try:
+        observation = document["observation"]
+        return Trial(
+            document["number"],
+            proposal_from_json(document["proposal"], document["configuration"]),
+            Offer.from_json(document["offer"]),
+            TrialState(document["state"]),
+            document["key"],
+            observation_from_json(observation) if observation is not None else None,
+            document["spent"],
+            document["attempts"],
+            document["created"],
+            document["started"],
+            document["ended"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _not_one("trial", error) from error
+
+
+def details_to_json(run: Run) -> dict[str, Any]:
+    """The fields of a run that the database has no use for."""
+    handle = run.handle
+    return {
+        "handle": {"run_id": handle.run_id, "runner": handle.runner, "data": dict(handle.data)} if handle else None,
+        "machines": [{"id": m.id, "address": m.address, "data": dict(m.data)} for m in run.machines],
+        "reason": run.reason,
+        "fault": run.fault.value if run.fault else None,
+        "usage": {
+            "peak_memory_bytes": run.usage.peak_memory_bytes,
+            "cpu_seconds": run.usage.cpu_seconds,
+            "profile": dict(run.usage.profile),
+        },
+        "folder": run.folder,
+    }
+
+
+def run_to_json(run: Run) -> dict[str, Any]:
+    """A run as a document: ``run_id``, ``trial``, ``attempt``, ``state``, ``cost``, ``handle``, ``machines``, ..."""
+    return {
+        "run_id": run.run_id,
+        "trial": run.trial,
+        "attempt": run.attempt,
+        "state": run.state.value,
+        "reserved": run.reserved,
+        "cost": run.cost,
+        "runtime": run.runtime,
+        "started": run.started,
+        "ended": run.ended,
+        "exit_code": run.exit_code,
+        **details_to_json(run),
+    }
+
+
+def run_from_json(document: Mapping[str, Any]) -> Run:
+    """The run of a document that `run_to_json` made.
+
+    Raises:
+        RecordError: A field is missing or is nothing that a run can have.
+    """
+    try:
+        handle, fault, usage = document["handle"], document["fault"], document["usage"]
+        return Run(
+            run_id=document["run_id"],
+            trial=document["trial"],
+            attempt=document["attempt"],
+            state=RunState(document["state"]),
+            reserved=document["reserved"],
+            cost=document["cost"],
+            runtime=document["runtime"],
+            handle=Handle.from_json(handle) if handle is not None else None,
+            machines=tuple(Machine(m["id"], m["address"], m["data"]) for m in document["machines"]),
+            started=document["started"],
+            ended=document["ended"],
+            exit_code=document["exit_code"],
+            reason=document["reason"],
+            fault=Fault(fault) if fault is not None else None,
+            usage=Usage(usage["peak_memory_bytes"], usage["cpu_seconds"], usage["profile"]),
+            folder=document["folder"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _not_one("run", error) from error
+
+
+def _not_one(what: str, error: Exception) -> RecordError:
+    if isinstance(error, KeyError):
+        return RecordError(f"this is no {what}: it has no {error.args[0]!r}")
+    return RecordError(f"this is no {what}: {error}")

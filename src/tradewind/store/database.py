@@ -1,0 +1,220 @@
+"""Opens the database: its folder, its connections, its transactions and its schema version."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine import URL, Connection, Engine
+
+from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
+from tradewind.store import faults
+from tradewind.store.schema import REVISIONS, VERSION_TABLE
+
+_MIGRATING = 0x7472616465  # "trade": the advisory lock that PostgreSQL clients migrate under
+_WRITES = "tradewind_writes"
+
+
+class Database:
+    """An open database with an up-to-date schema.
+
+    Every error of the database leaves it as a `StoreError`.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user@host/name``.
+        busy_timeout: Seconds to wait for a lock that another process holds.
+    """
+
+    def __init__(self, url: str, *, busy_timeout: float) -> None:
+        parsed = _parse(url)
+        self.place = parsed.render_as_string(hide_password=True)
+        self.path = _sqlite_path(parsed)
+        if self.path is not None:
+            self.place = str(self.path)
+            _make_file(self.path, self.place)
+        self._busy_timeout = busy_timeout
+        engine = self._engine(parsed)
+        self._readers = engine
+        self._writers = engine.execution_options(**{_WRITES: True})
+        if parsed.get_backend_name() == "postgresql":
+            # All statements of one read see the same moment; SQLite's reads do so by themselves.
+            self._readers = engine.execution_options(isolation_level="REPEATABLE READ")
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._writers.dialect.name
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one moment of the database."""
+        with self._transaction(self._readers) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is durable when the block ends, and undone when it raises."""
+        with self._transaction(self._writers) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self._writers.dispose()
+
+    @contextlib.contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            with engine.begin() as connection:
+                yield connection
+        except exc.SQLAlchemyError as error:
+            raise faults.of_database(error, self.place, self.path) from error
+
+    def _engine(self, url: URL) -> Engine:
+        try:
+            if url.get_backend_name() == "sqlite":
+                engine = sa.create_engine(url, connect_args={"timeout": self._busy_timeout})
+                sa.event.listen(engine, "connect", _on_sqlite_connect)
+                sa.event.listen(engine, "begin", _on_sqlite_begin)
+                return engine
+            wait = f"-c lock_timeout={max(1, round(self._busy_timeout * 1000))}"
+            defaults = {"options": wait, "connect_timeout": 10, "application_name": "tradewind"}
+            mine = {key: value for key, value in defaults.items() if key not in url.query}
+            return sa.create_engine(url, connect_args=mine, pool_pre_ping=True)
+        except ImportError as error:
+            raise MissingProgramError(
+                f"the store {self.place} needs the package {error.name or 'psycopg'}",
+                hint='pip install "tradewind[postgresql]"',
+            ) from error
+        except exc.SQLAlchemyError as error:
+            raise StoreError(f"{self.place} is no store address: {error}", hint=_ADDRESS_HINT) from error
+
+    def _prepare(self) -> None:
+        with self.read() as connection:
+            version = self._version(connection)
+        if version != REVISIONS[-1]:
+            self._migrate()
+        if self.path is not None:
+            self._use_wal()
+
+    def _version(self, connection: Connection) -> str | None:
+        """The version row; None for an empty database.
+
+        Raises:
+            StoreCorruptError: It is another program's database, or of a newer Tradewind.
+        """
+        if not sa.inspect(connection).has_table(VERSION_TABLE):
+            # Only SQLite files are Tradewind's alone; a PostgreSQL database may hold other programs' tables.
+            if self.path is not None and sa.inspect(connection).get_table_names():
+                raise faults.corrupt(self.place, "it is another program's database")
+            return None
+        version: str | None = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()  # noqa: S608
+        if version is not None and version not in REVISIONS:
+            raise StoreCorruptError(
+                f"the store {self.place} was made by a newer Tradewind (schema {version}, this one knows "
+                f"{REVISIONS[-1]})",
+                hint="upgrade Tradewind, or choose another place with TRADEWIND_STORE",
+            )
+        return version
+
+    def _migrate(self) -> None:
+        with self.write() as connection:
+            if self.dialect == "postgresql":
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
+            # Another process may have done it while this one waited for the lock.
+            if self._version(connection) != REVISIONS[-1]:
+                _upgrade(connection)
+
+    def _use_wal(self) -> None:
+        """Readers and a writer do not wait for each other in WAL mode; the file remembers it."""
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                with self._writers.connect() as connection:
+                    driver: Any = connection.connection.driver_connection
+                    if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                        driver.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.Error as error:
+                fault = faults.of_sqlite(error, self.place, self.path)
+                # SQLite does not wait by itself for this change.
+                if fault.code != "store.locked" or time.monotonic() > deadline:
+                    raise fault from error
+                time.sleep(0.02)
+
+
+_ADDRESS_HINT = "write sqlite:///path/to/tradewind.db or postgresql+psycopg://user@host/name"
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError) as error:
+        raise StoreError(f"{url!r} is no store address", hint=_ADDRESS_HINT) from error
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    backend = parsed.drivername.partition("+")[0]
+    if backend not in ("sqlite", "postgresql"):
+        raise StoreError(f"a store cannot be kept in {backend}", hint=_ADDRESS_HINT)
+    if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise StoreError("a store in memory keeps nothing", hint=_ADDRESS_HINT)
+    return parsed
+
+
+def _sqlite_path(url: URL) -> Path | None:
+    if url.get_backend_name() != "sqlite":
+        return None
+    return Path(str(url.database).removeprefix("file:")).absolute()
+
+
+def _make_file(path: Path, place: str) -> None:
+    """Make the file and its folder for this user alone, if they are not there."""
+    try:
+        if path.is_dir():
+            raise StoreError(f"{place} is a folder, not a store", hint=_ADDRESS_HINT)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # O_EXCL: closing a second descriptor of an open SQLite file would drop this process's locks on it.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise StoreError(f"the store {place} cannot be made: something else is there") from None
+    except OSError as error:
+        if not path.exists():
+            raise faults.of_os(error, place) from error
+
+
+def _on_sqlite_connect(driver: Any, _record: object) -> None:
+    # The driver begins no transaction by itself: `_on_sqlite_begin` does, and says which kind.
+    driver.isolation_level = None
+    # FULL: a commit survives a power cut; in WAL mode SQLite's default would not.
+    for pragma in ("synchronous = FULL", "foreign_keys = ON", "journal_size_limit = 16777216"):
+        driver.execute(f"PRAGMA {pragma}")
+
+
+def _on_sqlite_begin(connection: Connection) -> None:
+    # IMMEDIATE takes the write lock first: a later upgrade of a reader's lock could fail without waiting.
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _upgrade(connection: Connection) -> None:
+    """Bring the schema to the newest version, within the transaction that is open."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    # Alembic reads the option with %-interpolation.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

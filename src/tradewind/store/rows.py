@@ -1,0 +1,135 @@
+"""Studies, trials and runs as rows of the tables, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.errors import StoreError
+from tradewind.problem import Offer, Run, RunState, Trial, TrialState
+from tradewind.store import codec
+from tradewind.store.base import StudyRow
+from tradewind.store.schema import runs, studies, trials
+
+STUDY_FIELDS = tuple(StudyRow.__dataclass_fields__)
+CHANGEABLE = frozenset(STUDY_FIELDS) - {"id", "created"}
+_DOCUMENTS = frozenset({"spec", "searcher_state"})
+
+STUDY_COLUMNS = [studies.c[name] for name in STUDY_FIELDS]
+TRIAL_COLUMNS = [
+    trials.c[name]
+    for name in (
+        *("number", "state", "key", "spent", "attempts", "created", "started", "ended"),
+        *("configuration", "proposal", "offer", "observation"),
+    )
+]
+RUN_COLUMNS = [column for column in runs.c if column.name != "study_id"]
+
+
+def study_values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a study as the values of its columns.
+
+    Raises:
+        StoreError: A field cannot be changed or does not exist.
+    """
+    unknown = sorted(set(fields) - CHANGEABLE - {"created"})
+    if unknown:
+        raise StoreError(f"a study's {unknown[0]!r} cannot be changed", hint=f"fields: {', '.join(sorted(CHANGEABLE))}")
+    return {
+        name: codec.dumps(value) if name in _DOCUMENTS else text(value) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+
+
+def study_of(row: Any) -> StudyRow:
+    """The study of a row of `STUDY_COLUMNS`."""
+    values = dict(zip(STUDY_FIELDS, row, strict=True))
+    for name in _DOCUMENTS:
+        values[name] = json.loads(values[name])
+    return StudyRow(**values)
+
+
+def trial_values(study_id: int, trial: Trial) -> dict[str, Any]:
+    """A trial as the values of its columns."""
+    observation, offer = trial.observation, trial.offer
+    return {
+        "study_id": study_id,
+        "number": trial.number,
+        "state": trial.state.value,
+        "key": trial.key,
+        "objective": _number(observation.objective) if observation else None,
+        "cost": _number(observation.cost) if observation else None,
+        "runtime": _number(observation.runtime) if observation else None,
+        "feasible": bool(observation.feasible) if observation else None,
+        "censored": bool(observation.censored) if observation else None,
+        "spent": float(trial.spent),
+        "price_per_hour": _number(offer.price_per_hour),
+        "nodes": offer.nodes,
+        "provider": text(offer.provider),
+        "instance_type": text(offer.instance_type),
+        "attempts": trial.attempts,
+        "created": trial.created,
+        "started": trial.started,
+        "ended": trial.ended,
+        "configuration": codec.dumps(dict(trial.configuration)),
+        "proposal": codec.dumps(codec.proposal_to_json(trial.proposal)),
+        "offer": codec.dumps(codec.offer_to_json(offer)),
+        "observation": codec.dumps(codec.observation_to_json(observation)) if observation else None,
+    }
+
+
+def trial_of(row: Any) -> Trial:
+    """The trial of a row of `TRIAL_COLUMNS`."""
+    number, state, key, spent, attempts, created, started, ended, configuration, proposal, offer, observation = row
+    return Trial(
+        number,
+        codec.proposal_from_json(json.loads(proposal), json.loads(configuration)),
+        Offer(**json.loads(offer)),
+        TrialState(state),
+        key,
+        codec.observation_from_json(json.loads(observation)) if observation is not None else None,
+        spent,
+        attempts,
+        created,
+        started,
+        ended,
+    )
+
+
+def run_values(study_id: int, run: Run) -> dict[str, Any]:
+    """A run as the values of its columns."""
+    return {
+        "study_id": study_id,
+        "run_id": run.run_id,
+        "trial": run.trial,
+        "attempt": run.attempt,
+        "state": run.state.value,
+        "reserved": float(run.reserved),
+        "cost": float(run.cost),
+        "runtime": float(run.runtime),
+        "started": run.started,
+        "ended": run.ended,
+        "exit_code": run.exit_code,
+        "details": codec.dumps(codec.details_to_json(run)),
+    }
+
+
+def run_of(row: Any) -> Run:
+    """The run of a row of `RUN_COLUMNS`."""
+    values = row._asdict()
+    return codec.run_from_json({**values, **json.loads(values.pop("details"))})
+
+
+def text(words: str) -> str:
+    """Words as any database takes them: no NUL, no lone surrogate (from an output that was not UTF-8)."""
+    return words.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _number(value: float | None) -> float | None:
+    """A float, None for NaN: SQLite has none, and PostgreSQL sorts it above all."""
+    return None if value is None or math.isnan(value) else float(value)
+
+
+ENDED = tuple(state.value for state in RunState if state.ended)

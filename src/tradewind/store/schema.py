@@ -1,0 +1,106 @@
+"""The tables of the store, as SQLAlchemy Core sees them; the migrations create them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+REVISIONS = ("0001",)
+"""The schema versions that this program knows, the oldest first; the last one is what it works with."""
+
+VERSION_TABLE = "tradewind_version"
+"""The table with the version row: it tells a Tradewind store from another program's database."""
+
+metadata = MetaData()
+
+studies = Table(
+    "studies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("problem_key", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("elapsed", Float(53), nullable=False),
+    Column("searcher_state", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("hold_token", Text),
+    Column("hold_holder", Text),
+    Column("hold_since", Float(53)),
+    Column("hold_expires", Float(53)),
+    Index("studies_by_name", "name"),
+    # Without it SQLite gives the number of a deleted study to the next one.
+    sqlite_autoincrement=True,
+)
+
+# The plain columns stand before the documents: a report over 100,000 trials then reads little of each row.
+trials = Table(
+    "trials",
+    metadata,
+    Column("study_id", Integer, ForeignKey("studies.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("objective", Float(53)),
+    Column("cost", Float(53)),
+    Column("runtime", Float(53)),
+    Column("feasible", Boolean),
+    Column("censored", Boolean),
+    Column("spent", Float(53), nullable=False),
+    Column("price_per_hour", Float(53)),
+    Column("nodes", Integer, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("instance_type", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("started", Float(53)),
+    Column("ended", Float(53)),
+    Column("configuration", Text, nullable=False),
+    Column("proposal", Text, nullable=False),
+    Column("offer", Text, nullable=False),
+    Column("observation", Text),
+    Index("trials_by_state", "study_id", "state"),
+    Index(
+        "trials_by_objective",
+        "study_id",
+        "objective",
+        sqlite_where=text("feasible"),
+        postgresql_where=text("feasible"),
+    ),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("study_id", Integer, primary_key=True),
+    Column("run_id", Text, primary_key=True),
+    Column("trial", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reserved", Float(53), nullable=False),
+    Column("cost", Float(53), nullable=False),
+    Column("runtime", Float(53), nullable=False),
+    Column("started", Float(53)),
+    Column("ended", Float(53)),
+    Column("exit_code", BigInteger),
+    Column("details", Text, nullable=False),
+    ForeignKeyConstraint(["study_id", "trial"], ["trials.study_id", "trials.number"]),
+    # Covers the sums of `status`: no row of a run is read for them.
+    Index("runs_by_state", "study_id", "state", "cost", "reserved"),
+    Index("runs_by_trial", "study_id", "trial", "attempt"),
+)

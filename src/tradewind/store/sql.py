@@ -1,0 +1,367 @@
+"""The store in an SQL database: an SQLite file, or PostgreSQL for several machines."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from pydantic import Field
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+
+from tradewind import plugins
+from tradewind.errors import StudyBusyError, StudyNotFoundError
+from tradewind.problem import Run, Trial, TrialState, round_money
+from tradewind.store import holds, records, rows
+from tradewind.store.base import Change, Store, StudyRow, StudySummary
+from tradewind.store.database import Database
+from tradewind.store.schema import runs, studies, trials
+
+_COLUMNS = (
+    *("number", "state", "key", "objective", "cost", "runtime", "feasible", "censored", "spent", "price_per_hour"),
+    *("nodes", "provider", "instance_type", "created", "started", "ended", "configuration"),
+)
+_CHUNK = 500
+
+
+class SqlSettings(plugins.Settings):
+    """Settings of the SQL store.
+
+    Attributes:
+        busy_timeout: Seconds to wait for a lock that another process holds.
+    """
+
+    busy_timeout: float = Field(default=30.0, ge=0.0, le=3600.0)
+
+
+class SqlStore(Store):
+    """Keeps studies in an SQLite file or in PostgreSQL.
+
+    SQLite is in WAL mode with ``synchronous = FULL``: what a method wrote survives a power cut. Its file and folder
+    are made when they are not there, and the schema is brought up to date, when the store is opened.
+
+    Args:
+        settings: `SqlSettings`.
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user@host/name``.
+
+    Raises:
+        StoreError: The database cannot be opened.
+        MissingProgramError: PostgreSQL's driver is not installed.
+    """
+
+    Settings: ClassVar[type[plugins.Settings]] = SqlSettings
+
+    def __init__(self, *, settings: plugins.Settings, url: str) -> None:
+        super().__init__(settings=settings, url=url)
+        assert isinstance(settings, SqlSettings)
+        self._database = Database(url, busy_timeout=settings.busy_timeout)
+        insert = sqlite.insert if self._database.dialect == "sqlite" else postgresql.insert
+        self._put_trial = _upsert(insert(trials))
+        self._put_run = _upsert(insert(runs))
+
+    def create_study(self, study: StudyRow) -> StudyRow:
+        """Insert a study; its ``id`` is set by the store."""
+        fields = {name: getattr(study, name) for name in rows.STUDY_FIELDS if name != "id"}
+        with self._database.write() as connection:
+            result = connection.execute(sa.insert(studies).values(rows.study_values(fields)))
+            (number,) = result.inserted_primary_key or (0,)
+            return _study(connection, number)
+
+    def study(self, study_id: int) -> StudyRow:
+        """One study.
+
+        Raises:
+            StudyNotFoundError: There is none.
+        """
+        with self._database.read() as connection:
+            return _study(connection, study_id)
+
+    def find_studies(self, name: str | None = None, problem_key: str | None = None) -> list[StudyRow]:
+        """Studies by name and problem, the newest first."""
+        query = sa.select(*rows.STUDY_COLUMNS).order_by(studies.c.id.desc())
+        if name is not None:
+            query = query.where(studies.c.name == rows.text(name))
+        if problem_key is not None:
+            query = query.where(studies.c.problem_key == rows.text(problem_key))
+        with self._database.read() as connection:
+            return [rows.study_of(row) for row in connection.execute(query)]
+
+    def summaries(self, study_ids: Sequence[int] | None = None) -> list[StudySummary]:
+        """Summaries of some or all studies, the newest first, without reading every trial."""
+        query = sa.select(studies).order_by(studies.c.id.desc())
+        if study_ids is not None:
+            query = query.where(studies.c.id.in_(study_ids))
+        with self._database.read() as connection:
+            return [_summary(connection, row) for row in connection.execute(query).all()]
+
+    def hold(self, study_id: int, holder: str, seconds: float) -> str:
+        """Take a study for this process, for ``seconds`` from now, unless another live one holds it.
+
+        A process that asks again gets a new token, and its old one is lost. A dead process of this host, and a hold
+        that has run out, are no obstacle.
+
+        Args:
+            study_id: The study.
+            holder: ``host:pid:start time`` of the process.
+            seconds: How long without `renew`.
+
+        Returns:
+            A token, for `renew`, `release` and `write`.
+
+        Raises:
+            StudyBusyError: Another live process holds it.
+        """
+        now = time.time()
+        token = secrets.token_hex(16)
+        holder = rows.text(holder)
+        with self._database.write() as connection:
+            row = _held(connection, study_id)
+            other = row.hold_holder
+            if row.hold_token is not None and other != holder and row.hold_expires > now and not holds.is_dead(other):
+                raise StudyBusyError(
+                    f"study {study_id} ({row.name}) is being run by process {holds.shown(other)}",
+                    hint=f"wait for it to end; if it is gone, the study is free in {row.hold_expires - now:.0f} s",
+                )
+            values = {"hold_token": token, "hold_holder": holder, "hold_since": now, "hold_expires": now + seconds}
+            connection.execute(sa.update(studies).where(studies.c.id == study_id).values(values))
+        return token
+
+    def renew(self, study_id: int, token: str, seconds: float) -> None:
+        """Hold on for ``seconds`` more; a hold that ran out and that nobody else took is taken up again.
+
+        Raises:
+            StudyBusyError: The hold was lost to another process.
+        """
+        with self._database.write() as connection:
+            _check(_held(connection, study_id), token)
+            ends = {"hold_expires": time.time() + seconds}
+            connection.execute(sa.update(studies).where(studies.c.id == study_id).values(ends))
+
+    def release(self, study_id: int, token: str) -> None:
+        """Let go of a study; a lost hold is no error."""
+        mine = (studies.c.id == study_id) & (studies.c.hold_token == token)
+        free = dict.fromkeys(("hold_token", "hold_holder", "hold_since", "hold_expires"))
+        with self._database.write() as connection:
+            connection.execute(sa.update(studies).where(mine).values(free))
+
+    def write(self, study_id: int, change: Change, token: str | None = None) -> None:
+        """Write one step in one transaction.
+
+        Raises:
+            StudyBusyError: ``token`` no longer holds the study; nothing is written.
+        """
+        fields = rows.study_values(change.study)
+        new_trials = [rows.trial_values(study_id, trial) for trial in change.trials]
+        new_runs = [rows.run_values(study_id, run) for run in change.runs]
+        with self._database.write() as connection:
+            row = _held(connection, study_id)
+            if token is not None:
+                _check(row, token)
+            if new_trials:
+                connection.execute(self._put_trial, new_trials)
+            if new_runs:
+                connection.execute(self._put_run, new_runs)
+            if fields:
+                connection.execute(sa.update(studies).where(studies.c.id == study_id).values(fields))
+
+    def trials(self, study_id: int, *, since: int = 0, limit: int | None = None) -> list[Trial]:
+        """Trials by number, from ``since``.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        with self._database.read() as connection:
+            return _trials(connection, study_id, since, limit)
+
+    def runs(self, study_id: int, *, open_only: bool = False, trial: int | None = None) -> list[Run]:
+        """Runs by trial and attempt; with ``open_only`` those that have not ended.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        query = _runs_of(study_id)
+        if open_only:
+            query = query.where(runs.c.state.not_in(rows.ENDED))
+        if trial is not None:
+            query = query.where(runs.c.trial == trial)
+        with self._database.read() as connection:
+            found = [rows.run_of(row) for row in connection.execute(query)]
+            if not found:
+                _study(connection, study_id)
+        return found
+
+    def columns(self, study_id: int) -> Mapping[str, Sequence[Any]]:
+        """The plain columns of all trials, by name and in the order of their numbers.
+
+        ``number, state, key, objective, cost, runtime, feasible, censored, spent, price_per_hour, nodes, provider,
+        instance_type, created, started, ended, configuration`` (a JSON text). NaN is None here.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        query = sa.select(*(trials.c[name] for name in _COLUMNS)).order_by(trials.c.number)
+        with self._database.read() as connection:
+            found = connection.execute(query.where(trials.c.study_id == study_id)).all()
+            if not found:
+                _study(connection, study_id)
+        return dict(zip(_COLUMNS, zip(*found, strict=True) if found else [()] * len(_COLUMNS), strict=True))
+
+    def export_records(self, study_id: int) -> Iterator[Mapping[str, Any]]:
+        """One full JSON-able record a trial: proposal, offer, runs, observation (paper 2's dictionary).
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        self.study(study_id)
+        return self._records(study_id)
+
+    def import_records(self, study_id: int, records_: Iterable[Mapping[str, Any]]) -> int:
+        """Insert records that `export_records` made; a trial number that exists is left as it is.
+
+        Trials that had not ended when they were exported are left out: their machines are not this study's.
+
+        Returns:
+            How many were inserted.
+
+        Raises:
+            RecordError: A record is not one; nothing is inserted.
+        """
+        given = records.read(records_)
+        with self._database.write() as connection:
+            _held(connection, study_id)
+            there = set(connection.scalars(sa.select(trials.c.number).where(trials.c.study_id == study_id)))
+            new = [record for record in given if record.trial.state.ended and record.trial.number not in there]
+            known = sa.select(runs.c.run_id).where(runs.c.study_id == study_id)
+            records.check_runs(new, set(connection.scalars(known)))
+            if new:
+                connection.execute(self._put_trial, [rows.trial_values(study_id, record.trial) for record in new])
+            new_runs = [rows.run_values(study_id, run) for record in new for run in record.runs]
+            if new_runs:
+                connection.execute(self._put_run, new_runs)
+        return len(new)
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._database.close()
+
+    def _records(self, study_id: int) -> Iterator[Mapping[str, Any]]:
+        # In portions, so that a slow reader keeps no transaction open and no memory full.
+        since = 0
+        while True:
+            with self._database.read() as connection:
+                portion = _trials(connection, study_id, since, _CHUNK)
+                if not portion:
+                    return
+                bounds = runs.c.trial.between(portion[0].number, portion[-1].number)
+                query = _runs_of(study_id).where(bounds)
+                of_trial: dict[int, list[Run]] = {}
+                for row in connection.execute(query):
+                    of_trial.setdefault(row.trial, []).append(rows.run_of(row))
+            for trial in portion:
+                yield records.record(trial, of_trial.get(trial.number, ()))
+            since = portion[-1].number + 1
+
+
+def _upsert(insert: Any) -> Any:
+    table = insert.table
+    key = [column.name for column in table.primary_key]
+    changed = {column.name: insert.excluded[column.name] for column in table.c if column.name not in key}
+    return insert.on_conflict_do_update(index_elements=key, set_=changed)
+
+
+def _study(connection: Connection, study_id: int) -> StudyRow:
+    row = connection.execute(sa.select(*rows.STUDY_COLUMNS).where(studies.c.id == study_id)).first()
+    if row is None:
+        raise _not_found(study_id)
+    return rows.study_of(row)
+
+
+def _not_found(study_id: int) -> StudyNotFoundError:
+    return StudyNotFoundError(f"there is no study number {study_id}", hint="tradewind status lists all")
+
+
+def _held(connection: Connection, study_id: int) -> Any:
+    """Who holds the study; its row is locked for the rest of the transaction."""
+    row = connection.execute(_HELD, {"id_": study_id}).first()
+    if row is None:
+        raise _not_found(study_id)
+    return row
+
+
+_HELD = (
+    sa.select(studies.c.name, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
+    .where(studies.c.id == sa.bindparam("id_"))
+    .with_for_update()
+)
+
+
+def _check(row: Any, token: str) -> None:
+    if row.hold_token != token:
+        taken = f"process {holds.shown(row.hold_holder)} took it" if row.hold_holder else "it was let go"
+        raise StudyBusyError(f"this process no longer holds the study {row.name}: {taken}")
+
+
+def _trials(connection: Connection, study_id: int, since: int, limit: int | None) -> list[Trial]:
+    query = sa.select(*rows.TRIAL_COLUMNS).where(trials.c.study_id == study_id).order_by(trials.c.number)
+    if since > 0:
+        query = query.where(trials.c.number >= since)
+    if limit is not None:
+        query = query.limit(limit)
+    found = [rows.trial_of(row) for row in connection.execute(query)]
+    if not found:
+        _study(connection, study_id)
+    return found
+
+
+def _runs_of(study_id: int) -> Any:
+    mine = sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == study_id)
+    return mine.order_by(runs.c.trial, runs.c.attempt, runs.c.run_id)
+
+
+def _summary(connection: Connection, row: Any) -> StudySummary:
+    study = rows.study_of(tuple(row._mapping[name] for name in rows.STUDY_FIELDS))
+    counted = sa.select(trials.c.state, sa.func.count()).where(trials.c.study_id == study.id).group_by(trials.c.state)
+    counts = {state: count for state, count in connection.execute(counted)}
+    summed = (
+        sa.select(runs.c.state, sa.func.sum(runs.c.cost), sa.func.sum(runs.c.reserved))
+        .where(runs.c.study_id == study.id)
+        .group_by(runs.c.state)
+    )
+    spent = reserved = 0.0
+    for state, cost, aside in connection.execute(summed):
+        spent += cost
+        reserved += 0.0 if state in rows.ENDED else aside
+    held = row.hold_token is not None and row.hold_expires > time.time() and not holds.is_dead(row.hold_holder)
+    return StudySummary(
+        study=study,
+        counts=counts,
+        spent=round_money(spent),
+        reserved=round_money(reserved),
+        best=_best(connection, study),
+        running_since=row.hold_since if held else None,
+        holder=holds.shown(row.hold_holder) if held else "",
+    )
+
+
+def _best(connection: Connection, study: StudyRow) -> Trial | None:
+    objective = trials.c.objective
+    better = objective.desc() if _maximises(study.spec) else objective.asc()
+    row = connection.execute(
+        sa.select(*rows.TRIAL_COLUMNS)
+        .where(trials.c.study_id == study.id, sa.text("feasible"), objective.is_not(None))
+        .where(trials.c.state == TrialState.SUCCEEDED.value)
+        .order_by(better, trials.c.number)
+        .limit(1)
+    ).first()
+    return rows.trial_of(row) if row is not None else None
+
+
+def _maximises(spec: Mapping[str, Any]) -> bool:
+    """True when the specification's objective is to be made large: ``{"goal": ...}`` or ``{"maximise": metric}``."""
+    objective = spec.get("objective")
+    if not isinstance(objective, Mapping):
+        return False
+    return "maximise" in objective or objective.get("goal") == "maximise"
