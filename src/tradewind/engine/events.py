@@ -118,17 +118,19 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Start a run, or find it again if it was started by an earlier process.
+    """Start a run.
 
     Attributes:
         trial: Its trial.
         run: Its row, stored already.
         wall_seconds: The time after which it must end, or None.
+        again: An earlier process may have started it: it is found again, never started twice.
     """
 
     trial: Trial
     run: Run
     wall_seconds: float | None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class SearchMachine:
                 self.runs[run.run_id] = run
                 cap, why = self._cap(trial, run)
                 self._deadlines[run.run_id] = why
-                out.append(Launch(trial, run, cap))
+                out.append(Launch(trial, run, cap, again=True))
             else:
                 self._waiting.append(trial)
         self.book.last = None

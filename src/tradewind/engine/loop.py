@@ -1,0 +1,287 @@
+"""Carries out a search: feeds the state machine, and does what it says."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import psutil
+
+from tradewind.clock import Clock
+from tradewind.engine.events import (
+    Ask,
+    Cancel,
+    Event,
+    Instruction,
+    Interpret,
+    Interpreted,
+    Interrupted,
+    Launch,
+    NothingProposed,
+    Opened,
+    Priced,
+    Proposed,
+    RunChanged,
+    Settle,
+    Stop,
+    Tell,
+    Tick,
+    Write,
+)
+from tradewind.engine.snapshot import Snapshot
+from tradewind.engine.state import SearchMachine
+from tradewind.errors import InterpretationError, NoOfferError
+from tradewind.problem import Offer, Problem, Proposal, Run, RunOutput, RunRequest, Trial
+from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.store.base import Change, Store, StudyRow
+
+LEASE_SECONDS = 30.0
+"""How long a study stays taken when its process says nothing."""
+
+_PATIENCE = 0.25
+"""Seconds to wait at most before looking around again: the pace of the display and of metering."""
+
+
+class Deploys(Protocol):
+    """What the loop needs of a deployer."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that runs take place on."""
+        ...
+
+    def launch(self, run: Run, request: RunRequest) -> Run:
+        """Start a run whose row is stored."""
+        ...
+
+    def adopt(self, run: Run, request: RunRequest) -> Run:
+        """Find a run of an earlier process again."""
+        ...
+
+    def poll(self) -> list[Run]:
+        """Rows of runs that changed."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Return when something may have changed, or after ``seconds``."""
+        ...
+
+    def cancel(self, run_id: str, reason: str) -> Run | None:
+        """End a run and give its machines back."""
+        ...
+
+    def settle(self, run_id: str) -> None:
+        """Forget a run whose end is stored."""
+        ...
+
+    def sweep(self, known_run_ids: set[str]) -> list[str]:
+        """Give back everything that has no row."""
+        ...
+
+    def output(self, run: Run, request: RunRequest) -> RunOutput:
+        """What the interpreters read."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+        ...
+
+
+RequestMaker = Callable[[Trial, Run, float | None], RunRequest]
+Reader = Callable[[RunOutput], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts that a search is put together from.
+
+    Attributes:
+        study: The study's row.
+        problem: The problem.
+        machine: The state machine.
+        searcher: The searcher.
+        deployer: The deployer.
+        store: The store.
+        request: Makes the request of a run from its trial, its row and its wall time.
+        read: Reads the metrics of a finished run.
+    """
+
+    study: StudyRow
+    problem: Problem
+    machine: SearchMachine
+    searcher: Searcher
+    deployer: Deploys
+    store: Store
+    request: RequestMaker
+    read: Reader
+
+
+def this_process() -> str:
+    """This process as the holder of a study: host, pid and start time, so that a reused pid is not taken for it."""
+    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+class Search:
+    """A search on its way.
+
+    Args:
+        parts: What it is put together from.
+        observer: Called with a snapshot whenever something may have changed.
+    """
+
+    def __init__(self, parts: Parts, observer: Callable[[Snapshot], None] | None = None) -> None:
+        self.parts = parts
+        self.swept: list[str] = []
+        self._observer = observer
+        self._requests: dict[str, RunRequest] = {}
+        self._token = ""
+        self._held_at = 0.0
+
+    def run(self, wanted: Callable[[], bool] = lambda: True) -> Stop:
+        """Search until a rule, the searcher, the budget or the user ends it.
+
+        Args:
+            wanted: Asked often; False ends the search cleanly: runs are cancelled and paid, and it can be resumed.
+
+        Returns:
+            Why it ended.
+
+        Raises:
+            StudyBusyError: Another live process runs this study.
+            StoreError: The store cannot be written any more; all runs are cancelled first.
+        """
+        parts = self.parts
+        machine = parts.machine
+        self._token = parts.store.hold(parts.study.id, this_process(), LEASE_SECONDS)
+        self._held_at = self._real_now()
+        try:
+            self._open()
+            told_to_stop = False
+            while machine.stopped is None:
+                if not told_to_stop and not wanted():
+                    told_to_stop = True
+                    self._feed(Interrupted())
+                self._turn()
+            self._show()
+            return machine.stopped
+        finally:
+            self._leave()
+
+    # ------------------------------------------------------------------ the loop
+
+    def _open(self) -> None:
+        parts = self.parts
+        study_id = parts.study.id
+        runs = parts.store.runs(study_id)
+        self.swept = parts.deployer.sweep({run.run_id for run in runs if not run.state.ended})
+        if parts.study.searcher_state:
+            parts.searcher.restore(parts.study.searcher_state)
+        if parts.study.state != "open":
+            parts.store.write(study_id, Change(study={"state": "open", "reason": ""}), self._token)
+        self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed))
+
+    def _turn(self) -> None:
+        """One round: take what changed, show it, and wait for more."""
+        deployer = self.parts.deployer
+        changed = deployer.poll()
+        for run in changed:
+            self._feed(RunChanged(run))
+        self._feed(Tick())
+        self._show()
+        if self._real_now() - self._held_at > LEASE_SECONDS / 3:
+            self.parts.store.renew(self.parts.study.id, self._token, LEASE_SECONDS)
+            self._held_at = self._real_now()
+        if self.parts.machine.stopped is None and not any(run.state.ended for run in changed):
+            deployer.wait(_PATIENCE)
+
+    def _leave(self) -> None:
+        """Whatever happened: nothing stays running that nobody watches, and the study is let go."""
+        parts = self.parts
+        try:
+            if parts.machine.stopped is None:
+                for run_id in list(parts.machine.runs):
+                    parts.deployer.cancel(run_id, "the search ended with an error")
+        finally:
+            try:
+                parts.deployer.close()
+            finally:
+                parts.store.release(parts.study.id, self._token)
+
+    def _show(self) -> None:
+        if self._observer is not None:
+            self._observer(self.parts.machine.snapshot())
+
+    def _real_now(self) -> float:
+        """The lease is between real processes: it runs on real time even where runs are simulated."""
+        return time.monotonic()
+
+    # ------------------------------------------------------------------ instructions
+
+    def _feed(self, event: Event) -> None:
+        waiting: deque[Event] = deque([event])
+        while waiting:
+            for instruction in self.parts.machine.handle(waiting.popleft(), self.parts.deployer.clock.now()):
+                waiting.extend(self._carry_out(instruction))
+
+    def _carry_out(self, instruction: Instruction) -> Sequence[Event]:
+        parts = self.parts
+        match instruction:
+            case Ask(count):
+                return [self._ask(count)]
+            case Write(trials, runs, study):
+                state = parts.searcher.state()
+                fields = {**study, "searcher_state": state} if state else study
+                parts.store.write(parts.study.id, Change(trials, runs, fields), self._token)
+            case Launch(trial, run, wall_seconds, again):
+                request = parts.request(trial, run, wall_seconds)
+                self._requests[run.run_id] = request
+                start = parts.deployer.adopt if again else parts.deployer.launch
+                return [RunChanged(start(run, request))]
+            case Cancel(run_id, reason):
+                cancelled = parts.deployer.cancel(run_id, reason)
+                return [] if cancelled is None else [RunChanged(cancelled)]
+            case Interpret(trial, run):
+                return [self._interpret(run)]
+            case Tell(trial):
+                parts.searcher.tell(trial)
+            case Settle(run_id):
+                parts.deployer.settle(run_id)
+                self._requests.pop(run_id, None)
+            case Stop():
+                pass
+        return []
+
+    def _interpret(self, run: Run) -> Interpreted:
+        output = self.parts.deployer.output(run, self._requests[run.run_id])
+        try:
+            return Interpreted(run.run_id, self.parts.read(output))
+        except InterpretationError as error:
+            return Interpreted(run.run_id, None, str(error))
+
+    def _ask(self, count: int) -> Event:
+        machine = self.parts.machine
+        state = SearchState(
+            pending=machine.book.pending,
+            proposed=machine.book.next_number,
+            money_left=machine.ledger.free,
+            trials_left=machine.trials_left,
+            seconds_left=machine.seconds_left,
+        )
+        answer = self.parts.searcher.ask(state, count)
+        if isinstance(answer, NothingLeft):
+            return NothingProposed(answer.reason, answer.final)
+        return Proposed([price(self.parts.problem, proposal) for proposal in answer])
+
+
+def price(problem: Problem, proposal: Proposal) -> Priced:
+    """Ask the selector for the offer of a proposal."""
+    try:
+        offer: Offer = problem.resolver.resolve(proposal.configuration)
+    except NoOfferError as error:
+        return Priced(proposal, None, proposal.configuration.key, str(error))
+    return Priced(proposal, offer, problem.key_of(offer, proposal.configuration, proposal.fidelity))
