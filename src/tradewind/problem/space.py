@@ -148,6 +148,23 @@ class Space:
                 raise ConfigurationError(f"{Configuration(chosen)} breaks the constraint {constraint}")
         return Configuration(chosen)
 
+    def complete(self, values: Mapping[str, Value], otherwise: Mapping[str, Value]) -> Configuration:
+        """The configuration of some values, after a change: what is inactive is dropped, what is missing is filled in.
+
+        Args:
+            values: The values wanted.
+            otherwise: A value for each parameter that may be missing.
+
+        Raises:
+            ConfigurationError: It is not allowed.
+        """
+        chosen: dict[str, Value] = {}
+        for parameter in self.parameters:
+            if parameter.when is None or self._true(parameter.when, chosen):
+                name = parameter.name
+                chosen[name] = parameter.coerce(values[name] if name in values else otherwise[name])
+        return self.check(chosen)
+
     def sample(self, rng: np.random.Generator, n: int, *, tries: int = 200) -> list[Configuration]:
         """Up to ``n`` different allowed configurations, each parameter uniform on its scale.
 

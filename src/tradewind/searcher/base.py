@@ -11,6 +11,7 @@ import numpy as np
 
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.units import format_money
 
 
 class ProposesMany(Capability):
@@ -133,6 +134,20 @@ class Searcher(Plugin, ABC):
             if index is not None and trial.proposal.fidelity == 1.0:
                 free[index] = False
         return candidates, np.flatnonzero(free)
+
+    def nothing_left(self, state: SearchState) -> NothingLeft:
+        """Why no candidate is open, as the answer of `ask`; it is not final while trials are pending."""
+        waits = f", {len(state.pending)} of them still running" if state.pending else ""
+        reason = f"every configuration has been tried{waits}"
+        if self.problem.space.enumerable:
+            taken = self.taken(state)
+            if len(taken) < len(self.problem.candidates):
+                reason = f"the {format_money(state.money_left)} left do not pay the smallest bill of any untried one"
+                if state.pending:
+                    reason += ", unless a running trial gives some back"
+        else:
+            reason = f"no further configuration was found that is allowed, sold and affordable{waits}"
+        return NothingLeft(reason, final=not state.pending)
 
     def state(self) -> Mapping[str, Any]:
         """What cannot be had again by telling all trials, as a JSON-able document; usually nothing."""

@@ -169,10 +169,12 @@ def evaluate(
     outcome = problem.truth(configuration, offer)
     runtime = outcome.runtime * proposal.fidelity * _noise(problem, configuration, number)
     billing = problem.terms.billing
-    caps = [math.inf if proposal.abort_time is None else proposal.abort_time]
+    # The smallest bill is owed as soon as a run starts, so no cap is below what it pays for.
+    least = max(billing.granularity_seconds, billing.minimum_seconds - billing.setup_seconds)
+    caps = [math.inf if proposal.abort_time is None else max(least, proposal.abort_time)]
     allowance = min(money, math.inf if proposal.abort_cost is None else proposal.abort_cost)
     if math.isfinite(allowance):
-        caps.append(max(0.0, billing.longest_run(allowance, offer.hourly)))
+        caps.append(max(least, billing.longest_run(allowance, offer.hourly)))
     if abort_at_deadline and problem.constraints.deadline is not None:
         caps.append(problem.constraints.deadline)
     aborted = runtime > min(caps)
@@ -187,12 +189,13 @@ def evaluate(
     else:
         metrics = {**outcome.metrics, COST: cost, RUNTIME: runtime}
         value = metrics.get(problem.objective.metric)
-        broken = problem.constraints.broken(runtime, metrics)
         if value is None or math.isnan(value):
-            broken.append(f"{problem.objective.metric} was not measured")
-            value = None
-        state = TrialState.SUCCEEDED
-        seen = Observation(value, cost, runtime, not broken, metrics=metrics, reason="; ".join(broken))
+            reason = f"the output has no metric {problem.objective.metric}"
+            state, seen = TrialState.FAILED, Observation(None, cost, runtime, False, metrics=metrics, reason=reason)
+        else:
+            broken = problem.constraints.broken(runtime, metrics)
+            state = TrialState.SUCCEEDED
+            seen = Observation(value, cost, runtime, not broken, metrics=metrics, reason="; ".join(broken))
     key = problem.key_of(offer, configuration, proposal.fidelity)
     return Trial(number, proposal, offer, state, key, seen, spent=cost, attempts=1, started=0.0, ended=runtime)
 

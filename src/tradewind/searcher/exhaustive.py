@@ -1,0 +1,79 @@
+"""Tries every configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.errors import SpecError
+from tradewind.problem import Problem, Proposal
+from tradewind.searcher.base import NothingLeft, ProposesMany, Searcher, SearchState
+
+
+class ExhaustiveSettings(plugins.Settings):
+    """In which order, and how often."""
+
+    order: Literal["declared", "shuffled", "cheapest"] = Field(
+        default="declared",
+        description="declared: as the space is written; shuffled: at random; cheapest: lowest price per hour first.",
+    )
+    repetitions: int = Field(default=1, ge=1, description="How often each configuration is run.")
+
+
+class ExhaustiveSearcher(Searcher, ProposesMany):
+    """Tries every configuration of a finite space, once or several times.
+
+    All configurations are run once before any is run again.
+
+    Raises:
+        SpecError: The space cannot be listed.
+    """
+
+    Settings = ExhaustiveSettings
+    settings: ExhaustiveSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        if not problem.space.enumerable:
+            count = problem.space.combinations
+            many = f"{count:g} combinations" if np.isfinite(count) else "a continuous parameter"
+            raise SpecError(
+                f"the exhaustive searcher cannot try a space with {many}",
+                hint="give the values to try as lists, or use the searcher random or gp",
+            )
+
+    @cached_property
+    def _order(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        candidates = self.problem.candidates
+        if self.settings.order == "shuffled":
+            return np.random.default_rng([self.seed & 0xFFFFFFFF]).permutation(len(candidates))
+        if self.settings.order == "cheapest":
+            return np.argsort(candidates.hourly, kind="stable")
+        return np.arange(len(candidates))
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The next ones in order."""
+        candidates = self.problem.candidates
+        done: Counter[int] = Counter()
+        for trial in (*self.history, *state.pending):
+            index = candidates.index(trial.configuration)
+            if index is not None:
+                done[index] += 1
+        times = np.zeros(len(candidates), dtype=int)
+        for index, runs in done.items():
+            times[index] = runs
+        payable = self.affordable(state, candidates.hourly)
+        chosen: list[Proposal] = []
+        for turn in range(self.settings.repetitions):
+            due = self._order[((times <= turn) & payable)[self._order]]
+            for index in due[: count - len(chosen)]:
+                why = {"stage": f"run {turn + 1} of {self.settings.repetitions}"}
+                chosen.append(Proposal(candidates.configuration(int(index)), repeat=turn > 0, why=why))
+            if len(chosen) == count:
+                break
+        return chosen or self.nothing_left(state)

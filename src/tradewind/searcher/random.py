@@ -1,0 +1,40 @@
+"""Tries configurations at random."""
+
+from __future__ import annotations
+
+from tradewind.plugins import Settings
+from tradewind.problem import Proposal
+from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
+
+_STAGE = {"stage": "at random"}
+
+
+class RandomSettings(Settings):
+    """It has none."""
+
+
+class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
+    """Tries configurations at random, none twice.
+
+    On a finite space every untried configuration that the money left pays for is equally likely; on a continuous
+    one each parameter is uniform on its scale.
+    """
+
+    Settings = RandomSettings
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """Some that are neither ended nor pending."""
+        rng = self.rng(state)
+        if self.problem.space.enumerable:
+            candidates, open_ones = self.open_candidates(state)
+            if not len(open_ones):
+                return self.nothing_left(state)
+            chosen = rng.choice(open_ones, size=min(count, len(open_ones)), replace=False)
+            return [Proposal(candidates.configuration(int(i)), why=_STAGE) for i in chosen]
+        taken = self.taken(state)
+        drawn = self.problem.pool(self.problem.space.sample(rng, 16 * count + 16))
+        payable = self.affordable(state, drawn.hourly)
+        fresh = [i for i in range(len(drawn)) if payable[i] and drawn.key(i) not in taken]
+        if not fresh:
+            return self.nothing_left(state)
+        return [Proposal(drawn.configuration(i), why=_STAGE) for i in fresh[:count]]
