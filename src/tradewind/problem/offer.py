@@ -125,8 +125,11 @@ class Billing:
         """The longest run, in seconds, that costs at most ``money`` USD; below zero if none does."""
         if hourly <= 0:
             return math.inf
-        seconds = money / hourly * 3600.0
-        units = math.floor(seconds / self.granularity_seconds + 1e-9)
+        unit = self.granularity_seconds / 3600.0 * hourly
+        # Amounts are rounded to the nano-dollar: what was computed as the price of n units must pay n units.
+        units = math.floor(money / unit + max(1e-9, min(0.5, 0.5 / NANO / unit)))
+        while units > 0 and round_money(units * unit) > round_money(money):
+            units -= 1
         billed = units * self.granularity_seconds
         return billed - self.setup_seconds if billed >= max(self.minimum_seconds, self.setup_seconds) else -1.0
 

@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.searchers import Scripted, in_order
+from tests.engine.world import Fate, World
+
+from tradewind.engine.events import Cancel, Interrupted, Launch, Opened, RunChanged, Tick
+from tradewind.engine.state import Policy
+from tradewind.engine.stopping import make_rules
+from tradewind.problem import (
+    Billing,
+    Fault,
+    Integer,
+    Objective,
+    Problem,
+    Proposal,
+    Run,
+    RunState,
+    Terms,
+    Threshold,
+    Trial,
+    TrialState,
+)
+from tradewind.testing.problems import Outcome, machine_parameters, make_problem
+
+
+def tuning(parallel: int = 1, **options: object) -> Problem:
+    """12 configurations of two machines; the billing unit is a second."""
+    parameters = [*machine_parameters(2, (1, 2)), Integer(name="workers", low=1, high=3)]
+    options.setdefault("billing", Billing())
+    problem = make_problem(parameters, lambda _c, _o: Outcome(10.0), **options)  # type: ignore[arg-type]
+    return replace(problem, terms=replace(problem.terms, parallel=parallel))
+
+
+def ten_seconds(trial: Trial, run: Run) -> Fate:
+    return Fate(10.0)
+
+
+def by_number(*seconds: float) -> object:
+    def fate(trial: Trial, run: Run) -> Fate:
+        return Fate(seconds[trial.number % len(seconds)])
+
+    return fate
+
+
+def searched(problem: Problem, fate: object = ten_seconds, policy: Policy | None = None) -> World:
+    world = World(problem, in_order(problem), fate, policy)  # type: ignore[arg-type]
+    world.open()
+    world.drive()
+    return world
+
+
+def test_every_configuration_is_run_once_and_told_once() -> None:
+    world = searched(tuning())
+    assert len(world.launched) == 12
+    assert sorted(world.told) == list(range(12))
+    assert {t.state for t in world.trial_rows.values()} <= {TrialState.SUCCEEDED, TrialState.ABORTED}
+    assert world.stop is not None
+    assert world.stop.reason == "every configuration was tried"
+    assert world.study["state"] == "finished"
+
+
+def test_parallel_trials_run_beside_each_other() -> None:
+    problem = tuning(parallel=3)
+    world = World(problem, in_order(problem), ten_seconds, Policy(owner="t", abort=False))
+    world.open()
+    assert len(world.running) == 3
+    world.drive()
+    assert world.now == pytest.approx(40.0)
+
+
+def test_the_budget_in_trials_is_kept() -> None:
+    world = searched(tuning(parallel=5, trials=7))
+    assert len(world.trial_rows) == 7
+    assert world.stop is not None
+    assert "7 trials" in world.stop.reason
+
+
+def test_a_trial_that_breaks_a_constraint_is_infeasible_and_not_the_best() -> None:
+    problem = tuning(thresholds=[Threshold("ratio", at_least=2.0)])
+    fates = {0: {"ratio": 1.0}, 1: {"ratio": 3.0}}
+    world = searched(problem, lambda trial, run: Fate(5.0, metrics=fates.get(trial.number, {"ratio": 0.0})))
+    first = world.trial_rows[0].observation
+    assert first is not None
+    assert not first.feasible
+    assert "ratio is 1, wanted 2 ≤ ratio" in first.reason
+    assert world.machine.book.best is not None
+    assert world.machine.book.best.number == 1
+
+
+def test_a_missing_metric_is_a_failed_trial_that_says_which_metrics_there_are() -> None:
+    problem = tuning(objective=Objective("score", "maximise"))
+    world = searched(problem, lambda trial, run: Fate(5.0, metrics={"points": 1.0}), Policy(owner="t"))
+    seen = world.trial_rows[0].observation
+    assert world.trial_rows[0].state == TrialState.FAILED
+    assert seen is not None
+    assert "no metric 'score'; it has cost, points, runtime" in seen.reason
+
+
+def test_what_runs_into_the_deadline_is_aborted_and_censored() -> None:
+    world = searched(tuning(deadline=4.0))
+    seen = world.trial_rows[0].observation
+    assert world.trial_rows[0].state == TrialState.ABORTED
+    assert seen is not None
+    assert (seen.censored, seen.feasible, seen.runtime) == (True, False, 4.0)
+    assert "deadline" in seen.reason
+    assert world.machine.book.best is None
+
+
+def test_without_abort_the_deadline_cuts_nothing() -> None:
+    world = searched(tuning(deadline=4.0), policy=Policy(owner="t", abort=False))
+    states = {t.state for t in world.trial_rows.values()}
+    assert states == {TrialState.SUCCEEDED}
+    assert world.machine.book.best is None
+
+
+def test_a_run_that_cannot_win_any_more_is_cut_short() -> None:
+    world = searched(tuning(), by_number(5.0, 60.0))
+    dear = world.trial_rows[1].observation
+    assert dear is not None
+    assert dear.censored
+    assert dear.runtime < 60.0
+    assert "could no longer cost less" in dear.reason
+
+
+def test_a_new_best_cuts_short_what_runs_beside_it() -> None:
+    problem = tuning(parallel=2)
+    world = World(problem, in_order(problem), by_number(5.0, 60.0))  # type: ignore[arg-type]
+    world.open()
+    world.step()
+    world._progress()
+    slow = next(iter(r for r in world.running.values() if r.run.trial == 1))
+    late = replace(slow.run, runtime=30.0, cost=problem.terms.billing.cost(30.0, slow.hourly))
+    out = world.machine.handle(RunChanged(late), 30.0)
+    assert [i.run_id for i in out if isinstance(i, Cancel)] == [slow.run.run_id]
+
+
+def test_the_searchers_cap_is_kept() -> None:
+    problem = tuning()
+    first, second = (problem.candidates.configuration(i) for i in (0, 1))
+    script = [Proposal(first, abort_time=3.0), Proposal(second, abort_cost=problem.terms.billing.cost(2, 0.0425))]
+    world = World(problem, Scripted(problem, script), ten_seconds, Policy(owner="t", priced_aborts=True))
+    world.open()
+    world.drive()
+    assert next(run.runtime for run in world.run_rows.values()) == 3.0
+    assert world.trial_rows[0].state == TrialState.ABORTED
+
+
+def test_a_lost_run_is_retried_and_never_told() -> None:
+    def fate(trial: Trial, run: Run) -> Fate:
+        if trial.number == 0 and run.attempt < 3:
+            return Fate(2.0, RunState.PREEMPTED, Fault.INFRASTRUCTURE, "the machine went away")
+        return Fate(4.0)
+
+    world = searched(tuning(), fate, Policy(owner="t", retries=2))
+    assert world.trial_rows[0].state == TrialState.SUCCEEDED
+    assert world.trial_rows[0].attempts == 3
+    assert world.told.count(0) == 1
+    runs = [run for run in world.run_rows.values() if run.trial == 0]
+    assert world.trial_rows[0].spent == pytest.approx(sum(run.cost for run in runs))
+
+
+def test_a_trial_whose_attempts_are_used_up_is_lost() -> None:
+    world = searched(
+        tuning(trials=1), lambda t, r: Fate(2.0, RunState.PREEMPTED, Fault.INFRASTRUCTURE), Policy("t", retries=1)
+    )
+    assert world.trial_rows[0].state == TrialState.LOST
+    assert world.told == []
+    assert len(world.launched) == 2
+
+
+def test_a_failed_program_is_not_retried() -> None:
+    world = searched(tuning(trials=1), lambda t, r: Fate(2.0, RunState.FAILED, Fault.JOB, "exit code 3"))
+    assert world.trial_rows[0].state == TrialState.FAILED
+    assert len(world.launched) == 1
+    seen = world.trial_rows[0].observation
+    assert seen is not None
+    assert seen.reason == "exit code 3"
+
+
+def test_nothing_but_failures_ends_the_search() -> None:
+    rules = make_rules([("all_failed", {"trials": 3})])
+    world = searched(
+        tuning(), lambda t, r: Fate(1.0, RunState.FAILED, Fault.JOB, "boom"), Policy(owner="t", rules=rules)
+    )
+    assert world.stop is not None
+    assert "first 3 trials all failed, the last one: boom" in world.stop.reason
+
+
+def test_a_budget_below_a_single_run_is_said_so() -> None:
+    problem = tuning(dollars=1e-6)
+    world = World(problem, Scripted(problem, [Proposal(problem.candidates.configuration(0))]), ten_seconds)
+    world.open()
+    world.drive()
+    assert world.launched == []
+    assert world.trial_rows == {}
+    assert world.stop is not None
+    assert world.stop.reason == "the budget of $0.00000100 does not pay a single run"
+
+
+def test_an_interruption_pays_and_puts_back_what_runs() -> None:
+    problem = tuning(parallel=2)
+    world = World(problem, in_order(problem), ten_seconds)
+    world.open()
+    world.now = 3.0
+    world.feed(Interrupted())
+    assert world.stop is not None
+    assert world.stop.interrupted
+    assert world.study["state"] == "interrupted"
+    assert [t.state for t in world.trial_rows.values()] == [TrialState.PENDING] * 2
+    assert all(run.cost > 0 and run.state == RunState.CANCELLED for run in world.run_rows.values())
+
+    resumed = World(problem, in_order(problem), ten_seconds)
+    resumed.open(list(world.trial_rows.values()), list(world.run_rows.values()))
+    resumed.drive()
+    assert len(resumed.trial_rows) == 12
+    assert resumed.trial_rows[0].attempts == 2
+    spent = sum(run.cost for run in resumed.run_rows.values())
+    assert resumed.machine.ledger.spent == pytest.approx(spent)
+
+
+def test_resuming_finds_a_run_of_an_earlier_process_again() -> None:
+    problem = tuning()
+    world = World(problem, in_order(problem), ten_seconds)
+    world.open()
+    trial, run = world.trial_rows[0], next(iter(world.run_rows.values()))
+    fresh = World(problem, in_order(problem), ten_seconds)
+    out = fresh.machine.handle(Opened([trial], [run]), 0.0)
+    launches = [i for i in out if isinstance(i, Launch)]
+    assert [(i.run.run_id, i.again) for i in launches] == [(run.run_id, True)]
+
+
+def test_the_time_budget_cancels_what_runs() -> None:
+    problem = tuning()
+    problem = replace(problem, budget=replace(problem.budget, hours=5 / 3600))
+    world = searched(problem)
+    assert world.stop is not None
+    assert "time budget" in world.stop.reason
+    assert len(world.launched) == 1
+    assert world.trial_rows[0].state == TrialState.ABORTED
+
+
+def test_a_searcher_that_repeats_itself_is_stopped() -> None:
+    problem = tuning()
+    one = Proposal(problem.candidates.configuration(0))
+    world = World(problem, Scripted(problem, [one] * 60), ten_seconds)
+    world.open()
+    world.drive()
+    assert len(world.launched) == 1
+    assert world.stop is not None
+    assert "only what was tried before" in world.stop.reason
+
+
+def test_a_repetition_that_is_asked_for_is_run() -> None:
+    problem = tuning()
+    one = Proposal(problem.candidates.configuration(0), repeat=True)
+    world = World(problem, Scripted(problem, [one] * 3), ten_seconds)
+    world.open()
+    world.drive()
+    assert len(world.launched) == 3
+
+
+def test_nothing_starts_where_there_is_no_room() -> None:
+    problem = tuning(parallel=4)
+    world = World(
+        problem, in_order(problem), ten_seconds, Policy(owner="t", room=lambda offer, others: len(others) < 2)
+    )
+    world.open()
+    assert len(world.running) == 2
+    world.drive()
+    assert len(world.launched) == 12
+
+
+def test_a_stopped_search_says_nothing_more() -> None:
+    world = searched(tuning(trials=1))
+    assert world.machine.handle(Tick(), 1e9) == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    dollars=st.floats(1e-5, 0.05),
+    parallel=st.integers(1, 6),
+    seconds=st.lists(st.floats(0.05, 400), min_size=1, max_size=12),
+    lost=st.sets(st.integers(0, 11)),
+    deadline=st.none() | st.floats(1, 300),
+    abort=st.booleans(),
+    granularity=st.sampled_from([0.1, 1.0, 60.0]),
+    minimum=st.sampled_from([0.0, 60.0]),
+    setup=st.sampled_from([0.0, 30.0]),
+    latency=st.floats(0.0, 0.09),
+)
+def test_the_hard_cap_is_never_crossed_by_more_than_a_billing_unit_of_what_runs(
+    dollars: float,
+    parallel: int,
+    seconds: list[float],
+    lost: set[int],
+    deadline: float | None,
+    abort: bool,
+    granularity: float,
+    minimum: float,
+    setup: float,
+    latency: float,
+) -> None:
+    billing = Billing(setup, minimum, granularity)
+    problem = tuning(parallel, dollars=dollars, billing=billing, deadline=deadline)
+
+    def fate(trial: Trial, run: Run) -> Fate:
+        if trial.number in lost and run.attempt == 1:
+            return Fate(seconds[trial.number % len(seconds)] / 2, RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+        return Fate(seconds[(trial.number * 7 + run.attempt) % len(seconds)])
+
+    def check(world: World) -> None:
+        ledger = world.machine.ledger
+        assert ledger.reserved >= 0
+        late = sum(billing.unit_cost(running.hourly) for running in world.running.values())
+        ended_late = sum(
+            billing.unit_cost(world.trial_rows[run.trial].offer.hourly)
+            for run in world.run_rows.values()
+            if run.state == RunState.TIMED_OUT and run.cost > run.reserved
+        )
+        assert ledger.spent + ledger.metered <= dollars + late + ended_late + 1e-9
+
+    world = World(problem, in_order(problem), fate, Policy(owner="t", abort=abort), latency, check)
+    world.open()
+    world.drive()
+    spent = sum(run.cost for run in world.run_rows.values())
+    assert world.machine.ledger.spent == pytest.approx(spent, abs=1e-9)
+    assert world.machine.ledger.reserved == 0
+    assert sum(t.spent for t in world.trial_rows.values()) == pytest.approx(spent, abs=1e-9)
+    ended_runs = [run for run in world.run_rows.values() if run.state.ended]
+    assert len(ended_runs) == len(world.launched)
+    # Each run by itself stays within its reservation, but for the unit in which it was killed.
+    for run in ended_runs:
+        unit = billing.unit_cost(world.trial_rows[run.trial].offer.hourly)
+        assert run.cost <= run.reserved + unit + 2e-9
+
+
+def test_terms_default_to_one_trial_at_a_time() -> None:
+    assert Terms().parallel == 1

@@ -1,0 +1,188 @@
+"""A world for the state machine: runs that take time, fail and get lost, on a clock that jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tradewind.engine.events import (
+    Ask,
+    Cancel,
+    Event,
+    Interpret,
+    Interpreted,
+    Launch,
+    NothingProposed,
+    Opened,
+    Proposed,
+    RunChanged,
+    Stop,
+    Tell,
+    Tick,
+    Write,
+)
+from tradewind.engine.loop import price
+from tradewind.engine.state import Policy, SearchMachine
+from tradewind.problem import Fault, Problem, Run, RunState, Trial
+from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What will happen to a run: how long it would take, and how it ends if nobody cuts it short."""
+
+    runtime: float
+    state: RunState = RunState.DONE
+    fault: Fault | None = None
+    reason: str = ""
+    metrics: dict[str, float] | None = field(default_factory=dict)
+
+
+@dataclass
+class _Running:
+    run: Run
+    fate: Fate
+    start: float
+    wall: float | None
+    hourly: float
+
+
+class World:
+    """Carries out instructions.
+
+    Args:
+        problem: The problem.
+        searcher: Proposes.
+        fate: What happens to each run.
+        policy: Of the search.
+        kill_latency: Seconds that a run goes on after its wall time.
+        on_step: Called after each event, to check what must always hold.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        searcher: Searcher,
+        fate: Callable[[Trial, Run], Fate],
+        policy: Policy | None = None,
+        kill_latency: float = 0.0,
+        on_step: Callable[[World], None] = lambda world: None,
+    ) -> None:
+        self.machine = SearchMachine(problem, policy or Policy(owner="t"))
+        self.searcher = searcher
+        self.problem = problem
+        self.fate = fate
+        self.kill_latency = kill_latency
+        self.on_step = on_step
+        self.now = 0.0
+        self.running: dict[str, _Running] = {}
+        self.trial_rows: dict[int, Trial] = {}
+        self.run_rows: dict[str, Run] = {}
+        self.study: dict[str, object] = {}
+        self.launched: list[str] = []
+        self.told: list[int] = []
+        self.overshoot_allowed = 0.0
+        self.stop: Stop | None = None
+
+    def open(self, trials: list[Trial] | None = None, runs: list[Run] | None = None) -> None:
+        """Start, or resume from rows."""
+        self.trial_rows = {t.number: t for t in trials or []}
+        self.run_rows = {r.run_id: r for r in runs or []}
+        self.feed(Opened(trials or [], runs or []))
+
+    def drive(self, most: int = 100_000) -> Stop:
+        """Until the search stops."""
+        for _ in range(most):
+            if self.stop:
+                return self.stop
+            self.step()
+        raise AssertionError("the search does not end")
+
+    def step(self) -> None:
+        """Let the next run end."""
+        if not self.running:
+            self.feed(Tick())
+            assert self.stop or self.running, "nothing runs and nothing was said"
+            return
+        first = min(self.running.values(), key=self._ends)
+        self.now = max(self.now, self._ends(first))
+        self._progress()
+        ended = self._end(first)
+        self.feed(RunChanged(ended))
+
+    def _ends(self, running: _Running) -> float:
+        own = running.start + running.fate.runtime
+        if running.wall is None:
+            return own
+        return min(own, running.start + running.wall + self.kill_latency)
+
+    def _progress(self) -> None:
+        billing = self.problem.terms.billing
+        for other in list(self.running.values()):
+            seconds = self.now - other.start
+            run = replace(
+                other.run, state=RunState.EXECUTING, runtime=seconds, cost=billing.cost(seconds, other.hourly)
+            )
+            other.run = run
+
+    def _end(self, running: _Running, cancelled: bool = False) -> Run:
+        del self.running[running.run.run_id]
+        seconds = self.now - running.start
+        fate = running.fate
+        state, reason, fault = fate.state, fate.reason, fate.fault
+        if cancelled:
+            state, reason, fault = RunState.CANCELLED, "cancelled", None
+        elif seconds < fate.runtime:
+            state, reason, fault = RunState.TIMED_OUT, "wall time", None
+        cost = self.problem.terms.billing.cost(seconds, running.hourly)
+        return replace(running.run, state=state, reason=reason, fault=fault, runtime=seconds, cost=cost, ended=self.now)
+
+    def feed(self, event: Event) -> None:
+        """Give the machine an event and carry out what it says."""
+        events: list[Event] = [event]
+        while events:
+            for instruction in self.machine.handle(events.pop(0), self.now):
+                match instruction:
+                    case Ask(count):
+                        events.append(self._ask(count))
+                    case Write(trials, runs, study):
+                        self.trial_rows.update({t.number: t for t in trials})
+                        self.run_rows.update({r.run_id: r for r in runs})
+                        self.study.update(study)
+                    case Launch(trial, run, wall, _):
+                        assert run.run_id in self.run_rows, "a run was started before its row was stored"
+                        assert run.run_id not in self.launched, "a run was started twice"
+                        self.launched.append(run.run_id)
+                        offer = trial.offer
+                        self.overshoot_allowed += self.problem.terms.billing.unit_cost(offer.hourly)
+                        self.running[run.run_id] = _Running(run, self.fate(trial, run), self.now, wall, offer.hourly)
+                        if wall is not None:
+                            assert wall > 0
+                    case Cancel(run_id, _):
+                        if run_id in self.running:
+                            events.append(RunChanged(self._end(self.running[run_id], cancelled=True)))
+                    case Interpret(trial, run):
+                        metrics = self.fate(trial, run).metrics
+                        reason = "" if metrics is not None else "no match"
+                        events.append(Interpreted(run.run_id, metrics, reason))
+                    case Tell(trial):
+                        self.told.append(trial.number)
+                        self.searcher.tell(trial)
+                    case Stop():
+                        self.stop = instruction
+            self.on_step(self)
+
+    def _ask(self, count: int) -> Event:
+        machine = self.machine
+        state = SearchState(
+            pending=machine.book.pending,
+            proposed=machine.book.next_number,
+            money_left=machine.ledger.free,
+            trials_left=machine.trials_left,
+            seconds_left=machine.seconds_left,
+        )
+        answer = self.searcher.ask(state, count)
+        if isinstance(answer, NothingLeft):
+            return NothingProposed(answer.reason, answer.final)
+        assert 1 <= len(answer) <= count
+        return Proposed([price(self.problem, p) for p in answer])
