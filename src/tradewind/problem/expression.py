@@ -59,6 +59,7 @@ class Expression:
     text: str
     names: frozenset[str] = field(init=False, compare=False)
     attributes: frozenset[str] = field(init=False, compare=False)
+    owners: frozenset[str] = field(init=False, compare=False)
     _tree: ast.expr = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +73,9 @@ class Expression:
         _check(tree, self.text, names, attributes)
         object.__setattr__(self, "names", frozenset(names))
         object.__setattr__(self, "attributes", frozenset(attributes))
+        values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        owners = {value.id for value in values if isinstance(value, ast.Name)}
+        object.__setattr__(self, "owners", frozenset(owners))
         object.__setattr__(self, "_tree", tree)
 
     def require(self, known: Collection[str]) -> None:
@@ -80,6 +84,14 @@ class Expression:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known) or 'nothing'}"
             raise SpecError(f"the expression {self.text!r} names {name!r}, which is no parameter", hint=hint)
+
+    def require_facts_of(self, instances: Collection[str]) -> None:
+        """Raise `SpecError` unless every fact (``instance.vcpu``) is one of the parameters in ``instances``."""
+        for name in sorted(self.owners - set(instances)):
+            hint = "only an instance has facts, such as instance.vcpu"
+            raise SpecError(
+                f"the expression {self.text!r} asks for a fact of {name!r}, which is no instance", hint=hint
+            )
 
     def evaluate(self, columns: Mapping[str, Column], facts: Callable[[str, str], Column]) -> Column:
         """Evaluate over columns of equal length.

@@ -1,0 +1,158 @@
+"""Turns what pydantic found wrong into one line with the file, the line and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tradewind.errors import SpecError
+from tradewind.problem.yaml_source import Place, Source
+
+_WANTED = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "string": "text",
+    "list": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+}
+
+
+def first_error(errors: Sequence[SpecError]) -> SpecError:
+    """The error to show: the one that stands first in the file; it says how many others there are."""
+    # A key that is missing is often one that is misspelt further down: the misspelling says more.
+    ordered = sorted(errors, key=lambda error: (" is missing" in error.message, error.line or 0))
+    first = ordered[0]
+    if len(ordered) == 1:
+        return first
+    more = f"(and {len(ordered) - 1} more)"
+    if first.hint:
+        return SpecError(first.message, hint=f"{first.hint}) {more[:-1]}", file=first.file, line=first.line)
+    return SpecError(f"{first.message} {more}", file=first.file, line=first.line)
+
+
+def spec_errors(error: ValidationError, model: type[BaseModel], source: Source, prefix: Place = ()) -> list[SpecError]:
+    """All that is wrong, in the user's words.
+
+    Args:
+        error: What pydantic raised.
+        model: The model that it validated.
+        source: The document.
+        prefix: Where in the document that model starts.
+    """
+    return [_one(dict(details), model, source, prefix) for details in error.errors()]
+
+
+def _one(details: Mapping[str, Any], model: type[BaseModel], source: Source, prefix: Place) -> SpecError:
+    loc = tuple(details["loc"])
+    place = (*prefix, *_written(loc, _at(source.document, prefix)))
+    label = ".".join(str(piece) for piece in place)
+    kind = details["type"]
+    got = details.get("input")
+    context = details.get("ctx") or {}
+    if kind == "tradewind":
+        return source.error(place, f"{label}: {context['message']}", context["hint"] or None)
+    if kind == "extra_forbidden":
+        return _unknown(place, _known_keys(model, loc[:-1]), source)
+    if kind == "missing":
+        return source.error(place, f"{label} is missing", _needed(model, loc))
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        known = [tag.strip(" '") for tag in str(context.get("expected_tags", "")).split(",")]
+        tag = str(context.get("tag", ""))
+        return source.error((*place, "type"), f"{label}: there is no type {tag!r}", near(tag, known, "types are"))
+    if kind == "literal_error" and place and loc[-1] == "[key]":
+        key = str(got)
+        hint = near(key, str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", "), "known:")
+        return source.error((*place, key), f"unknown key {key!r} in {label}", hint)
+    return source.error(place, f"{label}: {_reason(kind, got, details)}")
+
+
+def _reason(kind: str, got: Any, details: Mapping[str, Any]) -> str:
+    family = kind.partition("_")[0]
+    if kind.endswith(("_type", "_parsing", "_from_float")) and family in _WANTED:
+        return f"wanted {_WANTED[family]}, got {_short(got)}"
+    message = str(details["msg"]).removeprefix("Input should ").removeprefix("Value error, ")
+    return f"{_short(got)} should {message}" if str(details["msg"]).startswith("Input should") else message
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def near(word: str, known: Iterable[str], otherwise: str) -> str:
+    """``did you mean 'x'?``, or the list of what is known."""
+    options = list(known)
+    close = difflib.get_close_matches(word, options, n=1) or [o for o in options if o.lower() == word.lower()]
+    return f"did you mean {close[0]!r}?" if close else f"{otherwise} {', '.join(options) or 'none'}"
+
+
+def _unknown(place: Place, known: Sequence[str], source: Source) -> SpecError:
+    where = ".".join(str(piece) for piece in place[:-1])
+    message = f"unknown key {str(place[-1])!r}" + (f" in {where}" if where else "")
+    return source.error(place, message, near(str(place[-1]), known, "known keys:"))
+
+
+def _needed(model: type[BaseModel], loc: Place) -> str | None:
+    owner = _model_at(model, loc[:-1])
+    field = owner.model_fields.get(str(loc[-1])) if owner else None
+    return field.description.rstrip(".") if field and field.description else None
+
+
+def _known_keys(model: type[BaseModel], loc: Place) -> list[str]:
+    owner = _model_at(model, loc)
+    return list(owner.model_fields) if owner else []
+
+
+def _model_at(model: type[BaseModel], loc: Place) -> type[BaseModel] | None:
+    """The model that the value at ``loc`` is read by."""
+    options = [model]
+    for piece in loc:
+        field = next((o.model_fields[str(piece)] for o in options if str(piece) in o.model_fields), None)
+        if field is not None and len(options) == 1:
+            options = list(_models(field.annotation))
+            continue
+        tagged = [o for o in options if _tag(o) == piece]
+        options = tagged or options
+    return options[0] if len(options) == 1 else None
+
+
+def _tag(model: type[BaseModel]) -> Any:
+    field = model.model_fields.get("type")
+    return field.default if field else None
+
+
+def _models(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in typing.get_args(annotation):
+        if not isinstance(part, str):
+            yield from _models(part)
+
+
+def _written(loc: Place, document: Any) -> Place:
+    """The part of pydantic's location that is in the document: tags of unions and the like are not."""
+    place: list[str | int] = []
+    for i, piece in enumerate(loc):
+        inside = isinstance(document, Mapping) and piece in document
+        if inside or (isinstance(document, list) and isinstance(piece, int) and piece < len(document)):
+            place.append(piece)
+            document = document[piece]
+        elif i == len(loc) - 1 and isinstance(document, Mapping) and piece != "[key]":
+            place.append(piece)  # a key that is missing
+    return tuple(place)
+
+
+def _at(document: Any, place: Place) -> Any:
+    for piece in place:
+        document = document[piece]
+    return document

@@ -1,0 +1,255 @@
+"""The job YAML as pydantic models: what is checked key by key, and what the JSON schema is made from."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from tradewind.errors import InputError
+from tradewind.problem.spec_space import Part, QueryModel, SpaceModel
+from tradewind.problem.spec_values import (
+    Also,
+    Bytes,
+    Command,
+    Condition,
+    Count,
+    Duration,
+    Number,
+    PositiveDuration,
+    PositiveHours,
+    PositiveMoney,
+    Share,
+    Text,
+    complaint,
+    reading,
+)
+
+LOG_LIMIT = 256 * 2**20
+"""Bytes of stdout, and of stderr, that are kept unless told otherwise."""
+
+
+class ChoiceModel(Part):
+    """A part by name, with its settings beside it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    use: str
+
+
+class _Plugin:
+    """Marks a choice in the JSON schema, so that the installed parts of its kind can be put there."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"x-tradewind-part": self.kind}
+
+
+def _choice(value: Any) -> Any:
+    return {"use": value} if isinstance(value, str) else value
+
+
+_read_choice = BeforeValidator(_choice)
+Runner = Annotated[ChoiceModel, _read_choice, _Plugin("runner")]
+Provisioner = Annotated[ChoiceModel, _read_choice, _Plugin("provisioner")]
+Selector = Annotated[ChoiceModel, _read_choice, _Plugin("selector")]
+Searcher = Annotated[ChoiceModel, _read_choice, _Plugin("searcher")]
+Interpreter = Annotated[ChoiceModel, _read_choice, _Plugin("interpreter")]
+Stop = Annotated[ChoiceModel, _read_choice, Also({"type": "string"})]
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+_read_list = BeforeValidator(_as_list)
+
+
+class JobModel(Part):
+    """The program to run."""
+
+    command: Command = Field(
+        description="The program and its arguments; {{ level }} is filled in, and no shell sees it."
+    )
+    workdir: str = Field(".", description="The folder it starts in, seen from this file's folder.")
+    env: dict[str, Text] = Field({}, description="Environment variables; templates are filled in.")
+    secrets: dict[str, str] = Field({}, description="Environment variables by reference: env:NAME or file:PATH.")
+    inputs: list[str] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
+    outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
+    image: str | None = Field(None, description="Container image, for runners that use one.")
+    parameters: dict[str, Number | str] = Field({}, description="What one job differs in from another: input size, ...")
+    fraction: Share = Field(1.0, description="Share of the input that a full run takes; 1 is all of it.")
+
+
+def _objective(value: Any) -> Any:
+    return {"minimise": value} if isinstance(value, str) else value
+
+
+class ObjectiveModel(Part):
+    """The figure to make small or large."""
+
+    minimise: str | None = Field(None, description="cost (USD, this run), runtime (s) or a metric to make small.")
+    maximise: str | None = Field(None, description="A metric to make large.")
+    also: list[AnyObjective] = Field([], description="Further objectives, for searchers of a Pareto front.")
+
+    @model_validator(mode="after")
+    def _one_goal(self) -> ObjectiveModel:
+        if (self.minimise is None) == (self.maximise is None):
+            both = "both minimise and maximise" if self.minimise else "neither minimise nor maximise"
+            raise complaint(f"the objective has {both}", "write one of them: {minimise: cost}")
+        return self
+
+
+AnyObjective = Annotated[ObjectiveModel, BeforeValidator(_objective), Also({"type": "string"})]
+
+_THRESHOLD = re.compile(r"\s*(>=|<=|==|≥|≤)\s*(\S+)\s*")
+_SIDES = {">=": ["at_least"], "≥": ["at_least"], "<=": ["at_most"], "≤": ["at_most"], "==": ["at_least", "at_most"]}
+
+
+def _threshold(value: Any) -> Any:
+    """The long form of ``>= 2.5``."""
+    if not isinstance(value, str):
+        return value
+    match = _THRESHOLD.fullmatch(value)
+    try:
+        number = float(match[2]) if match else None
+    except ValueError:
+        number = None
+    if match is None or number is None:
+        raise InputError(f"{value!r} is no bound", hint="write '>= 2.5', '<= 10' or {at_least: 2.5}")
+    return dict.fromkeys(_SIDES[match[1]], number)
+
+
+class ThresholdModel(Part):
+    """A bound on a metric."""
+
+    at_least: Number | None = Field(None, description="The least allowed value.")
+    at_most: Number | None = Field(None, description="The greatest allowed value.")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> ThresholdModel:
+        if self.at_least is None and self.at_most is None:
+            raise complaint("the bound has neither at_least nor at_most")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise complaint(f"at_least {self.at_least:g} is above at_most {self.at_most:g}", "no value keeps both")
+        return self
+
+
+class ConstraintsModel(Part):
+    """What a configuration must keep."""
+
+    deadline: PositiveDuration | None = Field(None, description="Time that one run may take: 30m.")
+    metrics: dict[
+        str, Annotated[ThresholdModel, reading(_threshold), Also({"type": "string", "examples": [">= 2.5"]})]
+    ] = Field({}, description="Bounds on metrics: {ratio: '>= 2.5'}.")
+
+
+def _budget(value: Any) -> Any:
+    return {"dollars": value} if isinstance(value, int | float | str) and not isinstance(value, bool) else value
+
+
+class BudgetModel(Part):
+    """What the search may spend; what is left out is not limited."""
+
+    dollars: PositiveMoney | None = Field(None, description="USD in total, over all runs: $2.")
+    hours: PositiveHours | None = Field(None, description="Hours on the wall clock: 2, or 30m.")
+    trials: Count | None = Field(None, description="Number of trials.")
+
+
+class BillingModel(Part):
+    """How time becomes money."""
+
+    setup: Duration = Field(0.0, description="Time billed for each run before the job starts.")
+    minimum: Duration = Field(0.0, description="The least time that is billed for a run.")
+    granularity: PositiveDuration = Field(1.0, description="Time is rounded up to a multiple of this.")
+
+
+def _hook(value: Any) -> Any:
+    return {"command": value} if isinstance(value, str | list) else value
+
+
+class HookModel(Part):
+    """Something to do before or after a stage of a run."""
+
+    command: Command | None = Field(None, description="A program and its arguments.")
+    python: str | None = Field(
+        None, description="A Python function, module:function.", pattern=r"^[\w.]+:[A-Za-z_]\w*$"
+    )
+    timeout: PositiveDuration = Field(60.0, description="Time after which it is ended, and counts as failed.")
+
+    @model_validator(mode="after")
+    def _one_action(self) -> HookModel:
+        if (self.command is None) == (self.python is None):
+            raise complaint("a hook needs either command or python")
+        return self
+
+
+HookName = Literal[
+    "before_booting",
+    "after_booting",
+    "before_bootstrapping",
+    "after_bootstrapping",
+    "before_submitting",
+    "after_submitting",
+    "before_executing",
+    "after_executing",
+    "before_collecting",
+    "after_collecting",
+    "on_error",
+]
+Hook = Annotated[HookModel, BeforeValidator(_hook), Also({"type": "string"})]
+Hooks = Annotated[
+    list[Hook],
+    BeforeValidator(lambda v: [v] if isinstance(v, str | dict) else v),
+    Also({"type": "string"}, {"type": "object"}),
+]
+
+
+class DeployModel(Part):
+    """Where and how runs take place."""
+
+    runner: Runner = Field(ChoiceModel(use="process"), description="Who runs the job.")
+    provisioner: Provisioner = Field(ChoiceModel(use="none"), description="Who makes the machines.")
+    billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
+    retries: int = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
+    log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
+    hooks: dict[HookName, Hooks] = Field({}, description="What to do before and after the stages of a run.")
+
+
+class JobFile(Part):
+    """A job for Tradewind: what to run, what may be chosen, what is wanted and what may be spent on finding it."""
+
+    name: str = Field(description="The job's name; studies and history are found by it.")
+    job: JobModel = Field(description="The program to run.")
+    space: SpaceModel = Field(description="What may be chosen, by name.", min_length=1)
+    where: Annotated[list[Condition], _read_list, Also({"type": "string"})] = Field(
+        [], description="Constraints between parameters: 'workers <= instance.vcpu'."
+    )
+    offers: QueryModel = Field(QueryModel(), description="Which offers may be used at all.")
+    objective: AnyObjective = Field(ObjectiveModel(minimise="cost"), description="What is wanted; cost by default.")
+    constraints: ConstraintsModel = Field(ConstraintsModel(), description="What must hold.")
+    budget: Annotated[BudgetModel, BeforeValidator(_budget), Also({"type": ["number", "string"]})] = Field(
+        BudgetModel(), description="What the search may spend."
+    )
+    deploy: DeployModel = Field(DeployModel(), description="Where and how runs take place.")
+    select: Selector = Field(ChoiceModel(use="exact"), description="How a configuration becomes an offer.")
+    interpret: Annotated[list[Interpreter], _read_list] = Field(
+        [ChoiceModel(use="exit_code"), ChoiceModel.model_validate({"use": "json_lines", "optional": True})],
+        description="How metrics are read from a run, one after the other.",
+    )
+    searcher: Searcher = Field(ChoiceModel(use="gp"), description="Who proposes what to try.")
+    parallel: int = Field(1, ge=1, le=10_000, description="Trials at the same time.")
+    seed: int = Field(0, description="Equal seeds give equal proposals.")
+    stop: Annotated[list[Stop], _read_list] = Field([], description="Further reasons to stop the search.")
+    abort: bool = Field(True, description="Cut short runs that can no longer win.")
+    future_runs: Annotated[Number, Field(gt=0)] | None = Field(
+        None, description="How often the job will run with the configuration that is found."
+    )
+
+
+ObjectiveModel.model_rebuild()
+JobFile.model_rebuild()

@@ -1,0 +1,233 @@
+"""Fills a configuration into the words of a command and the values of environment variables.
+
+A word is a Jinja expression in a sandbox: no files, no assignment, no macros, short loops and bounded text, because
+the words of other people's jobs are filled in on our machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, UndefinedError, nodes
+from jinja2.exceptions import SecurityError
+from jinja2.meta import find_undeclared_variables
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from tradewind.errors import SpecError
+from tradewind.problem.configuration import Configuration
+from tradewind.problem.job import Job
+from tradewind.problem.offer import Offer
+
+BUILT_IN = frozenset({"instance", "nodes", "fraction"})
+"""The variables that every template may name, besides the parameters."""
+
+_HOLE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_MAX_TEXT = 100_000
+_MAX_LOOP = 1_000
+_MAX_WORD = 10_000
+_FILTERS = (
+    *("abs", "capitalize", "count", "d", "default", "first", "float", "int", "join", "last", "length", "list"),
+    *("lower", "max", "min", "round", "sort", "string", "sum", "tojson", "trim", "unique", "upper"),
+)
+_REFUSED: tuple[type[nodes.Node], ...] = (
+    *(nodes.Assign, nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.Extends, nodes.FilterBlock),
+    *(nodes.FromImport, nodes.Import, nodes.Include, nodes.Macro, nodes.With),
+)
+
+
+class _Instance:
+    """The offer as templates see it."""
+
+    __slots__ = ("_offer",)
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+
+    def __str__(self) -> str:
+        return self._offer.instance_type
+
+    def __getattr__(self, name: str) -> float | str:
+        value = None if name.startswith("_") else self._offer.attribute(name)
+        if value is None:
+            raise AttributeError(name)
+        return value
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Jinja without anything that is not needed, and with bounds on what is left."""
+
+    intercepted_binops = frozenset({"**", "*", "+", "%"})
+
+    def __init__(self) -> None:
+        super().__init__(undefined=StrictUndefined, finalize=_as_word, autoescape=False, keep_trailing_newline=True)
+        self.globals = {"range": _short_range}
+        self.filters = {name: self.filters[name] for name in _FILTERS} | {"replace": _replace}
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Calculate, unless the result would be too large to hold."""
+        if operator == "**" and (abs(right) > 64 or abs(left) > 1e9):
+            raise SecurityError(f"the power {left} ** {right} is too large")
+        sized = [x for x in (left, right) if isinstance(x, str | list | tuple)]
+        if operator == "*" and sized:
+            times = right if sized[0] is left else left
+            if len(sized[0]) * max(0, int(times)) > _MAX_TEXT:
+                raise SecurityError("a repeated text is too long")
+        if operator == "%" and isinstance(left, str):
+            raise SecurityError("text cannot be formatted with %")
+        if operator == "+" and sum(len(x) for x in sized) > _MAX_TEXT:
+            raise SecurityError("a text is too long")
+        return super().call_binop(context, operator, left, right)
+
+
+def _as_word(value: Any) -> Any:
+    """Booleans the way that YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _short_range(*arguments: int) -> range:
+    numbers = range(*arguments)
+    if len(numbers) > _MAX_LOOP:
+        raise SecurityError(f"range is limited to {_MAX_LOOP} numbers")
+    return numbers
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    if str(text).count(str(old)) * len(str(new)) > _MAX_TEXT:
+        raise SecurityError("a text is too long")
+    return str(text).replace(str(old), str(new))
+
+
+_ENVIRONMENT = _Environment()
+
+
+def split_command(text: str) -> tuple[str, ...]:
+    """The words of a command line, as a shell would split it; ``{{ ... }}`` stays in one word.
+
+    Raises:
+        SpecError: A quote is not closed.
+    """
+    holes: list[str] = []
+
+    def hide(match: re.Match[str]) -> str:
+        holes.append(match[0])
+        return f"\ue000{len(holes) - 1}\ue001"
+
+    try:
+        words = shlex.split(_HOLE.sub(hide, text))
+    except ValueError as error:
+        raise SpecError(f"cannot split the command: {str(error).lower()}", hint="write it as a list of words") from None
+    return tuple(re.sub("\ue000(\\d+)\ue001", lambda match: holes[int(match[1])], word) for word in words)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(word: str) -> Template:
+    _variables(word)
+    return _ENVIRONMENT.from_string(word)
+
+
+@functools.lru_cache(maxsize=4096)
+def _variables(word: str) -> frozenset[str]:
+    """The names that a template uses; `SpecError` where it does not parse or uses what is not allowed."""
+    if len(word) > _MAX_WORD:
+        raise SpecError(f"a template is longer than {_MAX_WORD} characters")
+    try:
+        tree = _ENVIRONMENT.parse(word)
+        for node in tree.find_all(_REFUSED):
+            raise SpecError(f"the template {word!r} uses {type(node).__name__.lower()!r}, which is not allowed")
+        for name in tree.find_all(nodes.Filter):
+            if name.name not in _ENVIRONMENT.filters:
+                hint = f"known filters: {', '.join(sorted(_ENVIRONMENT.filters))}"
+                raise SpecError(f"the template {word!r} uses the unknown filter {name.name!r}", hint=hint)
+        if any(loop.recursive or _depth(loop) > 2 for loop in tree.find_all(nodes.For)):
+            raise SpecError(f"the template {word!r} nests loops too deeply")
+        _ENVIRONMENT.compile(tree)
+        return frozenset(find_undeclared_variables(_ENVIRONMENT.parse(word)) - set(_ENVIRONMENT.globals))
+    except TemplateSyntaxError as error:
+        hint = "each word is a template by itself; in YAML, quote a value that starts with {"
+        raise SpecError(f"cannot read the template {word!r}: {error.message}", hint=hint) from None
+    except RecursionError:
+        raise SpecError(f"the template {word[:60]!r}... is nested too deeply") from None
+
+
+def _depth(loop: nodes.For) -> int:
+    return 1 + max((_depth(inner) for inner in loop.find_all(nodes.For)), default=0)
+
+
+def check_template(word: str, known: Collection[str]) -> None:
+    """Check a word before anything is run.
+
+    Args:
+        word: The template.
+        known: The variables that it may name.
+
+    Raises:
+        SpecError: It does not parse, or names something else.
+    """
+    if not _has_holes(word):
+        return
+    for name in sorted(_variables(word) - set(known)):
+        near = difflib.get_close_matches(name, sorted(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
+        raise SpecError(f"the template {word!r} names {name!r}, which is no parameter", hint=hint)
+
+
+def _has_holes(word: str) -> bool:
+    return "{{" in word or "{%" in word or "{#" in word
+
+
+def render(
+    job: Job, configuration: Configuration, offer: Offer, fraction: float = 1.0
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Fill a configuration into a job's command and environment.
+
+    Booleans are written ``true`` and ``false``. A word with a ``{% if %}`` that comes out empty is left out, so that
+    a flag can depend on a parameter; every other word stays one argument, even an empty one.
+
+    Args:
+        job: The job.
+        configuration: The value of each active parameter.
+        offer: The machines.
+        fraction: Share of the input to run, above 0 and at most 1.
+
+    Returns:
+        The words of the command, and the environment variables that the job sets.
+
+    Raises:
+        SpecError: A template names something that has no value, or fails.
+    """
+    variables: dict[str, Any] = {**job.parameters.values, "nodes": offer.nodes, **configuration}
+    variables |= {"instance": _Instance(offer), "fraction": fraction}
+    argv = tuple(word for word in _words(job.command, variables))
+    return argv, {name: _fill(text, variables, f"env {name}") for name, text in job.env.items()}
+
+
+def _words(command: tuple[str, ...], variables: Mapping[str, Any]) -> Iterator[str]:
+    for template in command:
+        word = _fill(template, variables, "command")
+        if word or "{%" not in template:
+            yield word
+
+
+def _fill(word: str, variables: Mapping[str, Any], where: str) -> str:
+    if not _has_holes(word):
+        return word
+    try:
+        text = _compiled(word).render(variables)
+    except UndefinedError as error:
+        hint = "a conditional parameter has no value where it does not exist: {% if it is defined %}...{% endif %}"
+        raise SpecError(f"{where}: the template {word!r}: {error.message}", hint=hint) from None
+    except SecurityError as error:
+        raise SpecError(f"{where}: the template {word!r} is not allowed: {error}") from None
+    except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
+        raise SpecError(f"{where}: the template {word!r} fails: {error}") from None
+    if "\0" in text or len(text) > _MAX_TEXT:
+        raise SpecError(f"{where}: the template {word!r} gives a text that no program takes")
+    return text
+
+
+__all__ = ["BUILT_IN", "check_template", "render", "split_command"]
