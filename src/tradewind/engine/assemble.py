@@ -1,0 +1,287 @@
+"""Puts a search together from a specification: the only place where parts are chosen by name."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind import plugins
+from tradewind.engine.loop import Parts, Search
+from tradewind.engine.snapshot import Snapshot
+from tradewind.engine.state import Policy, SearchMachine
+from tradewind.engine.stopping import make_rules
+from tradewind.errors import NoOfferError
+from tradewind.problem import (
+    Categorical,
+    Limits,
+    Offer,
+    OfferQuery,
+    Ordinal,
+    Problem,
+    Run,
+    RunOutput,
+    RunRequest,
+    Space,
+    Terms,
+    Trial,
+)
+from tradewind.problem.template import render
+from tradewind.searcher.base import PricesAborts, Searcher
+from tradewind.store.base import Store, StudyRow
+
+if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle import Deployer
+    from tradewind.problem.spec import Spec
+
+_EXPIRY_SLACK = 3600.0
+"""Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
+
+_NO_WALL = 7 * 24 * 3600.0
+"""Expiry of a run without a wall time, in seconds."""
+
+
+def build_problem(spec: Spec, data_folder: Path) -> Problem:
+    """The problem of a specification, with the catalogue's offers in its space.
+
+    Args:
+        spec: The specification.
+        data_folder: Where refreshed prices are kept.
+
+    Raises:
+        NoOfferError: An instance parameter finds no offer.
+        SpecError: The constraints leave nothing.
+    """
+    from tradewind.selector.market import find_offers
+
+    queries = spec.instance_queries()
+    found = {name: find_offers(query, data_folder) for name, query in queries.items()}
+    space = spec.build_space(found)
+    wanted = {offer.key: offer for offers in found.values() for offer in offers}
+    if not queries:
+        wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
+    resolver = plugins.create(
+        "selector", spec.selector.name, spec.selector.settings, offers=list(wanted.values()), space=space
+    )
+    return Problem(
+        job=spec.job,
+        space=space,
+        objective=spec.objective,
+        constraints=spec.constraints,
+        budget=spec.budget,
+        resolver=resolver,
+        terms=Terms(spec.billing, spec.parallel, spec.future_runs),
+    )
+
+
+def _free_offers(spec: Spec, space: Space, data_folder: Path) -> list[Offer]:
+    """The offers for a space without an instance parameter: what ``offers`` asks for, or this whole machine."""
+    from tradewind.selector.market import find_offers
+
+    chooses = any(isinstance(p, Ordinal | Categorical) and p.attribute for p in space.parameters)
+    if chooses or spec.offers != OfferQuery():
+        found = find_offers(spec.offers, data_folder)
+        if not found:
+            raise NoOfferError("no offer is within the bounds of 'offers'", hint="tradewind offers lists all")
+        return found
+    local = find_offers(OfferQuery(provider=("local",)), data_folder)
+    return [max(local, key=lambda offer: (offer.vcpu, offer.memory_gib))]
+
+
+def build_searcher(spec: Spec, problem: Problem) -> Searcher:
+    """The searcher of a specification."""
+    searcher: Searcher = plugins.create(
+        "searcher", spec.searcher.name, spec.searcher.settings, problem=problem, seed=spec.seed
+    )
+    return searcher
+
+
+def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
+    """The deployer of a specification.
+
+    Args:
+        spec: The specification.
+        owner: Tag of everything that its runs create.
+        data_folder: Where runners and provisioners keep what they need between processes.
+    """
+    from tradewind.deployer.hooks import Hooks
+    from tradewind.deployer.lifecycle import Deployer
+
+    runner = plugins.create("runner", spec.runner.name, _anchored(spec, "runner"), data_folder=data_folder)
+    provisioner = plugins.create(
+        "provisioner", spec.provisioner.name, _anchored(spec, "provisioner"), data_folder=data_folder
+    )
+    hooks = Hooks.from_spec(
+        {
+            moment: [
+                {"command": hook.command, "timeout": hook.timeout}
+                if hook.command
+                else {"python": hook.python, "timeout": hook.timeout}
+                for hook in listed
+            ]
+            for moment, listed in spec.hooks.items()
+        }
+    )
+    return Deployer(provisioner=provisioner, runner=runner, billing=spec.billing, owner=owner, hooks=hooks)
+
+
+def _anchored(spec: Spec, kind: str) -> Mapping[str, Any]:
+    """A part's settings, with the paths among them seen from the YAML's folder."""
+    choice = spec.runner if kind == "runner" else spec.provisioner
+    fields = plugins.load(kind, choice.name).Settings.model_fields
+    anchored = dict(choice.settings)
+    for name, value in choice.settings.items():
+        field = fields.get(name)
+        if field is not None and isinstance(value, str) and field.annotation in (Path, Path | None):
+            anchored[name] = str(spec.base / value)
+    return anchored
+
+
+def study_document(spec: Spec) -> dict[str, Any]:
+    """What a study keeps of its specification: all of it, and in plain keys what every reader needs."""
+    return {
+        **spec.document(),
+        "objective": {"metric": spec.objective.metric, "goal": spec.objective.goal},
+        "constraints": {
+            "deadline": spec.constraints.deadline,
+            "thresholds": [asdict(threshold) for threshold in spec.constraints.thresholds],
+        },
+        "budget": asdict(spec.budget),
+        "searcher": spec.searcher.name,
+        "parallel": spec.parallel,
+    }
+
+
+def new_study(spec: Spec, *, name: str | None = None, suffix: str = "") -> StudyRow:
+    """The row of a study that is not stored yet.
+
+    Args:
+        spec: The specification.
+        name: The study's name; the job's without it.
+        suffix: Added to the problem's key, for studies that are not searches.
+    """
+    return StudyRow(
+        id=0,
+        name=name or spec.name,
+        problem_key=spec.problem_key + suffix,
+        spec=study_document(spec),
+        created=time.time(),
+        seed=spec.seed,
+        owner=f"tw-{secrets.token_hex(5)}",
+    )
+
+
+def find_or_create_study(spec: Spec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:
+    """The newest study of the same name and problem, or a new one.
+
+    A study goes on with the present budget, searcher and parallelism; only the problem must be the same.
+
+    Args:
+        spec: The specification.
+        store: The store.
+        fresh: Make a new one in any case.
+
+    Returns:
+        The study, and whether it is new.
+    """
+    if not fresh:
+        found = store.find_studies(spec.name, spec.problem_key)
+        if found:
+            return replace(found[0], spec=study_document(spec)), False
+    return store.create_study(new_study(spec)), True
+
+
+def build_search(
+    spec: Spec,
+    study: StudyRow,
+    store: Store,
+    data_folder: Path,
+    *,
+    problem: Problem | None = None,
+    searcher: Searcher | None = None,
+    observer: Callable[[Snapshot], None] | None = None,
+) -> Search:
+    """A search that is ready to run.
+
+    Args:
+        spec: The specification.
+        study: The study's row.
+        store: Where it is kept.
+        data_folder: For runs, runners and refreshed prices.
+        problem: The problem, if it was built already.
+        searcher: The searcher, if it is not the specification's.
+        observer: Called with snapshots.
+    """
+    problem = problem or build_problem(spec, data_folder)
+    searcher = searcher or build_searcher(spec, problem)
+    deployer = build_deployer(spec, study.owner, data_folder)
+    policy = Policy(
+        owner=study.owner,
+        retries=spec.retries,
+        abort=spec.abort,
+        priced_aborts=isinstance(searcher, PricesAborts),
+        rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]),
+        room=deployer.room,
+        searcher=searcher.name or type(searcher).__name__,
+        size=len(problem.candidates) if problem.space.enumerable else None,
+    )
+    parts = Parts(
+        study=study,
+        problem=problem,
+        machine=SearchMachine(problem, policy),
+        searcher=searcher,
+        deployer=deployer,
+        store=store,
+        request=_request_maker(spec, study, data_folder, deployer.clock.now),
+        read=build_reader(spec),
+    )
+    return Search(parts, observer)
+
+
+def build_reader(spec: Spec) -> Callable[[RunOutput], dict[str, float]]:
+    """Reads the metrics of a run with the interpreters of a specification, one after the other."""
+    from tradewind.interpreter.chain import interpret_all
+
+    chain = [plugins.create("interpreter", choice.name, choice.settings, base=spec.base) for choice in spec.interpret]
+    return lambda output: interpret_all(chain, output)
+
+
+def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
+    """The folder of a run on this machine."""
+    return data_folder / "runs" / owner / run_id
+
+
+def _request_maker(
+    spec: Spec, study: StudyRow, data_folder: Path, now: Callable[[], float]
+) -> Callable[[Trial, Run, float | None], RunRequest]:
+    def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        job, offer = spec.job, trial.offer
+        fraction = trial.proposal.fidelity * job.parameters.fidelity
+        argv, env = render(job, trial.configuration, offer, fraction)
+        return RunRequest(
+            run_id=run.run_id,
+            owner=study.owner,
+            expires=now() + (wall_seconds or _NO_WALL) + _EXPIRY_SLACK,
+            argv=argv,
+            env={**env, "TRADEWIND_STUDY": study.name},
+            secrets=job.secrets,
+            workdir=job.workdir,
+            folder=run_folder(data_folder, study.owner, run.run_id),
+            offer=offer,
+            configuration=trial.configuration,
+            limits=Limits(
+                cpus=offer.vcpu or None,
+                memory_bytes=int(offer.memory_gib * 2**30) or None,
+                wall_seconds=wall_seconds,
+                log_bytes=spec.log_limit,
+            ),
+            image=job.image,
+            inputs=job.inputs,
+            outputs=job.outputs,
+            fidelity=fraction,
+        )
+
+    return make
