@@ -1,0 +1,261 @@
+"""``tradewind offers``: what the catalogues sell, and ``tradewind offers refresh``: today's prices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tradewind.problem import Offer
+
+offers_app = typer.Typer(
+    name="offers",
+    help="List what the catalogues sell, filtered and sorted.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_SORTS = ("price", "vcpu", "memory", "name", "price-per-vcpu")
+
+
+@offers_app.callback()
+def offers(
+    context: typer.Context,
+    provider: Annotated[list[str] | None, typer.Option(help="Catalogue or provider; repeatable.")] = None,
+    region: Annotated[list[str] | None, typer.Option(help="Region; repeatable.")] = None,
+    type_: Annotated[list[str] | None, typer.Option("--type", help="Instance type, * and ? match; repeatable.")] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option(help="general, compute, memory, storage, burstable or accelerated; repeatable."),
+    ] = None,
+    family: Annotated[list[str] | None, typer.Option(help="The provider's family; repeatable.")] = None,
+    arch: Annotated[list[str] | None, typer.Option(help="x86_64 or arm64; repeatable.")] = None,
+    vcpu: Annotated[str | None, typer.Option(help="vCPU of a node: 8, 4..16, 4.. or ..16.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of a node: 8GiB.., 4..16 (GiB).")] = None,
+    max_price: Annotated[str | None, typer.Option(help="Most USD per node and hour.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="Accelerators of a node: 1.., 4.")] = None,
+    spot: Annotated[bool, typer.Option("--spot", help="Spot offers instead of on demand.")] = False,
+    sort: Annotated[str, typer.Option(help=f"One of {', '.join(_SORTS)}.")] = "price",
+    limit: Annotated[int | None, typer.Option(min=1, help="Show this many.")] = None,
+    csv: Annotated[str | None, typer.Option(help="A CSV of your own offers, besides or instead.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A catalogue's setting: local.price_per_vcpu=0.05; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List what the catalogues sell, filtered and sorted: the cheapest first."""
+    if context.invoked_subcommand is not None:
+        return
+    from tradewind.cli.common import emit_json
+    from tradewind.errors import InputError
+    from tradewind.paths import data_folder
+    from tradewind.problem import OfferQuery
+    from tradewind.selector.market import require_offers
+    from tradewind.units import parse_money
+
+    if sort not in _SORTS:
+        raise InputError(f"--sort {sort!r} is not known", hint=f"one of {', '.join(_SORTS)}")
+    query = OfferQuery(
+        provider=_names(provider, csv),
+        region=tuple(region or ()),
+        types=tuple(type_ or ()),
+        category=tuple(category or ()),
+        family=tuple(family or ()),
+        arch=tuple(arch or ()),
+        vcpu=_range(vcpu, "--vcpu"),
+        memory=_range(memory, "--memory", memory=True),
+        price=(None, parse_money(max_price) if max_price is not None else None),
+        gpus=_range(gpus, "--gpus"),
+        spot=spot,
+    )
+    found = _sorted(require_offers(query, data_folder(), _settings(set_, csv)), sort)
+    shown = found if limit is None else found[:limit]
+    if as_json:
+        emit_json([offer.to_json() for offer in shown])
+    else:
+        _show(shown, len(found), limited=limit is not None)
+
+
+@offers_app.command()
+def refresh(
+    provider: Annotated[list[str] | None, typer.Argument(help="Catalogues; all that can, when none is named.")] = None,
+    region: Annotated[list[str] | None, typer.Option(help="Region to read; repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A catalogue's setting: aws.timeout=60; repeatable.")
+    ] = None,
+) -> None:
+    """Read today's prices from the providers' public endpoints; they are used from then on."""
+    from tradewind import plugins
+    from tradewind.errors import InputError, MissingProgramError, TradewindError
+    from tradewind.paths import data_folder
+    from tradewind.selector.catalogue.base import Refreshable
+    from tradewind.selector.market import open_catalogue
+
+    given = {name: dict(settings) for name, settings in _settings(set_, None).items()}
+    able = [name for name, part in plugins.load_all("catalogue").items() if issubclass(part, Refreshable)]
+    for name in provider or ():
+        if name not in able:
+            plugins.load("catalogue", name)
+            raise InputError(f"the catalogue {name!r} has no prices to refresh", hint=f"one of {', '.join(able)}")
+    if region and len(provider or ()) != 1:
+        raise InputError("--region needs exactly one provider", hint="tradewind offers refresh aws --region eu-west-1")
+    if region and provider:
+        given.setdefault(provider[0], {})["regions"] = tuple(region)
+    failed: list[TradewindError] = []
+    for name in dict.fromkeys(provider or able):
+        catalogue = open_catalogue(name, data_folder(), given)
+        assert isinstance(catalogue, Refreshable)
+        try:
+            for line in catalogue.refresh():
+                typer.echo(line)
+        except MissingProgramError as error:
+            if provider:
+                raise
+            typer.echo(f"left out: {error}", err=True)
+        except TradewindError as error:
+            # One provider that does not answer must not keep the others' prices old.
+            failed.append(error)
+            if len(failed) > 1:
+                typer.echo(f"tradewind: {failed[-2]}", err=True)
+    if failed:
+        raise failed[-1]
+
+
+def _names(provider: Sequence[str] | None, csv: str | None) -> tuple[str, ...]:
+    """The providers to ask; a CSV alone means only the CSV."""
+    return tuple(provider or ()) or (("csv",) if csv else ())
+
+
+def _settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[str, Mapping[str, Any]]:
+    """Settings by catalogue of ``catalogue.setting=value`` words.
+
+    Raises:
+        InputError: A word is not of that form.
+    """
+    import yaml
+
+    from tradewind.errors import InputError
+
+    given: dict[str, dict[str, Any]] = {}
+    for pair in pairs or ():
+        place, equals, text = pair.partition("=")
+        catalogue, dot, setting = place.partition(".")
+        if not (equals and dot and catalogue and setting):
+            raise InputError(f"--set {pair!r} is not understood", hint="write local.price_per_vcpu=0.05")
+        try:
+            given.setdefault(catalogue, {})[setting] = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError:
+            given.setdefault(catalogue, {})[setting] = text
+    if csv is not None:
+        given.setdefault("csv", {})["path"] = csv
+    return given
+
+
+def _range(text: str | None, option: str, *, memory: bool = False) -> tuple[float | None, float | None]:
+    """The bounds of ``4..16``, ``4..``, ``..16`` or ``8`` (exactly that); memory in GiB.
+
+    Raises:
+        InputError: It is no range, or is upside down.
+    """
+    if text is None:
+        return None, None
+    from tradewind.errors import InputError
+
+    parts = [part.strip() for part in text.split("..")]
+    if len(parts) > 2 or not any(parts):
+        raise InputError(f"{option} {text!r} is not a range", hint="write 8, 4..16, 4.. or ..16")
+    bounds = [_bound(part, option, memory=memory) for part in parts]
+    low, high = bounds[0], bounds[-1]
+    if low is not None and high is not None and low > high:
+        raise InputError(f"{option} {text!r} is upside down", hint=f"write {parts[1]}..{parts[0]}")
+    return low, high
+
+
+def _bound(text: str, option: str, *, memory: bool) -> float | None:
+    from tradewind.errors import InputError
+    from tradewind.units import parse_memory
+
+    if not text:
+        return None
+    if memory:
+        return parse_memory(text) / (1 << 30)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise InputError(f"{option} {text!r} is not a number", hint="write 8, 4..16, 4.. or ..16")
+    return value
+
+
+def _sorted(found: Sequence[Offer], sort: str) -> list[Offer]:
+    def key(offer: Offer) -> tuple[Any, ...]:
+        first: dict[str, Any] = {
+            "price": offer.price_per_hour,
+            "vcpu": offer.vcpu,
+            "memory": offer.memory_gib,
+            "name": offer.instance_type,
+            "price-per-vcpu": offer.price_per_hour / offer.vcpu,
+        }
+        return first[sort], offer.price_per_hour, offer.key
+
+    return sorted(found, key=key)
+
+
+def _show(shown: Sequence[Offer], total: int, *, limited: bool) -> None:
+    """Print a table that fits the terminal: the columns that matter least go first when it is narrow."""
+    import shutil
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+
+    # A file or a pipe has no width: nothing is cut there.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
+    if not limited and sys.stdout.isatty():
+        shown = shown[:50]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = _columns(shown)
+    names = _fitting(columns, width)
+    for name in names:
+        words = name in ("provider", "region", "type", "category", "arch", "priced on")
+        table.add_column(name, justify="left" if words else "right", no_wrap=True, overflow="ellipsis")
+    for row in zip(*(columns[name] for name in names), strict=True):
+        table.add_row(*row)
+    Console(width=width, highlight=False, markup=False).print(table)
+    if len(shown) < total:
+        typer.echo(f"{len(shown)} of {total} offers; --limit {total} shows all", err=True)
+
+
+def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:
+    from tradewind.units import format_money
+
+    columns = {
+        "provider": [offer.provider for offer in shown],
+        "region": [offer.region for offer in shown],
+        "type": [offer.instance_type + (" (spot)" if offer.spot else "") for offer in shown],
+        "vCPU": [f"{offer.vcpu:g}" for offer in shown],
+        "GiB": [f"{offer.memory_gib:g}" for offer in shown],
+        "GPUs": [str(offer.gpus) if offer.gpus else "" for offer in shown],
+        "per hour": [format_money(offer.price_per_hour) for offer in shown],
+        "category": [offer.category for offer in shown],
+        "arch": [offer.arch for offer in shown],
+        "per vCPU hour": [format_money(offer.price_per_hour / offer.vcpu) for offer in shown],
+        "priced on": [offer.price_date for offer in shown],
+    }
+    return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _fitting(columns: Mapping[str, list[str]], width: int) -> list[str]:
+    names = list(columns)
+    for name in ("per vCPU hour", "priced on", "arch", "category", "GPUs", "region"):
+        if sum(2 + max(len(cell) for cell in [shown, *columns[shown]]) for shown in names) <= width:
+            break
+        if name in names:
+            names.remove(name)
+    return names

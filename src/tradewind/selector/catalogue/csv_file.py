@@ -1,0 +1,269 @@
+"""The catalogue of a CSV file that the user keeps."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.errors import CatalogueError, InputError
+from tradewind.problem import Offer
+from tradewind.selector.catalogue.base import Catalogue
+from tradewind.units import parse_memory
+
+_ALIASES = {
+    "instance_type": ("api name", "instance type", "instance", "name", "type", "machine type", "size"),
+    "provider": ("provider", "cloud", "vendor"),
+    "vcpu": ("cpu", "cpus", "vcpu", "vcpus"),
+    "memory_gib": ("memory", "memory gb", "memory gib", "ram", "ram gb", "ram gib"),
+    "category": ("category",),
+    "price_per_hour": ("price", "price per hour", "hourly price", "usd per hour", "price usd per hour"),
+    "region": ("region", "location"),
+    "family": ("family",),
+    "arch": ("arch", "architecture"),
+    "gpus": ("gpus", "gpu"),
+    "spot": ("spot",),
+    "price_date": ("price date", "date"),
+}
+_FIELD = {alias: field for field, aliases in _ALIASES.items() for alias in aliases}
+_REQUIRED = {
+    "instance_type": "API Name",
+    "provider": "Provider",
+    "vcpu": "CPU",
+    "memory_gib": "Memory",
+    "category": "Category",
+    "price_per_hour": "Price",
+}
+_PROVIDERS = {
+    "amazon": "aws",
+    "amazon web services": "aws",
+    "google": "gcp",
+    "google cloud": "gcp",
+    "gce": "gcp",
+    "microsoft": "azure",
+    "microsoft azure": "azure",
+}
+_RESERVED = frozenset(("nodes", "source", "facts", "hourly", "key"))
+_YES_NO = {"": False, "no": False, "false": False, "0": False, "yes": True, "true": True, "1": True}
+
+
+class CsvSettings(plugins.Settings):
+    """Settings of a CSV catalogue."""
+
+    path: Path = Field(description="The CSV file.")
+
+
+class CsvCatalogue(Catalogue):
+    """Sells what a CSV file of the user's lists: API Name, Provider, CPU, Memory, Category, Price.
+
+    The columns are those of the tool requirements for cloud configuration (section 3.2). Names of columns are
+    read in any case and order. Region, Family, Arch, GPUs, Spot and Price Date may follow; other columns become
+    facts of the offer. Memory is in GiB unless a unit is written, the price in USD per hour.
+    """
+
+    Settings = CsvSettings
+
+    def offers(self) -> Sequence[Offer]:
+        """All rows of the file.
+
+        Raises:
+            CatalogueError: The file cannot be read, or a row is wrong.
+        """
+        assert isinstance(self.settings, CsvSettings)
+        path = self.settings.path.expanduser()
+        offers: dict[str, Offer] = {}
+        lines: dict[str, int] = {}
+        for row in _table(path, _text(path)):
+            offer = _offer(row, str(path))
+            if offer.key in offers:
+                raise row.error(
+                    f"{offer.instance_type} of {offer.provider} is listed twice, first on line {lines[offer.key]}",
+                    "remove one of them",
+                )
+            offers[offer.key] = offer
+            lines[offer.key] = row.line
+        if not offers:
+            raise CatalogueError(
+                "the catalogue has no rows", file=str(path), line=1, hint="add one line a machine type"
+            )
+        return list(offers.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    file: str
+    line: int
+    cells: Mapping[str, str]
+    facts: Mapping[str, str]
+
+    def error(self, message: str, hint: str | None = None) -> CatalogueError:
+        return CatalogueError(message, file=self.file, line=self.line, hint=hint)
+
+    def number(self, field: str, text: str) -> float:
+        """A finite number."""
+        plain = text.strip().removeprefix("$").strip()
+        try:
+            value = float(plain)
+        except ValueError:
+            comma = "write a point, not a comma" if re.fullmatch(r"\d+,\d+", plain) else "write a number such as 0.25"
+            raise self.error(f"{field} {text!r} is not a number", comma) from None
+        if not math.isfinite(value):
+            raise self.error(f"{field} {text!r} is not a finite number")
+        return value
+
+
+def _text(path: Path) -> str:
+    """The text of the file, without a byte-order mark.
+
+    Raises:
+        CatalogueError: It cannot be read, or is not UTF-8.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CatalogueError(f"cannot be read: {error.strerror}", file=str(path), hint="check the path") from None
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise CatalogueError("is UTF-16 text", file=str(path), line=1, hint="save it as 'CSV UTF-8'")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise CatalogueError("is not UTF-8 text", file=str(path), line=line, hint="save it as 'CSV UTF-8'") from None
+
+
+def _table(path: Path, text: str) -> Iterator[_Row]:
+    reader = csv.reader(io.StringIO(text), strict=True)
+    header: list[tuple[str, str]] | None = None
+    try:
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if header is None:
+                header = _header(cells, str(path), reader.line_num)
+                continue
+            if len(cells) != len(header):
+                raise CatalogueError(
+                    f"has {len(cells)} cells where the header has {len(header)}",
+                    file=str(path),
+                    line=reader.line_num,
+                    hint="separate with commas; quote text that has a comma in it",
+                )
+            pairs = list(zip(header, (cell.strip() for cell in cells), strict=True))
+            yield _Row(
+                str(path),
+                reader.line_num,
+                {name: cell for (kind, name), cell in pairs if kind == "field"},
+                {name: cell for (kind, name), cell in pairs if kind == "fact" and cell},
+            )
+    except csv.Error as error:
+        raise CatalogueError(f"is no CSV: {error}", file=str(path), line=max(1, reader.line_num)) from None
+    if header is None:
+        raise CatalogueError("the catalogue is empty", file=str(path), line=1, hint=_header_hint())
+
+
+def _header_hint() -> str:
+    return "the first line names the columns: " + ", ".join(_REQUIRED.values())
+
+
+def _header(cells: Sequence[str], file: str, line: int) -> list[tuple[str, str]]:
+    """For each column: ``field`` or ``fact``, and its name."""
+    if len(cells) == 1 and (wrong := next((mark for mark in ";\t|" if mark in cells[0]), None)):
+        shown = {"\t": "tabs"}.get(wrong, repr(wrong))
+        raise CatalogueError(f"columns are separated by {shown}", file=file, line=line, hint="separate with commas")
+    columns: list[tuple[str, str]] = []
+    for cell in cells:
+        plain = " ".join(re.sub(r"[^0-9a-z]+", " ", cell.lower()).split())
+        column = ("field", _FIELD[plain]) if plain in _FIELD else ("fact", plain.replace(" ", "_"))
+        if not plain:
+            raise CatalogueError("a column has no name", file=file, line=line, hint=_header_hint())
+        if column in columns:
+            raise CatalogueError(f"the column {cell.strip()!r} is there twice", file=file, line=line)
+        if column[1] in _RESERVED:
+            raise CatalogueError(f"a column cannot be named {cell.strip()!r}", file=file, line=line, hint="rename it")
+        columns.append(column)
+    for field, name in _REQUIRED.items():
+        if ("field", field) not in columns:
+            raise CatalogueError(f"the column {name!r} is missing", file=file, line=line, hint=_header_hint())
+    return columns
+
+
+def _offer(row: _Row, source: str) -> Offer:
+    """The offer of a row.
+
+    Raises:
+        CatalogueError: A cell is wrong.
+    """
+    cells = row.cells
+    for field, name in _REQUIRED.items():
+        if not cells[field]:
+            raise row.error(f"{name} is empty")
+    vcpu = row.number("CPU", cells["vcpu"])
+    memory = _memory(row, cells["memory_gib"])
+    price = row.number("Price", cells["price_per_hour"])
+    if vcpu <= 0:
+        raise row.error(f"CPU must be above zero, got {cells['vcpu']}")
+    if memory <= 0:
+        raise row.error(f"Memory must be above zero, got {cells['memory_gib']}")
+    if price == 0:
+        raise row.error("the price is 0, which means unknown", "write the price per hour, or remove the row")
+    if price < 0:
+        raise row.error(f"the price is negative: {cells['price_per_hour']}", "write USD per hour")
+    gpus = row.number("GPUs", cells.get("gpus") or "0")
+    if gpus < 0 or gpus != int(gpus):
+        raise row.error(f"GPUs must be a whole number from 0, got {cells['gpus']}")
+    spot = cells.get("spot", "").lower()
+    if spot not in _YES_NO:
+        raise row.error(f"Spot {cells['spot']!r} is neither yes nor no")
+    provider = cells["provider"].lower()
+    return Offer(
+        provider=_PROVIDERS.get(provider, provider),
+        instance_type=cells["instance_type"],
+        vcpu=vcpu,
+        memory_gib=memory,
+        price_per_hour=price,
+        region=cells.get("region", ""),
+        category=_category(cells["category"]),
+        family=cells.get("family", ""),
+        arch=cells.get("arch", ""),
+        gpus=int(gpus),
+        spot=_YES_NO[spot],
+        price_date=_date(row, cells.get("price_date", "")),
+        source=source,
+        facts={name: _fact(row, name, text) for name, text in row.facts.items()},
+    )
+
+
+def _memory(row: _Row, text: str) -> float:
+    if text[-1:].isalpha() and text[:1].isdigit():
+        # Price lists write GB and mean GiB, as the column of the paper does.
+        unit = re.sub(r"(?i)\bgb$", "GiB", re.sub(r"(?i)(?<=[\d ])gb$", "GiB", text))
+        try:
+            return parse_memory(unit) / (1 << 30)
+        except InputError as error:
+            raise row.error(f"Memory: {error.message}", error.hint) from None
+    return row.number("Memory", text)
+
+
+def _category(text: str) -> str:
+    """``Compute optimized`` as ``compute``, ``General Purpose`` as ``general``."""
+    return re.sub(r"[\s_-]*(optimi[sz]ed|purpose)$", "", text.lower()).strip() or text.lower()
+
+
+def _date(row: _Row, text: str) -> str:
+    if text and not re.fullmatch(r"\d{4}-\d{2}(-\d{2})?", text):
+        raise row.error(f"Price Date {text!r} is not a date", "write 2026-07-31")
+    return text
+
+
+def _fact(row: _Row, name: str, text: str) -> float | str:
+    """A number where the cell holds one, else its text."""
+    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf(inity)?)", text.lower()):
+        return row.number(name, text)
+    return text

@@ -1,0 +1,164 @@
+"""The catalogue of Google Compute Engine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import urllib.parse
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from tradewind.errors import FetchError, MissingProgramError
+from tradewind.problem import Offer
+from tradewind.selector.catalogue import gcp_table
+from tradewind.selector.catalogue.families import tidy
+from tradewind.selector.catalogue.fetch import plain
+from tradewind.selector.catalogue.price_list import (
+    PriceListCatalogue,
+    PriceListSettings,
+    repriced,
+    shipped_offers,
+)
+
+_COMPUTE_ENGINE = "6F81-5844-456A"
+_MOST_PAGES = 500
+
+_DESCRIPTION = re.compile(
+    r"^(?:Spot Preemptible )?(?P<family>[A-Z]\d\w*|Compute optimized|Memory-optimized)"
+    r"(?: Predefined)?(?: AMD| Arm)?(?: Instance)? (?P<part>Core|Ram) running in ",
+)
+_SPOKEN = {"compute optimized": "c2", "memory-optimized": "m1"}
+
+Parts = dict[tuple[str, str, bool], dict[str, float]]
+"""USD per hour of ``Core`` (a vCPU) and ``Ram`` (a GiB), by region, family and spot."""
+
+
+@functools.cache
+def _shipped() -> tuple[Offer, ...]:
+    return shipped_offers("gcp", gcp_table.regional(), date=gcp_table.DATE, source=gcp_table.SOURCE)
+
+
+class GcpSettings(PriceListSettings):
+    """Settings of the Google Cloud catalogue."""
+
+    key: str = Field(
+        default="env:GOOGLE_API_KEY",
+        description="API key for refreshing, by reference: env:NAME or file:PATH.",
+        pattern=r"^(env|file):.+$",
+    )
+    spot: bool = Field(default=False, description="Read spot prices too when refreshing.")
+
+
+class GcpCatalogue(PriceListCatalogue):
+    """Sells Google Compute Engine: on-demand machine types.
+
+    Refreshing pages through the Cloud Billing Catalog API, which needs an API key. It prices vCPU and memory of a
+    family, and a machine type costs the sum; types with a price of their own (shared-core, accelerators) keep
+    the shipped one.
+    """
+
+    provider: ClassVar[str] = "gcp"
+    home: ClassVar[str] = "https://cloudbilling.googleapis.com"
+    Settings = GcpSettings
+
+    def shipped(self) -> Sequence[Offer]:
+        """The offers of `gcp_table`."""
+        return _shipped()
+
+    def fetch(self) -> Generator[str, None, list[Offer]]:
+        """Read all pages of Compute Engine's price list and add up the machine types."""
+        assert isinstance(self.settings, GcpSettings)
+        key = _key(self.settings.key)
+        wanted = frozenset(self.regions())
+        parts: Parts = {}
+        yield f"gcp: reading {self.base_url}"
+        for number, sku in enumerate(self._skus(key), start=1):
+            if number % 5000 == 0:
+                yield f"gcp: {number} prices read"
+            _add(sku, wanted, parts)
+        known = {offer.instance_type: offer for offer in reversed(self.shipped()) if _by_parts(offer)}
+        found = []
+        for (region, family, spot), prices in sorted(parts.items()):
+            if (spot and not self.settings.spot) or len(prices) < 2:
+                continue
+            for offer in known.values():
+                if offer.family == family:
+                    price = tidy(offer.vcpu * prices["Core"] + offer.memory_gib * prices["Ram"])
+                    found.append(repriced(offer, price, region=region, source=self.home, spot=spot))
+        yield f"gcp: {len(found)} machine types in {len({o.region for o in found})} regions"
+        return found
+
+    def _skus(self, key: str) -> Iterator[Mapping[str, Any]]:
+        url = f"{self.base_url}/v1/services/{_COMPUTE_ENGINE}/skus"
+        token = ""
+        seen: set[str] = set()
+        while True:
+            query = {"key": key, "pageSize": "5000", "currencyCode": "USD", "pageToken": token}
+            page = self.fetcher.json(f"{url}?{urllib.parse.urlencode(query)}")
+            skus = page.get("skus")
+            if not isinstance(skus, list) or not all(isinstance(sku, dict) for sku in skus):
+                raise FetchError(f"gcp: {plain(url)} has a page without 'skus'", hint="the old prices stay")
+            yield from skus
+            token = str(page.get("nextPageToken") or "")
+            if not token:
+                return
+            if token in seen or len(seen) >= _MOST_PAGES:
+                raise FetchError(f"gcp: {plain(url)} sends page after page without end", hint="the old prices stay")
+            seen.add(token)
+
+
+def _by_parts(offer: Offer) -> bool:
+    """True for machine types whose price is the sum of their vCPU and memory."""
+    return not offer.gpus and offer.category != "burstable"
+
+
+def _key(reference: str) -> str:
+    """The API key that a reference names.
+
+    Raises:
+        MissingProgramError: There is none.
+    """
+    kind, _, name = reference.partition(":")
+    hint = "make an API key in the Google Cloud console and set it, or name another with key: env:NAME"
+    if kind == "env":
+        key = os.environ.get(name, "").strip()
+        where = f"the environment variable {name} is not set"
+    else:
+        try:
+            key = Path(name).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            key = ""
+        where = f"the file {name} has no key"
+    if not key:
+        raise MissingProgramError(f"gcp: refreshing needs an API key, and {where}", hint=hint)
+    return key
+
+
+def _add(sku: Mapping[str, Any], wanted: frozenset[str], parts: Parts) -> None:
+    """Add one entry of the price list to ``parts``, unless it is no vCPU or memory of a family that is wanted.
+
+    Raises:
+        FetchError: A field that every entry has is missing.
+    """
+    try:
+        match = _DESCRIPTION.match(sku["description"])
+        usage = sku["category"]["usageType"]
+        regions = [region for region in sku["serviceRegions"] if region in wanted]
+        if match is None or usage not in ("OnDemand", "Preemptible") or not regions:
+            return
+        rates = sku["pricingInfo"][-1]["pricingExpression"]["tieredRates"]
+        unit = rates[-1]["unitPrice"]
+        price = int(unit.get("units") or 0) + int(unit.get("nanos") or 0) / 1e9
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        name = sku.get("skuId", "without a name")
+        raise FetchError(f"gcp: the price {name} is not in the known form", hint="the old prices stay") from None
+    if price <= 0 or unit.get("currencyCode", "USD") != "USD":
+        return
+    spoken = match["family"].lower()
+    family = _SPOKEN.get(spoken, spoken)
+    for region in regions:
+        parts.setdefault((region, family, usage == "Preemptible"), {})[match["part"]] = price

@@ -1,0 +1,92 @@
+"""The catalogue of the machine at hand."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.problem import Offer, round_money
+from tradewind.selector.catalogue.base import Catalogue
+
+_GIB = 1 << 30
+_RATIOS = (("c", "compute", 1), ("g", "general", 2), ("m", "memory", 4))
+"""Letter, category and GiB per vCPU."""
+
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+class LocalSettings(plugins.Settings):
+    """Settings of the local catalogue; its prices are stand-ins, to be set to what an hour costs you."""
+
+    price_per_vcpu: float = Field(default=0.04, gt=0, description="USD per vCPU and hour, a stand-in price.")
+    price_per_gib: float = Field(default=0.005, ge=0, description="USD per GiB and hour, a stand-in price.")
+    vcpu: int | None = Field(default=None, ge=1, description="CPUs to sell; those this process may use when not set.")
+    memory_gib: float | None = Field(default=None, gt=0, description="GiB to sell; the machine's when not set.")
+
+
+class LocalCatalogue(Catalogue):
+    """Sells slices of this machine, at stand-in prices that the user can change.
+
+    CPU counts double from 1 to the machine's own; each comes with 1, 2 and 4 GiB per vCPU, as far as the memory
+    goes: ``local.c2`` has 2 vCPU and 2 GiB, ``local.m2`` 2 vCPU and 8 GiB.
+    """
+
+    provider: ClassVar[str] = "local"
+    Settings = LocalSettings
+
+    def offers(self) -> Sequence[Offer]:
+        """What fits on this machine; the smallest slice is always there."""
+        assert isinstance(self.settings, LocalSettings)
+        cpus = self.settings.vcpu or cpus_here()
+        memory = self.settings.memory_gib or memory_here() / _GIB
+        fitting = [
+            self._offer(letter, category, count, float(count * ratio))
+            for count in _counts(cpus)
+            for letter, category, ratio in _RATIOS
+            if count * ratio <= memory
+        ]
+        return fitting or [self._offer("c", "compute", 1, round(memory, 3))]
+
+    def _offer(self, letter: str, category: str, count: int, memory: float) -> Offer:
+        assert isinstance(self.settings, LocalSettings)
+        return Offer(
+            provider=self.provider,
+            instance_type=f"local.{letter}{count}",
+            vcpu=float(count),
+            memory_gib=memory,
+            price_per_hour=round_money(count * self.settings.price_per_vcpu + memory * self.settings.price_per_gib),
+            category=category,
+            family=f"local.{letter}",
+            arch={"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine().lower()),
+            source="stand-in price from the settings of the local catalogue",
+        )
+
+
+def _counts(cpus: int) -> list[int]:
+    """1, 2, 4, ... and the machine's own count."""
+    return sorted({1 << power for power in range(cpus.bit_length())} | {cpus})
+
+
+def cpus_here() -> int:
+    """CPUs that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def memory_here() -> int:
+    """Bytes of memory of this machine, or of the container that this process is in."""
+    limits = [int(psutil.virtual_memory().total)]
+    for path in _CGROUP_LIMITS:
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit() and int(text) > 0:
+            limits.append(int(text))
+    return min(limits)

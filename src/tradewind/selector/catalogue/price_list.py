@@ -1,0 +1,224 @@
+"""What catalogues with a public price list share: shipped offers, and refreshed ones kept below the data folder."""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import json
+import math
+import os
+import tempfile
+from abc import abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.errors import CatalogueError, FetchError, StoreError, StoreFullError, StoreReadOnlyError
+from tradewind.problem import Offer
+from tradewind.selector.catalogue.base import Catalogue, Refreshable
+from tradewind.selector.catalogue.families import MachineType
+from tradewind.selector.catalogue.fetch import Fetcher
+
+_VERSION = 1
+
+Price = tuple[str, str, bool]
+"""What a price is of: instance type, region, spot."""
+
+
+class PriceListSettings(plugins.Settings):
+    """Settings of a catalogue whose provider publishes its prices."""
+
+    base_url: str = Field(default="", description="Address of the price endpoint; the provider's own when empty.")
+    regions: tuple[str, ...] = Field(default=(), description="Regions to refresh; those that are shipped when empty.")
+    timeout: float = Field(default=30.0, gt=0, description="Seconds without an answer before an attempt is given up.")
+    retries: int = Field(default=4, ge=0, description="Attempts after the first, at rate limits and server faults.")
+    wait: float = Field(default=1.0, ge=0, description="Seconds before the first retry; doubles each time.")
+
+
+class PriceListCatalogue(Catalogue, Refreshable):
+    """A catalogue with shipped offers that fresh prices replace, by type and region."""
+
+    home: ClassVar[str]
+    """Where the provider answers when no ``base_url`` is set."""
+    provider: ClassVar[str]
+    """The provider's name in offers."""
+    Settings = PriceListSettings
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._merged: tuple[int, Sequence[Offer]] | None = None
+
+    @abstractmethod
+    def shipped(self) -> Sequence[Offer]:
+        """The offers that come with the package."""
+
+    @abstractmethod
+    def fetch(self) -> Generator[str, None, list[Offer]]:
+        """Read today's offers, saying on the way what is done."""
+
+    @property
+    def options(self) -> PriceListSettings:
+        """The settings, as this kind of catalogue has them."""
+        assert isinstance(self.settings, PriceListSettings)
+        return self.settings
+
+    @property
+    def path(self) -> Path:
+        """The file that refreshed prices are kept in."""
+        return self.data_folder / "prices" / f"{self.provider}.json"
+
+    @property
+    def base_url(self) -> str:
+        """Where to ask for prices."""
+        return (self.options.base_url or self.home).rstrip("/")
+
+    @property
+    def fetcher(self) -> Fetcher:
+        """Reads the provider's endpoint under the settings' limits."""
+        return Fetcher(
+            self.provider, timeout=self.options.timeout, retries=self.options.retries, wait=self.options.wait
+        )
+
+    def regions(self) -> tuple[str, ...]:
+        """The regions to refresh."""
+        return self.options.regions or tuple(sorted({offer.region for offer in self.shipped()}))
+
+    def offers(self) -> Sequence[Offer]:
+        """The shipped offers, with refreshed prices in place of theirs.
+
+        Raises:
+            CatalogueError: The file of refreshed prices is damaged.
+        """
+        try:
+            stamp = self.path.stat().st_mtime_ns
+        except OSError:
+            return self.shipped()
+        if self._merged is None or self._merged[0] != stamp:
+            merged = {_place(offer): offer for offer in self.shipped()}
+            merged.update({_place(offer): offer for offer in read_prices(self.path)})
+            self._merged = (stamp, tuple(merged.values()))
+        return self._merged[1]
+
+    def refresh(self) -> Iterator[str]:
+        """Fetch prices and keep them; what was there stays when anything goes wrong."""
+        found = yield from self.fetch()
+        if not found:
+            raise FetchError(
+                f"{self.provider}: {self.base_url} has no usable price for {', '.join(self.regions())}",
+                hint="check the regions; the prices from before stay",
+            )
+        fresh = {_place(offer): offer for offer in found}
+        asked = set(self.regions())
+        # Earlier refreshed regions that were not asked for this time keep their prices and their date.
+        kept = [o for o in read_prices(self.path) if o.region not in asked] if self.path.exists() else []
+        write_prices(self.path, [*kept, *fresh.values()])
+        yield f"{self.provider}: {len(fresh)} prices kept in {self.path}"
+
+
+def _place(offer: Offer) -> Price:
+    return offer.instance_type, offer.region, offer.spot
+
+
+def shipped_offers(
+    provider: str, table: Iterable[tuple[str, MachineType, float]], *, date: str, source: str
+) -> tuple[Offer, ...]:
+    """The offers of a table of regions, machine types and prices."""
+    return tuple(
+        Offer(
+            provider=provider,
+            instance_type=machine.name,
+            vcpu=float(machine.vcpu),
+            memory_gib=float(machine.memory_gib),
+            price_per_hour=price,
+            region=region,
+            category=machine.category,
+            family=machine.family,
+            arch=machine.arch,
+            gpus=machine.gpus,
+            price_date=date,
+            source=source,
+            facts={"accelerator": machine.accelerator} if machine.accelerator else {},
+        )
+        for region, machine, price in table
+    )
+
+
+def today() -> str:
+    """Today's date, for prices that are read now."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def repriced(offer: Offer, price: float, *, region: str, source: str, spot: bool = False) -> Offer:
+    """A known machine type at a price that was read now."""
+    return replace(offer, price_per_hour=price, region=region, spot=spot, price_date=today(), source=source)
+
+
+def usable_price(value: Any) -> float | None:
+    """A price as a number, or None where the list has none: text, zero, not finite."""
+    try:
+        price = float(value)
+    except (TypeError, ValueError):
+        return None
+    return price if math.isfinite(price) and price > 0 else None
+
+
+def read_prices(path: Path) -> list[Offer]:
+    """The offers that `write_prices` kept.
+
+    Raises:
+        CatalogueError: The file is damaged.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+        if document["version"] != _VERSION:
+            raise CatalogueError(
+                f"refreshed prices are of version {document['version']}, this program reads {_VERSION}",
+                file=str(path),
+                hint="delete the file, or run: tradewind offers refresh",
+            )
+        offers = [Offer.from_json(row) for row in document["offers"]]
+        if any(usable_price(offer.price_per_hour) is None for offer in offers):
+            raise ValueError("a price is no number above zero")
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise CatalogueError(
+            f"refreshed prices cannot be read: {type(error).__name__}",
+            file=str(path),
+            hint="delete the file, or run: tradewind offers refresh",
+        ) from None
+    return offers
+
+
+def write_prices(path: Path, offers: Sequence[Offer]) -> None:
+    """Keep offers in one step: a reader sees the old file or the new one, never half of it.
+
+    Raises:
+        StoreFullError: The disk is full.
+        StoreReadOnlyError: The folder cannot be written.
+    """
+    document: Mapping[str, Any] = {"version": _VERSION, "offers": [offer.to_json() for offer in offers]}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError as error:
+        kind = {
+            errno.ENOSPC: StoreFullError,
+            errno.EDQUOT: StoreFullError,
+            errno.EACCES: StoreReadOnlyError,
+            errno.EPERM: StoreReadOnlyError,
+            errno.EROFS: StoreReadOnlyError,
+        }.get(error.errno or 0, StoreError)
+        raise kind(
+            f"refreshed prices cannot be written to {path}: {error.strerror}", hint="the old prices stay"
+        ) from None

@@ -1,0 +1,23 @@
+"""The selector that takes a configuration at its word."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tradewind.problem import Offer
+from tradewind.selector.matching import Asked, AttributeSelector, Mask
+
+
+class ExactSelector(AttributeSelector):
+    """Takes the offer that has exactly what is asked for, the cheapest where several have.
+
+    A configuration names the machines by an instance parameter, by attributes (``vcpu``, ``memory``, ``category``,
+    ``provider``, ``region``, ...) or by both. What nobody sells is refused, with the nearest offer in the hint.
+    """
+
+    def choose(self, asked: Asked, among: Mask) -> Offer | None:
+        """The cheapest offer whose attributes all equal the asked ones."""
+        for attribute, value in asked.items():
+            among = among & self.table.equal(attribute, value)
+        places = np.flatnonzero(among)
+        return self.table.offers[int(places[0])] if len(places) else None
