@@ -27,7 +27,11 @@ from tradewind.problem import (
     Usage,
 )
 
-_OFFER_FIELDS = tuple(name for name in Offer.__dataclass_fields__ if name != "facts")
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_OFFER = tuple(Offer.__dataclass_fields__)
+_PROPOSAL = tuple(name for name in Proposal.__dataclass_fields__ if name != "configuration")
+_OBSERVATION = tuple(Observation.__dataclass_fields__)
+_USAGE = tuple(Usage.__dataclass_fields__)
 
 
 def dumps(document: Any) -> str:
@@ -45,12 +49,20 @@ def _plain(value: Any) -> Any:
 
 def strict(document: Any) -> Any:
     """The document with each NaN or infinity written as ``{"float": "nan"}``, so that any JSON reader takes it."""
+    try:
+        json.dumps(document, allow_nan=False, default=_plain)
+    except ValueError:
+        return _strict(document)
+    return document
+
+
+def _strict(document: Any) -> Any:
     if isinstance(document, float):
         return document if math.isfinite(document) else {"float": str(float(document))}
     if isinstance(document, Mapping):
-        return {key: strict(value) for key, value in document.items()}
+        return {key: _strict(value) for key, value in document.items()}
     if isinstance(document, list | tuple):
-        return [strict(value) for value in document]
+        return [_strict(value) for value in document]
     return document
 
 
@@ -65,58 +77,47 @@ def loose(document: Any) -> Any:
     return document
 
 
+def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    document = {}
+    for name in names:
+        field = getattr(value, name)
+        document[name] = dict(field) if type(field) not in _SCALARS and isinstance(field, Mapping) else field
+    return document
+
+
+def _known(document: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The fields that this version has: keys of newer versions are ignored, missing ones have their default."""
+    return {name: document[name] for name in names if name in document}
+
+
 def offer_to_json(offer: Offer) -> dict[str, Any]:
     """An offer as a document."""
-    return {**{name: getattr(offer, name) for name in _OFFER_FIELDS}, "facts": dict(offer.facts)}
+    return _fields(offer, _OFFER)
+
+
+def offer_from_json(document: Mapping[str, Any]) -> Offer:
+    """The offer of a document that `offer_to_json` made."""
+    return Offer(**_known(document, _OFFER))
 
 
 def proposal_to_json(proposal: Proposal) -> dict[str, Any]:
     """A proposal as a document, without its configuration, which stands beside it."""
-    return {
-        "abort_cost": proposal.abort_cost,
-        "abort_time": proposal.abort_time,
-        "fidelity": proposal.fidelity,
-        "why": dict(proposal.why),
-    }
+    return _fields(proposal, _PROPOSAL)
 
 
 def proposal_from_json(document: Mapping[str, Any], configuration: Mapping[str, Any]) -> Proposal:
     """The proposal of a document that `proposal_to_json` made, with its configuration."""
-    return Proposal(
-        Configuration(configuration),
-        document["abort_cost"],
-        document["abort_time"],
-        document["fidelity"],
-        document["why"],
-    )
+    return Proposal(Configuration(configuration), **_known(document, _PROPOSAL))
 
 
 def observation_to_json(observation: Observation) -> dict[str, Any]:
     """An observation as a document."""
-    return {
-        "objective": observation.objective,
-        "cost": observation.cost,
-        "runtime": observation.runtime,
-        "feasible": observation.feasible,
-        "censored": observation.censored,
-        "metrics": dict(observation.metrics),
-        "profile": dict(observation.profile),
-        "reason": observation.reason,
-    }
+    return _fields(observation, _OBSERVATION)
 
 
 def observation_from_json(document: Mapping[str, Any]) -> Observation:
     """The observation of a document that `observation_to_json` made."""
-    return Observation(
-        document["objective"],
-        document["cost"],
-        document["runtime"],
-        document["feasible"],
-        document["censored"],
-        document["metrics"],
-        document["profile"],
-        document["reason"],
-    )
+    return Observation(**_known(document, _OBSERVATION))
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def trial_from_json(document: Mapping[str, Any]) -> Trial:
         return Trial(
             document["number"],
             proposal_from_json(document["proposal"], document["configuration"]),
-            Offer.from_json(document["offer"]),
+            offer_from_json(document["offer"]),
             TrialState(document["state"]),
             document["key"],
             observation_from_json(observation) if observation is not None else None,
@@ -170,11 +171,7 @@ def details_to_json(run: Run) -> dict[str, Any]:
         "machines": [{"id": m.id, "address": m.address, "data": dict(m.data)} for m in run.machines],
         "reason": run.reason,
         "fault": run.fault.value if run.fault else None,
-        "usage": {
-            "peak_memory_bytes": run.usage.peak_memory_bytes,
-            "cpu_seconds": run.usage.cpu_seconds,
-            "profile": dict(run.usage.profile),
-        },
+        "usage": _fields(run.usage, _USAGE),
         "folder": run.folder,
     }
 
@@ -203,7 +200,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
         RecordError: A field is missing or is nothing that a run can have.
     """
     try:
-        handle, fault, usage = document["handle"], document["fault"], document["usage"]
+        handle, fault = document["handle"], document["fault"]
         return Run(
             run_id=document["run_id"],
             trial=document["trial"],
@@ -219,7 +216,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
             exit_code=document["exit_code"],
             reason=document["reason"],
             fault=Fault(fault) if fault is not None else None,
-            usage=Usage(usage["peak_memory_bytes"], usage["cpu_seconds"], usage["profile"]),
+            usage=Usage(**_known(document["usage"], _USAGE)),
             folder=document["folder"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

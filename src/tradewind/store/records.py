@@ -7,7 +7,7 @@ A record of version 1 has these keys::
     state          succeeded | failed | aborted | lost | pending | running
     key            what makes two trials the same
     configuration  value by parameter name
-    proposal       abort_cost, abort_time, fidelity, why
+    proposal       abort_cost, abort_time, fidelity, repeat, why
     offer          provider, instance_type, vcpu, memory_gib, price_per_hour, nodes, ...
     observation    objective, cost, runtime, feasible, censored, metrics, profile, reason; or null
     spent          USD, total
@@ -22,11 +22,12 @@ JSON for every reader. Unknown keys are ignored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tradewind.errors import RecordError
 from tradewind.problem import Fault, Run, RunState, Trial, TrialState
@@ -34,9 +35,25 @@ from tradewind.store import codec
 
 VERSION = 1
 
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("a finite number is wanted")
+    return value
+
+
+def _nan_for_null(value: Any) -> Any:
+    """Tools that cannot write NaN write null."""
+    return math.nan if value is None else value
+
+
+# Whole numbers stay whole: a record that goes through a study comes out as it went in.
+_Number = int | float
 _Value = str | bool | int | float
-_Money = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-_Moment = Annotated[float, Field(allow_inf_nan=False)]
+_Figure = Annotated[_Number, BeforeValidator(_nan_for_null)]
+_Fact = Annotated[_Number | str, BeforeValidator(_nan_for_null)]
+_Moment = Annotated[_Number, AfterValidator(_finite)]
+_Money = Annotated[_Number, AfterValidator(_finite), Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +76,18 @@ class _Part(BaseModel):
 
 
 class _Proposal(_Part):
-    abort_cost: float | None = None
-    abort_time: float | None = None
-    fidelity: float = 1.0
-    why: dict[str, float | str] = {}
+    abort_cost: _Number | None = None
+    abort_time: _Number | None = None
+    fidelity: _Number = 1.0
+    repeat: bool = False
+    why: dict[str, _Fact] = {}
 
 
 class _Offer(_Part):
     provider: str
     instance_type: str
-    vcpu: float
-    memory_gib: float
+    vcpu: _Number
+    memory_gib: _Number
     price_per_hour: _Money
     region: str = ""
     category: str = "general"
@@ -80,17 +98,17 @@ class _Offer(_Part):
     nodes: int = Field(default=1, ge=1)
     price_date: str = ""
     source: str = ""
-    facts: dict[str, float | str] = {}
+    facts: dict[str, _Fact] = {}
 
 
 class _Observation(_Part):
-    objective: float | None = None
-    cost: float
-    runtime: float
+    objective: _Number | None = None
+    cost: _Number
+    runtime: _Number
     feasible: bool
     censored: bool = False
-    metrics: dict[str, float] = {}
-    profile: dict[str, float] = {}
+    metrics: dict[str, _Figure] = {}
+    profile: dict[str, _Figure] = {}
     reason: str = ""
 
 
@@ -108,8 +126,8 @@ class _Machine(_Part):
 
 class _Usage(_Part):
     peak_memory_bytes: int | None = None
-    cpu_seconds: float | None = None
-    profile: dict[str, float] = {}
+    cpu_seconds: _Number | None = None
+    profile: dict[str, _Figure] = {}
 
 
 class _Run(_Part):
@@ -118,7 +136,7 @@ class _Run(_Part):
     state: Annotated[RunState, Field(strict=False)]
     reserved: _Money = 0.0
     cost: _Money = 0.0
-    runtime: float = 0.0
+    runtime: _Number = 0.0
     handle: _Handle | None = None
     machines: list[_Machine] = []
     started: _Moment | None = None
@@ -192,7 +210,9 @@ def _read(document: Any, place: int) -> Record:
         raise RecordError(f"record {place} is no record: it has no key 'record'", hint="tradewind export makes records")
     version = document["record"]
     if version != VERSION:
-        hint = "upgrade Tradewind" if isinstance(version, int) and version > VERSION else "tradewind export makes records"
+        hint = (
+            "upgrade Tradewind" if isinstance(version, int) and version > VERSION else "tradewind export makes records"
+        )
         raise RecordError(f"record {place} is of version {version!r}, this program reads {VERSION}", hint=hint)
     try:
         checked = _Record.model_validate(codec.loose(document)).model_dump()

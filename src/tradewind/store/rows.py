@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ TRIAL_COLUMNS = [
     )
 ]
 RUN_COLUMNS = [column for column in runs.c if column.name != "study_id"]
+_RUN_FIELDS = tuple(column.name for column in RUN_COLUMNS)
 
 
 def study_values(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,19 +85,27 @@ def trial_values(study_id: int, trial: Trial) -> dict[str, Any]:
 def trial_of(row: Any) -> Trial:
     """The trial of a row of `TRIAL_COLUMNS`."""
     number, state, key, spent, attempts, created, started, ended, configuration, proposal, offer, observation = row
+    # One call for the three documents: it halves the time of reading 100,000 trials.
+    values, proposed, observed = json.loads(f"[{configuration},{proposal},{observation or 'null'}]")
     return Trial(
         number,
-        codec.proposal_from_json(json.loads(proposal), json.loads(configuration)),
-        Offer(**json.loads(offer)),
+        codec.proposal_from_json(proposed, values),
+        _offer_of(offer),
         TrialState(state),
         key,
-        codec.observation_from_json(json.loads(observation)) if observation is not None else None,
+        codec.observation_from_json(observed) if observed is not None else None,
         spent,
         attempts,
         created,
         started,
         ended,
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _offer_of(document: str) -> Offer:
+    """Many trials have the same offer: each is read once."""
+    return codec.offer_from_json(json.loads(document))
 
 
 def run_values(study_id: int, run: Run) -> dict[str, Any]:
@@ -118,8 +128,8 @@ def run_values(study_id: int, run: Run) -> dict[str, Any]:
 
 def run_of(row: Any) -> Run:
     """The run of a row of `RUN_COLUMNS`."""
-    values = row._asdict()
-    return codec.run_from_json({**values, **json.loads(values.pop("details"))})
+    values = dict(zip(_RUN_FIELDS, row, strict=True))
+    return codec.run_from_json({**values, **json.loads(values["details"])})
 
 
 def text(words: str) -> str:

@@ -324,7 +324,7 @@ def _runs_of(study_id: int) -> Any:
 def _summary(connection: Connection, row: Any) -> StudySummary:
     study = rows.study_of(tuple(row._mapping[name] for name in rows.STUDY_FIELDS))
     counted = sa.select(trials.c.state, sa.func.count()).where(trials.c.study_id == study.id).group_by(trials.c.state)
-    counts = {state: count for state, count in connection.execute(counted)}
+    counts = {str(row[0]): int(row[1]) for row in connection.execute(counted)}
     summed = (
         sa.select(runs.c.state, sa.func.sum(runs.c.cost), sa.func.sum(runs.c.reserved))
         .where(runs.c.study_id == study.id)

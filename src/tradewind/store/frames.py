@@ -1,0 +1,107 @@
+"""Trials as a pandas or polars frame: one row a trial, one column a parameter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import MissingProgramError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+_INTEGERS = ("number", "nodes")
+_FLOATS = ("objective", "cost", "runtime", "spent", "price_per_hour", "created", "started", "ended")
+_BOOLEANS = ("feasible", "censored")
+_MOMENTS = ("created", "started", "ended")
+
+
+def to_pandas(columns: Mapping[str, Sequence[Any]], *, datetimes: bool = False) -> pandas.DataFrame:
+    """The columns of `Store.columns` as a pandas frame.
+
+    Each parameter has a column ``param.<name>``, empty where the parameter was not active. Integers and booleans
+    that may be missing have pandas' nullable types.
+
+    Args:
+        columns: What `Store.columns` gave.
+        datetimes: Give ``created``, ``started`` and ``ended`` as UTC times instead of seconds since the epoch.
+
+    Raises:
+        MissingProgramError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise _missing("pandas") from error
+    frame = {}
+    for name, (kind, values) in _typed(columns).items():
+        dtype = {"integer": "Int64", "float": "float64", "boolean": "boolean", "text": "string"}[kind]
+        if dtype == "Int64" and None not in values:
+            dtype = "int64"
+        series = pd.Series(values, dtype=dtype)
+        if datetimes and name in _MOMENTS:
+            series = pd.to_datetime(series, unit="s", utc=True)
+        frame[name] = series
+    return pd.DataFrame(frame)
+
+
+def to_polars(columns: Mapping[str, Sequence[Any]], *, datetimes: bool = False) -> polars.DataFrame:
+    """The columns of `Store.columns` as a polars frame.
+
+    Each parameter has a column ``param.<name>``, null where the parameter was not active.
+
+    Args:
+        columns: What `Store.columns` gave.
+        datetimes: Give ``created``, ``started`` and ``ended`` as UTC times instead of seconds since the epoch.
+
+    Raises:
+        MissingProgramError: polars is not installed.
+    """
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise _missing("polars") from error
+    kinds = {"integer": pl.Int64, "float": pl.Float64, "boolean": pl.Boolean, "text": pl.String}
+    frame = []
+    for name, (kind, values) in _typed(columns).items():
+        series = pl.Series(name, values, dtype=kinds[kind], strict=kind != "float")
+        if datetimes and name in _MOMENTS:
+            micros = (series * 1e6).round().cast(pl.Int64)
+            series = micros.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+        frame.append(series)
+    return pl.DataFrame(frame)
+
+
+def _missing(package: str) -> MissingProgramError:
+    return MissingProgramError(f"{package} is not installed", hint=f'pip install "tradewind[{package}]"')
+
+
+def _typed(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, list[Any]]]:
+    """Each column's kind of value and its values, the parameters last."""
+    typed: dict[str, tuple[str, list[Any]]] = {}
+    for name, values in columns.items():
+        if name == "configuration":
+            continue
+        kind = "integer" if name in _INTEGERS else "float" if name in _FLOATS else "text"
+        typed[name] = ("boolean" if name in _BOOLEANS else kind, list(values))
+    configurations = json.loads(f"[{','.join(columns['configuration'])}]")
+    for name in sorted({name for configuration in configurations for name in configuration}):
+        chosen = [configuration.get(name) for configuration in configurations]
+        kind = _kind(chosen)
+        if kind == "mixed":
+            kind, chosen = "text", [None if value is None else str(value) for value in chosen]
+        typed[f"param.{name}"] = (kind, chosen)
+    return typed
+
+
+def _kind(values: Sequence[Any]) -> str:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {int}:
+        return "integer"
+    if kinds and kinds <= {int, float}:
+        return "float"
+    return "text" if kinds == {str} else "mixed"
