@@ -19,7 +19,7 @@ _SAMPLE = 512
 """Configurations looked at for the cheapest start where the space cannot be listed."""
 
 Rank = tuple[int, float]
-"""What a trial is worth: (0, loss) feasible, (1, seconds) infeasible, (2, 0) cut short, (3, 0) failed, (4, 0) unpaid."""
+"""A trial's worth: (0, loss) feasible, (1, seconds) infeasible, (2, 0) cut short, (3, 0) failed, (4, 0) too dear."""
 
 
 class CoordinateDescentSettings(Settings):

@@ -1,0 +1,280 @@
+"""What a Gaussian-process searcher believes after some trials, and what it makes of a candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.problem import COST, RUNTIME, Observation, Problem, Threshold, Trial, TrialState
+from tradewind.searcher import acquisition
+from tradewind.searcher.surrogate.censored import fit_censored
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+
+_LEAST_SECONDS = 1e-6
+_LABEL_NOISE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is expected of each of n candidates; every array has shape (n,).
+
+    Attributes:
+        cost: Median USD of a full run.
+        cost_low: 5 % quantile of it.
+        cost_high: 95 % quantile of it.
+        feasible: Probability that it succeeds, in time and within every bound.
+        improvement: Expected improvement on the best so far, in units of the objective; where there is no best yet,
+            the probability of being feasible.
+        spend: Expected USD that trying it costs.
+        margin: How many standard deviations below its cap the run is expected to end, for candidates whose
+            improvement is too small to be told from zero.
+    """
+
+    cost: Array
+    cost_low: Array
+    cost_high: Array
+    feasible: Array
+    improvement: Array
+    spend: Array
+    margin: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Where runs are cut short.
+
+    Attributes:
+        abort: False when every run goes to its end.
+        slack: A run is cut short at this multiple of the best so far.
+        money: USD left, or infinite.
+    """
+
+    abort: bool
+    slack: float
+    money: float
+
+
+class Scalar:
+    """A process on one metric: on its logarithm where all values are positive and it is to be small.
+
+    Args:
+        x: Features, shape (n, d).
+        y: Values, shape (n,).
+        log: True to model the logarithm.
+    """
+
+    def __init__(self, process: GaussianProcess, log: bool) -> None:
+        self.process = process
+        self.log = log
+
+    @classmethod
+    def fit(cls, x: Array, y: Array, *, may_log: bool) -> Scalar:
+        """Fit it."""
+        log = may_log and bool((y > 0).all())
+        return cls(GaussianProcess().fit(x, np.log(y) if log else y), log)
+
+    def believing(self, x: Array) -> Scalar:
+        """See `GaussianProcess.believing`."""
+        return Scalar(self.process.believing(x), self.log)
+
+    def improvement(self, x: Array, best: float) -> Array:
+        """Expected improvement on ``best``, downwards."""
+        mean, variance = self.process.predict(x)
+        if self.log:
+            return acquisition.expected_saving(mean, np.sqrt(variance), best, np.inf)
+        return acquisition.expected_improvement(mean, np.sqrt(variance), best)
+
+    def within(self, x: Array, low: float | None, high: float | None) -> Array:
+        """Probability of being within bounds."""
+        mean, variance = self.process.predict(x)
+        bounds = [-math.inf if low is None else low, math.inf if high is None else high]
+        if self.log:
+            bounds = [math.log(b) if b > 0 else -math.inf for b in bounds]
+        return acquisition.probability_between(mean, np.sqrt(variance), bounds[0], bounds[1])
+
+
+class Beliefs:
+    """Models of time, objective, bounds and success, fitted to trials.
+
+    One process models ``ln(price x time)``, the money of a run without set-up and minimum billing (``ln time`` where
+    the runtime is the objective, or a price is zero). Deadline, cost and money left are read off its posterior.
+    Aborted trials enter as lower bounds. Failed trials do not enter it; a process on success (+1) and failure (-1)
+    tells how likely a candidate is to fail.
+
+    Args:
+        problem: The problem.
+        features: The numbers.
+        trials: Ended trials of full fidelity.
+        priced: True to model price x time, False to model time.
+    """
+
+    def __init__(self, problem: Problem, features: FeatureMap, trials: Sequence[Trial], *, priced: bool) -> None:
+        self._problem = problem
+        self._priced = priced
+        rows = [
+            (row, trial, trial.observation)
+            for trial in trials
+            if trial.observation is not None
+            and trial.proposal.fidelity == 1.0
+            and (row := features.of(trial.configuration, trial.offer)) is not None
+        ]
+        self.time = self._fit_time([r for r in rows if r[1].state != TrialState.FAILED])
+        full = [(row, seen) for row, trial, seen in rows if trial.state == TrialState.SUCCEEDED]
+        self.objective = self._fit_objective(full)
+        self.bounds = [(t, model) for t in problem.constraints.thresholds if (model := self._fit_bound(full, t))]
+        self.success = self._fit_success(rows)
+        self.best = self._best(full)
+
+    # ------------------------------------------------------------------ fitting
+
+    def _fit_time(self, rows: Sequence[tuple[Array, Trial, Observation]]) -> GaussianProcess | None:
+        known = [r for r in rows if math.isfinite(r[2].runtime) and (r[2].runtime > 0 or not r[2].censored)]
+        if not known:
+            return None
+        seconds = np.array([max(seen.runtime, _LEAST_SECONDS) for _, _, seen in known])
+        shift = self._shift(np.array([trial.offer.hourly for _, trial, _ in known]))
+        censored = np.array([seen.censored for _, _, seen in known])
+        return fit_censored(np.array([row for row, _, _ in known]), np.log(seconds) + shift, censored)
+
+    def _shift(self, hourly: Array) -> Array:
+        """What is added to ln seconds for the modelled figure."""
+        return np.log(hourly / 3600.0) if self._priced else np.zeros(len(hourly))
+
+    def _metric(self, seen: Observation, name: str) -> float:
+        """A metric as something finite, or NaN."""
+        value = {COST: seen.cost, RUNTIME: seen.runtime}.get(name) if name not in seen.metrics else seen.metrics[name]
+        return math.nan if value is None or not math.isfinite(value) else value
+
+    @property
+    def _from_time(self) -> bool:
+        """True when the objective is read off the model of time."""
+        return self._problem.objective.grows_with_time
+
+    def _fit_objective(self, full: Sequence[tuple[Array, Observation]]) -> Scalar | None:
+        if self._from_time:
+            return None
+        aim = self._problem.objective
+        known = [(r, s.objective) for r, s in full if s.objective is not None and math.isfinite(s.objective)]
+        if not known:
+            return None
+        losses = np.array([aim.loss(value) for _, value in known])
+        return Scalar.fit(np.array([row for row, _ in known]), losses, may_log=aim.goal == "minimise")
+
+    def _fit_bound(self, full: Sequence[tuple[Array, Observation]], threshold: Threshold) -> Scalar | None:
+        known = [(row, value) for row, seen in full if math.isfinite(value := self._metric(seen, threshold.metric))]
+        if not known:
+            return None
+        return Scalar.fit(np.array([row for row, _ in known]), np.array([v for _, v in known]), may_log=True)
+
+    def _fit_success(self, rows: Sequence[tuple[Array, Trial, Observation]]) -> GaussianProcess | None:
+        ended = [(row, trial.state) for row, trial, _ in rows if trial.state != TrialState.ABORTED]
+        if all(state != TrialState.FAILED for _, state in ended):
+            return None
+        labels = np.array([-1.0 if state == TrialState.FAILED else 1.0 for _, state in ended])
+        return GaussianProcess(starts=1).fit(np.array([row for row, _ in ended]), labels)
+
+    def _best(self, full: Sequence[tuple[Array, Observation]]) -> float | None:
+        losses = [
+            self._problem.objective.loss(seen.objective)
+            for _, seen in full
+            if seen.feasible and seen.objective is not None and math.isfinite(seen.objective)
+        ]
+        return min(losses, default=None)
+
+    def believing(self, x: Array) -> Beliefs:
+        """A copy that takes its own expectations at pending trials, shape (n, features), for observed."""
+        if not len(x):
+            return self
+        other = object.__new__(Beliefs)
+        other._problem, other._priced, other.best = self._problem, self._priced, self.best
+        other.time = self.time.believing(x) if self.time else None
+        other.objective = self.objective.believing(x) if self.objective else None
+        other.bounds = [(t, model.believing(x)) for t, model in self.bounds]
+        other.success = self.success.believing(x) if self.success else None
+        return other
+
+    # ------------------------------------------------------------------ judging
+
+    def judge(self, x: Array, hourly: Array, caps: Caps) -> Outlook:
+        """What is expected of candidates.
+
+        Args:
+            x: Features, shape (n, features).
+            hourly: USD per hour, shape (n,).
+            caps: Where runs are cut short.
+        """
+        assert self.time is not None
+        price = hourly / 3600.0
+        billing = self._problem.terms.billing
+        setup = price * billing.setup_seconds
+        floor = price * max(billing.setup_seconds, billing.minimum_seconds)
+        mean, variance = self.time.predict(x)
+        sd = np.sqrt(variance)
+        with np.errstate(divide="ignore"):
+            money = mean if self._priced else mean + np.log(price)
+            seconds = mean - np.log(price) if self._priced else mean
+            affords = np.where(price > 0, (caps.money - setup) / price, np.inf)
+        deadline = self._problem.constraints.deadline
+        limit = np.maximum(np.minimum(affords, math.inf if deadline is None else deadline), 0.0)
+        in_time = acquisition.probability_below(seconds, sd, limit)
+        other = self._other_conditions(x)
+        stop = self._stop_seconds(price, setup, affords, caps)
+        with np.errstate(invalid="ignore"):
+            spend = acquisition.expected_spend(money, sd, np.where(np.isinf(stop), np.inf, price * stop), setup, floor)
+            margin = (np.log(np.maximum(limit, 1e-12)) - seconds) / sd
+
+        def full(quantile: float) -> Array:
+            return np.maximum(setup + np.exp(np.minimum(money + quantile * sd, 700.0)), floor)
+
+        improvement = other * self._improvement(x, seconds, money, sd, price, limit, in_time, setup, floor)
+        return Outlook(full(0.0), full(-1.645), full(1.645), in_time * other, improvement, spend, margin)
+
+    def _other_conditions(self, x: Array) -> Array:
+        chance = np.ones(len(x))
+        for threshold, model in self.bounds:
+            chance = chance * model.within(x, threshold.at_least, threshold.at_most)
+        if self.success is not None:
+            mean, variance = self.success.predict(x)
+            chance = chance * acquisition.probability_between(mean, np.sqrt(variance + _LABEL_NOISE**2), 0.0, np.inf)
+        return chance
+
+    def _stop_seconds(self, price: Array, setup: Array, affords: Array, caps: Caps) -> Array:
+        """When each run is cut short."""
+        stop = np.maximum(affords, 0.0)
+        if not caps.abort:
+            return stop
+        if self._problem.constraints.deadline is not None:
+            stop = np.minimum(stop, self._problem.constraints.deadline)
+        if self.best is not None and self._from_time:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                wins = np.full(len(price), caps.slack * self.best)
+                if self._problem.objective.metric == COST:
+                    wins = np.where(price > 0, np.maximum(wins - setup, 0.0) / price, np.inf)
+            stop = np.minimum(stop, wins)
+        return stop
+
+    def _improvement(
+        self,
+        x: Array,
+        seconds: Array,
+        money: Array,
+        sd: Array,
+        price: Array,
+        limit: Array,
+        in_time: Array,
+        setup: Array,
+        floor: Array,
+    ) -> Array:
+        if self.best is None:
+            return in_time
+        if self._from_time and self._problem.objective.metric == RUNTIME:
+            return acquisition.expected_saving(seconds, sd, self.best, limit)
+        if self._from_time:
+            with np.errstate(invalid="ignore"):
+                cap = np.where(np.isinf(limit), np.inf, price * limit)
+            return acquisition.expected_saving(money, sd, self.best, cap, setup, floor)
+        return in_time * (self.objective.improvement(x, self.best) if self.objective is not None else 1.0)

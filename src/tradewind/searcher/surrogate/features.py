@@ -1,0 +1,75 @@
+"""The numbers that models see: those of the space, and what the machines of an offer amount to together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tradewind.errors import ConfigurationError
+from tradewind.problem import Candidates, Configuration, Offer, Problem
+from tradewind.searcher.surrogate.gp import Array
+
+_SAME = 0.9999
+"""Two columns that correlate more than this are one."""
+
+
+class FeatureMap:
+    """Turns candidates and trials into rows of numbers, about in [0, 1].
+
+    The logarithms of the price, of the vCPUs and of the memory of all nodes together are added to the space's own
+    features: a kernel with one length scale a feature cannot see that twice the nodes of half the size are alike.
+    Columns that never vary, or that say the same as an earlier one, are left out.
+
+    Args:
+        problem: The problem.
+        reference: Candidates that show the range of each column.
+    """
+
+    def __init__(self, problem: Problem, reference: Candidates) -> None:
+        self._problem = problem
+        totals = self._totals([reference.offer(i) for i in range(len(reference))])
+        self._low, self._span = totals.min(axis=0), np.ptp(totals, axis=0)
+        self._span = np.where(self._span > 1e-9, self._span, 1.0)
+        table = np.hstack([reference.features, (totals - self._low) / self._span])
+        self._kept = _different(table)
+        self._rows: dict[tuple[str, str], Array | None] = {}
+
+    @staticmethod
+    def _totals(offers: list[Offer]) -> Array:
+        columns = [(o.hourly, o.vcpu * o.nodes, o.memory_gib * o.nodes) for o in offers]
+        table: Array = np.log(np.maximum(np.array(columns, dtype=float).reshape(-1, 3), 1e-9))
+        return table
+
+    def of_candidates(self, candidates: Candidates) -> Array:
+        """Rows for candidates, shape (n, features)."""
+        totals = self._totals([candidates.offer(i) for i in range(len(candidates))])
+        table: Array = np.hstack([candidates.features, (totals - self._low) / self._span])[:, self._kept]
+        return table
+
+    def of(self, configuration: Configuration, offer: Offer) -> Array | None:
+        """The row of a configuration, shape (features,); None where it is not in the space."""
+        place = (configuration.key, offer.key)
+        if place not in self._rows:
+            try:
+                own = self._problem.space.encode([self._problem.space.check(configuration)])
+            except ConfigurationError:
+                self._rows[place] = None
+            else:
+                total = (self._totals([offer]) - self._low) / self._span
+                self._rows[place] = np.hstack([own, total])[0, self._kept]
+        return self._rows[place]
+
+
+def _different(table: Array) -> list[int]:
+    """The columns that vary and do not repeat an earlier one."""
+    kept: list[int] = []
+    units: list[Array] = []
+    for i, column in enumerate(table.T):
+        away = column - column.mean()
+        size = float(np.sqrt(away @ away))
+        if size < 1e-9:
+            continue
+        unit = away / size
+        if all(abs(float(unit @ other)) < _SAME for other in units):
+            kept.append(i)
+            units.append(unit)
+    return kept

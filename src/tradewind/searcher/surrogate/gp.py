@@ -1,0 +1,229 @@
+"""A Gaussian process for few, expensive observations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_ROOT5 = math.sqrt(5.0)
+_JITTER = 1e-8
+_LOG_BOUND = 6.0
+"""Hyper-parameters stay within e^±6 of their priors' centres."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """Log-normal priors of the hyper-parameters, for standardised targets and features in [0, 1].
+
+    Attributes:
+        length: Centre of a length scale for one feature; it grows with the root of the number of features, so that
+            the process does not become wilder as features are added (Hvarfner et al., ICML 2024, section 4).
+        length_sd: Standard deviation of its logarithm.
+        amplitude: Centre of the process's standard deviation.
+        amplitude_sd: Standard deviation of its logarithm.
+        noise: Centre of the noise's standard deviation.
+        noise_sd: Standard deviation of its logarithm.
+        mean: Standard deviation of the unknown constant mean, which is integrated out; it is not fitted.
+    """
+
+    length: float = 0.5
+    length_sd: float = 1.0
+    amplitude: float = 1.0
+    amplitude_sd: float = 0.5
+    noise: float = 0.03
+    noise_sd: float = 1.0
+    mean: float = 1.0
+
+
+class GaussianProcess:
+    """Gaussian process regression with a Matérn 5/2 kernel, one length scale a feature (ARD).
+
+    The hyper-parameters maximise the posterior (marginal likelihood times priors; Rasmussen & Williams, "Gaussian
+    Processes for Machine Learning", 2006, equation 5.8 with gradient 5.9) by L-BFGS from fixed starts, so that the
+    model is a function of the data alone.
+
+    Args:
+        priors: Of the hyper-parameters.
+        starts: Points from which the hyper-parameters are fitted.
+        steps: L-BFGS iterations from each.
+    """
+
+    def __init__(self, priors: Priors | None = None, *, starts: int = 2, steps: int = 40) -> None:
+        self.priors = priors or Priors()
+        self.starts = starts
+        self.steps = steps
+        self._theta: Array = np.zeros(0)
+        self._x: Array = np.zeros((0, 0))
+        self._y: Array = np.zeros(0)
+        self._extra: Array = np.zeros(0)
+        self._shift = 0.0
+        self._scale = 1.0
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, x: Array, y: Array, extra: Array | None = None, *, theta: Array | None = None) -> GaussianProcess:
+        """Fit hyper-parameters and condition on observations.
+
+        Args:
+            x: Features, shape (n, d), n at least 1.
+            y: Observations, shape (n,), finite.
+            extra: Variance of each observation besides the common noise, in squared units of ``y``.
+            theta: Logarithms of hyper-parameters to start from (`theta` of another process), instead of the starts.
+
+        Returns:
+            Itself.
+        """
+        from scipy.optimize import minimize
+
+        self._shift = float(y.mean())
+        spread = float(y.std())
+        self._scale = spread if spread > 1e-12 * max(1.0, abs(self._shift)) else 1.0
+        targets = (y - self._shift) / self._scale
+        variance = np.zeros(len(y)) if extra is None else extra / self._scale**2
+        centre, width = self._prior_centre(x.shape[1])
+        squares = ((x[:, None, :] - x[None, :, :]) ** 2).reshape(-1, x.shape[1])
+        guesses = [theta] if theta is not None else [centre, *self._other_starts(centre)][: max(1, self.starts)]
+        best: tuple[float, Array] | None = None
+        for guess in guesses:
+            found = minimize(
+                self._loss,
+                guess,
+                args=(squares, targets, variance, centre, width),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=list(zip(centre - _LOG_BOUND, centre + _LOG_BOUND, strict=True)),
+                options={"maxiter": self.steps, "ftol": 1e-7, "gtol": 1e-4},
+            )
+            if best is None or float(found.fun) < best[0] - 1e-6:
+                best = (float(found.fun), np.asarray(found.x))
+        assert best is not None
+        self._theta = best[1]
+        self._set(x, targets, variance)
+        return self
+
+    def _prior_centre(self, d: int) -> tuple[Array, Array]:
+        p = self.priors
+        length = math.log(p.length * math.sqrt(max(1, d)))
+        centre = np.array([math.log(p.amplitude), math.log(p.noise), *[length] * d])
+        width = np.array([p.amplitude_sd, p.noise_sd, *[p.length_sd] * d])
+        return centre, width
+
+    @staticmethod
+    def _other_starts(centre: Array) -> list[Array]:
+        smooth, rough = centre.copy(), centre.copy()
+        smooth[2:] += 1.0
+        smooth[1] += 1.5
+        rough[2:] -= 1.0
+        return [smooth, rough]
+
+    def _loss(
+        self, theta: Array, squares: Array, y: Array, extra: Array, centre: Array, width: Array
+    ) -> tuple[float, Array]:
+        """Negative log posterior of the hyper-parameters, and its gradient."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        n = len(y)
+        amplitude, noise = math.exp(2 * theta[0]), math.exp(2 * theta[1])
+        inverse = np.exp(-2 * theta[2:])
+        r = np.sqrt(squares @ inverse).reshape(n, n)
+        decay = amplitude * np.exp(-_ROOT5 * r)
+        kernel = decay * (1.0 + _ROOT5 * r + (5.0 / 3.0) * r * r)
+        total = kernel + self.priors.mean**2
+        total[np.diag_indices(n)] += noise + extra + _JITTER
+        factor = cho_factor(total, lower=True, check_finite=False)
+        alpha = cho_solve(factor, y, check_finite=False)
+        away = (theta - centre) / width
+        value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum()) + 0.5 * float(away @ away)
+        weights = cho_solve(factor, np.eye(n), check_finite=False) - np.outer(alpha, alpha)
+        gradient = away / width
+        gradient[0] += float((weights * kernel).sum())
+        gradient[1] += noise * float(np.trace(weights))
+        # d k / d ln(length_i) = amplitude · 5/3 · (1 + √5 r) · e^{-√5 r} · (distance_i / length_i)²
+        slope = (weights * decay * (5.0 / 3.0) * (1.0 + _ROOT5 * r)).ravel()
+        gradient[2:] += 0.5 * (slope @ squares) * inverse
+        return value, gradient
+
+    # ------------------------------------------------------------------ conditioning
+
+    def _set(self, x: Array, targets: Array, extra: Array) -> None:
+        from scipy.linalg import cho_factor, cho_solve
+
+        self._x, self._y, self._extra = x, targets, extra
+        total = self._prior(x, x)
+        total[np.diag_indices(len(x))] += math.exp(2 * self._theta[1]) + extra + _JITTER
+        self._factor = cho_factor(total, lower=True, check_finite=False)
+        self._alpha: Array = cho_solve(self._factor, targets, check_finite=False)
+
+    def _prior(self, a: Array, b: Array) -> Array:
+        inverse = np.exp(-self._theta[2:])
+        u, v = a * inverse, b * inverse
+        squares = (u * u).sum(1)[:, None] + (v * v).sum(1)[None, :] - 2.0 * (u @ v.T)
+        r = np.sqrt(np.maximum(squares, 0.0))
+        amplitude = math.exp(2 * self._theta[0])
+        kernel: Array = amplitude * (1.0 + _ROOT5 * r + (5.0 / 3.0) * r * r) * np.exp(-_ROOT5 * r)
+        return kernel + self.priors.mean**2
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Mean and variance of the noise-free function.
+
+        Args:
+            x: Features, shape (m, d).
+
+        Returns:
+            Two arrays of shape (m,), in units and squared units of the observations.
+        """
+        from scipy.linalg import solve_triangular
+
+        cross = self._prior(self._x, x)
+        mean: Array = self._shift + self._scale * (cross.T @ self._alpha)
+        half: Any = solve_triangular(self._factor[0], cross, lower=True, check_finite=False)
+        prior = math.exp(2 * self._theta[0]) + self.priors.mean**2
+        variance: Array = np.maximum(prior - (half * half).sum(axis=0), 1e-10 * prior) * self._scale**2
+        return mean, variance
+
+    def given(self, x: Array, y: Array, extra: Array | None = None) -> GaussianProcess:
+        """A copy with the same hyper-parameters and other observations.
+
+        Args:
+            x: Features, shape (m, d).
+            y: Observations, shape (m,).
+            extra: Variance of each besides the common noise.
+        """
+        other = GaussianProcess(self.priors, starts=self.starts, steps=self.steps)
+        other._theta, other._shift, other._scale = self._theta, self._shift, self._scale
+        more = np.zeros(len(y)) if extra is None else extra / self._scale**2
+        other._set(x, (y - self._shift) / self._scale, more)
+        return other
+
+    def believing(self, x: Array) -> GaussianProcess:
+        """A copy that takes its own mean at ``x`` for observed: the kriging believer.
+
+        Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization", 2010, algorithm 1.
+        """
+        if not len(x):
+            return self
+        known = self._shift + self._scale * self._y
+        extra = np.concatenate([self._extra * self._scale**2, np.zeros(len(x))])
+        return self.given(np.vstack([self._x, x]), np.concatenate([known, self.predict(x)[0]]), extra)
+
+    # ------------------------------------------------------------------ what it found
+
+    @property
+    def theta(self) -> Array:
+        """Logarithms of amplitude, noise and length scales, shape (2 + d,)."""
+        return self._theta
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the common noise, in squared units of the observations."""
+        return math.exp(2 * float(self._theta[1])) * self._scale**2
+
+    def prior(self, x: Array) -> tuple[float, Array]:
+        """Mean and covariance of the function at ``x`` before any observation, in units of the observations."""
+        return self._shift, self._prior(x, x) * self._scale**2
