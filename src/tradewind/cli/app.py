@@ -15,7 +15,8 @@ from typing import Annotated
 import typer
 
 from tradewind import __version__
-from tradewind.cli import doctor, plugins
+from tradewind.cli import doctor, init, offers, plugins, schema, tune
+from tradewind.cli import run as run_command
 
 app = typer.Typer(
     name="tradewind",
@@ -42,6 +43,11 @@ def _root(
     pass
 
 
+app.command("tune")(tune.tune)
+app.command("run")(run_command.run)
+app.command("init")(init.init)
+app.command("schema")(schema.schema)
+app.add_typer(offers.offers_app, name="offers")
 app.command("plugins")(plugins.plugins_command)
 app.command("doctor")(doctor.doctor)
 

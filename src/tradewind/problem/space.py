@@ -165,6 +165,10 @@ class Space:
                 chosen[name] = parameter.coerce(values[name] if name in values else otherwise[name])
         return self.check(chosen)
 
+    def holds(self, expression: Expression, values: Mapping[str, Value]) -> bool:
+        """Whether a condition or constraint holds for some values; a condition on what is not given does not."""
+        return self._true(expression, values)
+
     def sample(self, rng: np.random.Generator, n: int, *, tries: int = 200) -> list[Configuration]:
         """Up to ``n`` different allowed configurations, each parameter uniform on its scale.
 

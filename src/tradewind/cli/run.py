@@ -1,0 +1,172 @@
+"""``tradewind run``: run the job once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tradewind.problem import Configuration, Problem, Run, Trial, Value
+    from tradewind.problem.spec import Spec
+    from tradewind.store.base import Store, StudyRow
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="The job YAML.", show_default=False)],
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", help="A parameter's value, nodes=4; the others are those of the best known."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the objective and the whole record as JSON, and nothing else.")
+    ] = False,
+    abort: Annotated[bool, typer.Option("--abort", help="Cut the run short at the deadline.")] = False,
+    budget: Annotated[str | None, typer.Option(help="USD that this run may cost at most.")] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+) -> None:
+    """Run the job once, on the best known or a given configuration.
+
+    With --json, a shell loop or a foreign optimiser can be the searcher: it passes every parameter with --set, and
+    reads "objective". The run is kept in the store under NAME.runs; it does not count against the search's budget.
+    """
+    from tradewind.cli.common import open_store
+    from tradewind.engine.assemble import build_problem
+    from tradewind.paths import data_folder
+    from tradewind.problem.spec import load_spec
+
+    overrides: dict[str, Any] = {"abort": abort, "budget": {"dollars": budget} if budget else {}, "parallel": 1}
+    spec = load_spec(file, overrides)
+    problem = build_problem(spec, data_folder())
+    opened = open_store(store)
+    try:
+        configuration = choose(spec, problem, opened, values or [])
+        if not as_json:
+            typer.echo(f"Running {spec.name} on {configuration}")
+        study, trial, runs = run_once(spec, problem, opened, configuration)
+        _finish(spec, study, trial, runs, as_json=as_json)
+    finally:
+        opened.close()
+
+
+def choose(spec: Spec, problem: Problem, store: Store, texts: Sequence[str]) -> Configuration:
+    """The configuration to run: the given values, and the best known one's for the others.
+
+    Args:
+        spec: The specification.
+        problem: The problem.
+        store: Where the best known configuration is looked up.
+        texts: ``name=value``.
+
+    Raises:
+        ConfigurationError: A value is wrong, or one is missing and nothing is known yet.
+    """
+    from tradewind.errors import ConfigurationError
+
+    given: dict[str, Value] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise ConfigurationError(f"--set {text!r} is not NAME=VALUE", hint="write --set nodes=4")
+        if name not in problem.space:
+            raise ConfigurationError(
+                f"--set {text!r}: there is no parameter {name!r}", hint=f"known: {', '.join(problem.space.names)}"
+            )
+        given[name] = problem.space[name].coerce(value)
+    best = best_known(spec, store)
+    if best is None and not given:
+        raise ConfigurationError(
+            f"nothing is known of {spec.name} yet", hint=f"tradewind tune {spec.file} first, or give values with --set"
+        )
+    merged: Mapping[str, Value] = {**(best.configuration if best else {}), **given}
+    active = {name: value for name, value in merged.items() if name in given or _exists(problem, name, merged)}
+    return problem.space.check(active)
+
+
+def _exists(problem: Problem, name: str, values: Mapping[str, Value]) -> bool:
+    """True unless the values given switch a conditional parameter off."""
+    if name not in problem.space:
+        return False
+    when = problem.space[name].when
+    if when is None:
+        return True
+    return problem.space.holds(when, {k: v for k, v in values.items() if k in problem.space})
+
+
+def best_known(spec: Spec, store: Store) -> Trial | None:
+    """The best trial of the newest study of the same problem that has one."""
+    for study in store.find_studies(spec.name, spec.problem_key):
+        best = store.summaries([study.id])[0].best
+        if best is not None:
+            return best
+    return None
+
+
+def run_once(
+    spec: Spec, problem: Problem, store: Store, configuration: Configuration
+) -> tuple[StudyRow, Trial, list[Run]]:
+    """Run one configuration through the whole engine: stored, limited, charged and read as any trial."""
+    from tradewind.cli.signals import StopWanted
+    from tradewind.engine.assemble import build_search, new_study
+    from tradewind.engine.fixed import FixedSearcher
+    from tradewind.errors import BudgetError, InterruptedSearch, StudyBusyError
+    from tradewind.paths import data_folder
+
+    name, suffix = f"{spec.name}.runs", "/runs"
+    searcher = FixedSearcher(problem, configuration)
+    found = [s for s in store.find_studies(name, spec.problem_key + suffix) if s.state != "interrupted"]
+    while True:
+        # Several commands may run the same job at once: each needs a study that nobody holds.
+        study = found.pop(0) if found else store.create_study(new_study(spec, name=name, suffix=suffix))
+        search = build_search(spec, study, store, data_folder(), problem=problem, searcher=searcher)
+        number = len(store.trials(study.id))
+        try:
+            with StopWanted() as stop:
+                ended = search.run(lambda: not stop.wanted)
+            break
+        except StudyBusyError:
+            continue
+    if ended.interrupted:
+        raise InterruptedSearch("interrupted", hint="the run was cancelled and paid")
+    mine = [t for t in store.trials(study.id, since=number) if t.configuration == configuration]
+    if not mine:
+        raise BudgetError(ended.reason)
+    return study, mine[-1], store.runs(study.id, trial=mine[-1].number)
+
+
+def _finish(spec: Spec, study: StudyRow, trial: Trial, runs: list[Run], *, as_json: bool) -> None:
+    from tradewind.cli.common import emit_json
+    from tradewind.errors import DeployError, JobFailedError, NothingFeasibleError
+    from tradewind.problem import TrialState
+    from tradewind.store.codec import run_to_json, trial_to_json
+    from tradewind.units import format_duration, format_money
+
+    seen = trial.observation
+    if as_json:
+        emit_json(
+            {
+                "objective": seen.objective if seen and trial.state == TrialState.SUCCEEDED else None,
+                "feasible": bool(seen and seen.feasible),
+                "state": trial.state.value,
+                "study": study.name,
+                "record": {**trial_to_json(trial), "runs": [run_to_json(one) for one in runs]},
+            }
+        )
+    elif seen is not None:
+        typer.echo(
+            f"{trial.state.value}: {format_duration(seen.runtime)}, {format_money(trial.spent)} this run"
+            + (f"; {seen.reason}" if seen.reason else "")
+        )
+        for name, value in seen.metrics.items():
+            if name not in ("cost", "runtime"):
+                typer.echo(f"  {name} = {value:g}")
+    reason = seen.reason if seen else "no reason known"
+    logs = f"tradewind logs {study.id} {trial.number}"
+    if trial.state == TrialState.LOST:
+        raise DeployError(f"the run was lost: {reason}", hint=logs)
+    if trial.state != TrialState.SUCCEEDED:
+        raise JobFailedError(f"{spec.name} {trial.state.value}: {reason}", hint=logs)
+    if seen is not None and not seen.feasible:
+        raise NothingFeasibleError(f"{spec.name} ran, but broke a constraint: {reason}")

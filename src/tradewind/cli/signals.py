@@ -1,0 +1,39 @@
+"""Ctrl-C and its relatives, turned into a wish that the search can grant cleanly."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopWanted:
+    """While it is entered, the first SIGINT, SIGTERM or SIGHUP only sets `wanted`; the second raises.
+
+    Attributes:
+        wanted: True once the user wants to stop.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True
+        print("\nstopping: running trials are cancelled and paid (once more to stop at once)", file=sys.stderr)

@@ -1,0 +1,127 @@
+"""``tradewind tune``: search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tradewind.engine.events import Stop
+    from tradewind.problem.spec import Spec
+    from tradewind.store.base import Store, StudyRow
+
+
+def tune(
+    file: Annotated[Path, typer.Argument(help="The job YAML.", show_default=False)],
+    budget: Annotated[str | None, typer.Option(help="USD that the search may spend in total: $2.")] = None,
+    deadline: Annotated[str | None, typer.Option(help="Time that one run may take: 30m.")] = None,
+    hours: Annotated[str | None, typer.Option(help="Time that the search may take: 2h.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Number of trials at most.")] = None,
+    parallel: Annotated[int | None, typer.Option(help="Trials at the same time.")] = None,
+    searcher: Annotated[str | None, typer.Option(help="Who proposes; tradewind plugins lists them.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds give equal proposals.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the HTML report there at the end.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write the plots as PNG into that folder at the end.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while searching.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+) -> None:
+    """Search for the best configuration; Ctrl-C stops cleanly, the same command resumes."""
+    from tradewind.cli.common import open_store
+    from tradewind.problem.spec import load_spec
+
+    given = {
+        "budget.dollars": budget,
+        "constraints.deadline": deadline,
+        "budget.hours": hours,
+        "budget.trials": trials,
+        "parallel": parallel,
+        "searcher": searcher,
+        "seed": seed,
+    }
+    spec = load_spec(file, {key: value for key, value in given.items() if value is not None})
+    opened = open_store(store)
+    try:
+        study, ended = _search(spec, opened, fresh=fresh, quiet=quiet or as_json)
+        _finish(spec, opened, study, ended, html=html, png=png, as_json=as_json)
+    finally:
+        opened.close()
+
+
+def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[StudyRow, Stop]:
+    from tradewind.cli.signals import StopWanted
+    from tradewind.engine.assemble import build_problem, build_search, find_or_create_study
+    from tradewind.paths import data_folder
+    from tradewind.report.live import LiveView
+
+    problem = build_problem(spec, data_folder())
+    study, new = find_or_create_study(spec, store, fresh=fresh)
+    history = [] if new else store.trials(study.id)
+    if history and not quiet:
+        typer.echo(f"Resuming {study.name} after {len(history)} trials (--fresh starts anew).")
+    with LiveView(quiet=quiet, history=history) as view, StopWanted() as stop:
+        search = build_search(spec, study, store, data_folder(), problem=problem, observer=view.update)
+        ended = search.run(lambda: not stop.wanted)
+    if not quiet:
+        for line in search.swept:
+            typer.echo(line)
+    return study, ended
+
+
+def _finish(
+    spec: Spec, store: Store, study: StudyRow, ended: Stop, *, html: Path | None, png: Path | None, as_json: bool
+) -> None:
+    """Say what was found, and end with the exit code that fits."""
+    from tradewind.errors import BudgetError, InterruptedSearch, NothingFeasibleError
+    from tradewind.report.data import StudyData
+
+    data = StudyData.load(store, study.id)
+    if as_json:
+        _print_json(store, study, ended)
+    elif not ended.interrupted:
+        from rich.console import Console
+
+        from tradewind.report.terminal import print_report
+
+        print_report(data, Console(highlight=False))
+    if html is not None:
+        from tradewind.report.html import write_html
+
+        write_html(data, html)
+        if not as_json:
+            typer.echo(f"Report: {html}")
+    if png is not None:
+        from tradewind.report.png import write_png
+
+        for path in write_png(data, png):
+            if not as_json:
+                typer.echo(f"Plot: {path}")
+    if ended.interrupted:
+        raise InterruptedSearch("interrupted", hint=f"tradewind tune {spec.file} resumes")
+    if data.best is None:
+        if "does not pay a single run" in ended.reason:
+            raise BudgetError(ended.reason, hint="raise budget.dollars, or allow cheaper instance types")
+        raise NothingFeasibleError(
+            f"no feasible configuration was found: {ended.reason}",
+            hint=f"tradewind report {study.name} shows what was tried",
+        )
+
+
+def _print_json(store: Store, study: StudyRow, ended: Stop) -> None:
+    from tradewind.cli.common import emit_json
+    from tradewind.store.codec import trial_to_json
+
+    summary = store.summaries([study.id])[0]
+    result: dict[str, Any] = {
+        "study": study.name,
+        "id": study.id,
+        "reason": ended.reason,
+        "interrupted": ended.interrupted,
+        "trials": dict(summary.counts),
+        "spent": summary.spent,
+        "best": None if summary.best is None else trial_to_json(summary.best),
+    }
+    emit_json(result)
