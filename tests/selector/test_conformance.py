@@ -1,0 +1,59 @@
+"""Every selector and catalogue of the registry against its conformance suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind import plugins
+from tradewind.problem import Offer, Space
+from tradewind.selector.base import Selector
+from tradewind.selector.catalogue.base import Catalogue
+from tradewind.testing.selectors import CatalogueConformance, SelectorConformance
+
+CSV = "API Name,Provider,CPU,Memory,Category,Price\nm5.large,aws,2,8,general,0.096\nc5.large,aws,2,4,compute,0.085\n"
+
+
+@pytest.fixture(params=sorted(plugins.load_all("selector")))
+def selector_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=sorted(plugins.load_all("catalogue")))
+def catalogue_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class TestSelectors(SelectorConformance):
+    @pytest.fixture(autouse=True)
+    def _one(self, selector_name: str) -> None:
+        self.name = selector_name
+
+    def make(self, offers: Sequence[Offer], space: Space) -> Selector:
+        selector: Selector = plugins.create("selector", self.name, {}, offers=offers, space=space)
+        return selector
+
+
+class TestCatalogues(CatalogueConformance):
+    @pytest.fixture(autouse=True)
+    def _one(self, catalogue_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.name = catalogue_name
+        self.needed: dict[str, Any] = {}
+        monkeypatch.setenv("GOOGLE_API_KEY", "no-secret")
+        if catalogue_name == "csv":
+            (tmp_path / "own.csv").write_text(CSV)
+            self.needed = {"path": str(tmp_path / "own.csv")}
+
+    def make(self, data_folder: Path, settings: Mapping[str, Any]) -> Catalogue:
+        catalogue: Catalogue = plugins.create(
+            "catalogue", self.name, {**self.needed, **settings}, data_folder=data_folder
+        )
+        return catalogue
+
+
+def test_the_registry_has_what_this_room_ships() -> None:
+    assert {"exact", "nearest", "cheapest"} <= set(plugins.load_all("selector"))
+    assert {"aws", "gcp", "azure", "local", "csv"} <= set(plugins.load_all("catalogue"))
