@@ -1,0 +1,146 @@
+"""``tradewind export`` and ``tradewind import``: trials out of the store and into it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from typing import IO
+
+    from tradewind.store.base import Store
+
+
+class Format(StrEnum):
+    """How trials are written.
+
+    ``csv``: one row a trial. ``json``: an array of documents. ``jsonl``: one document a line. ``records``: the full
+    records, one a line, which ``tradewind import`` takes. ``parquet``: one row a trial; it needs polars.
+    """
+
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+    RECORDS = "records"
+    PARQUET = "parquet"
+
+
+def export(
+    study: Annotated[
+        str | None, typer.Argument(help="A study's name, its id or a job.yaml; the newest study without it.")
+    ] = None,
+    format_: Annotated[
+        Format | None,
+        typer.Option("--format", help="What to write; by the ending of --out, else csv. records can be imported."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file; standard output without it.", metavar="FILE")
+    ] = None,
+    store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --out, say what was written as JSON; else as --format json.")
+    ] = False,
+) -> None:
+    """Write all trials of a study as CSV, JSON, JSON lines, full records or Parquet."""
+    from contextlib import closing
+
+    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.errors import InputError
+
+    chosen = _format(format_, out, as_json)
+    if chosen is Format.PARQUET and out is None:
+        raise InputError("Parquet is no text", hint="name a file: --out trials.parquet")
+    with closing(open_store(store, must_exist=True)) as opened:
+        study_id = find_study(opened, study).id
+        if out is None:
+            import sys
+
+            _write(opened, study_id, chosen, sys.stdout)
+            return
+        try:
+            count = _write_file(opened, study_id, chosen, out)
+        except OSError as error:
+            raise InputError(f"cannot write {out}: {error.strerror}", hint="choose another file") from None
+    if as_json:
+        emit_json({"file": str(out), "format": chosen.value, "trials": count})
+    else:
+        typer.echo(f"wrote {count:,} trials to {out}")
+
+
+def _format(wanted: Format | None, out: Path | None, as_json: bool) -> Format:
+    if wanted is not None:
+        return wanted
+    if out is not None:
+        known = {".json": Format.JSON, ".jsonl": Format.JSONL, ".parquet": Format.PARQUET}
+        return known.get(out.suffix.lower(), Format.CSV)
+    return Format.JSON if as_json else Format.CSV
+
+
+def _write(store: Store, study_id: int, chosen: Format, stream: IO[str]) -> int:
+    from tradewind.report import export as writers
+
+    if chosen is Format.CSV:
+        return writers.write_csv(store, study_id, stream)
+    if chosen is Format.JSON:
+        return writers.write_json(writers.documents(store, study_id), stream)
+    if chosen is Format.JSONL:
+        return writers.write_json_lines(writers.documents(store, study_id), stream)
+    return writers.write_json_lines(store.export_records(study_id), stream)
+
+
+def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
+    """Write a file beside the wanted one and put it in its place: a reader never sees half of it."""
+    import os
+
+    from tradewind.report import export as writers
+
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        if chosen is Format.PARQUET:
+            frame = writers.to_polars(store, study_id)
+            frame.write_parquet(part)
+            count = len(frame)
+        else:
+            with part.open("w", encoding="utf-8", newline="") as stream:
+                count = _write(store, study_id, chosen, stream)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def import_records(
+    file: Annotated[Path, typer.Argument(help="Records that tradewind export --format records wrote.")],
+    study: Annotated[str, typer.Option("--study", help="The study that takes them: name, id or job.yaml.")],
+    store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Take records of trials into a study; trials that it has already are left as they are."""
+    from contextlib import closing
+
+    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.errors import RecordError
+    from tradewind.report.readers import read_records
+    from tradewind.store.holds import this_process
+
+    if not file.is_file():
+        raise RecordError("there is no such file", file=str(file))
+    with closing(open_store(store, must_exist=True)) as opened:
+        row = find_study(opened, study)
+        # A search that is running numbers its own trials: records must not come in between.
+        token = opened.hold(row.id, this_process(), 600.0)
+        try:
+            count = opened.import_records(row.id, read_records(file))
+        except RecordError as error:
+            if error.file is None:
+                raise RecordError(error.message, hint=error.hint, file=str(file)) from None
+            raise
+        finally:
+            opened.release(row.id, token)
+    if as_json:
+        emit_json({"file": str(file), "study": row.name, "id": row.id, "imported": count})
+    else:
+        typer.echo(f"took {count:,} trials into study {row.name} (id {row.id})")

@@ -1,0 +1,92 @@
+"""``tradewind report``: which configuration to use and why, on the terminal, as a web page and as pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tradewind.report.data import StudyData
+
+
+def report(
+    study: Annotated[
+        str | None, typer.Argument(help="A study's name, its id or a job.yaml; the newest study without it.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a web page that needs no network.", metavar="FILE")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Write the charts as PNG files into a folder.", metavar="FOLDER")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the web page in the browser.")] = False,
+    store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which configuration to use and why; write the charts where --html or --png asks for them."""
+    from contextlib import closing
+
+    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.errors import InputError
+    from tradewind.report.data import StudyData
+
+    if show and html is None:
+        raise InputError("--open needs a web page", hint="add --html report.html")
+    with closing(open_store(store, must_exist=True)) as opened:
+        data = StudyData.load(opened, find_study(opened, study).id)
+    written = _write(data, html, png)
+    if as_json:
+        emit_json({**report_document(data), "files": [str(path) for path in written]})
+    elif written:
+        for path in written:
+            typer.echo(f"wrote {path}")
+    else:
+        from rich.console import Console
+
+        from tradewind.report.terminal import print_report
+
+        print_report(data, Console(highlight=False))
+    if show and html is not None:
+        typer.launch(html.absolute().as_uri())
+
+
+def _write(data: StudyData, html: Path | None, png: Path | None) -> list[Path]:
+    from tradewind.errors import InputError
+
+    written = []
+    if html is not None:
+        from tradewind.report.html import render_html
+
+        try:
+            html.write_text(render_html(data), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write {html}: {error.strerror}", hint="choose another file") from None
+        written.append(html)
+    if png is not None:
+        from tradewind.report.png import write_pngs
+
+        written += write_pngs(data, png)
+    return written
+
+
+def report_document(data: StudyData) -> dict[str, Any]:
+    """What ``--json`` says: the recommendation, the reasons, and the curve."""
+    from tradewind.cli.status import summary_document, trial_document
+    from tradewind.report.importance import importance
+    from tradewind.report.series import best_so_far
+    from tradewind.report.why import why
+
+    weight = importance(data)
+    curve = best_so_far(data)
+    return {
+        **summary_document(data.summary),
+        "best": trial_document(data.best) if data.best is not None else None,
+        "why": why(data, weight),
+        "importance": weight.shares if weight is not None else None,
+        "best_so_far": [
+            {"spent": spent, "objective": best, "trial": int(data.number[row])}
+            for spent, best, row in zip(curve.spent.tolist(), curve.best.tolist(), curve.rows, strict=True)
+        ],
+    }

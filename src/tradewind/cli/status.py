@@ -1,0 +1,127 @@
+"""``tradewind status``: all studies, or one with its trials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tradewind.problem import Trial
+    from tradewind.store.base import Store, StudySummary
+
+NEWEST = 20
+"""Studies, or trials of a study, that are shown without ``--all``."""
+
+
+def status(
+    study: Annotated[
+        str | None, typer.Argument(help="A study's name, its id or a job.yaml; all studies without it.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All studies or trials, not only the newest 20.")] = False,
+    store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the studies and how far they are, or one study with its trials."""
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+
+    with closing(open_store(store, must_exist=True)) as opened:
+        if study is None:
+            _studies(opened, everything, as_json)
+        else:
+            _one(opened, study, everything, as_json)
+
+
+def _studies(store: Store, everything: bool, as_json: bool) -> None:
+    from tradewind.cli.common import emit_json
+
+    ids = [row.id for row in store.find_studies()]
+    shown = ids if everything else ids[:NEWEST]
+    summaries = store.summaries(shown) if shown else []
+    if as_json:
+        emit_json([summary_document(summary) for summary in summaries])
+        return
+    from rich.console import Console
+
+    from tradewind.report import tables
+
+    console = Console(highlight=False)
+    if not summaries:
+        console.print("No study is stored yet: tradewind tune job.yaml makes one.", markup=False)
+        return
+    console.print(tables.studies(summaries, console.width))
+    if len(ids) > len(shown):
+        console.print(f"and {len(ids) - len(shown)} older: tradewind status --all", style="bright_black")
+
+
+def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
+    from tradewind.cli.common import emit_json, find_study
+
+    row = find_study(store, name)
+    summary = store.summaries([row.id])[0]
+    total = sum(summary.counts.values())
+    trials = store.trials(row.id, since=0 if everything else max(0, total - NEWEST))
+    if as_json:
+        document = summary_document(summary)
+        emit_json({**document, "trials": [trial_document(trial) for trial in trials], "trials_total": total})
+        return
+    from rich.console import Console
+
+    from tradewind.report import tables
+    from tradewind.report.goal import read_goal
+
+    goal = read_goal(row.spec)
+    console = Console(highlight=False)
+    console.print(tables.studies([summary], console.width))
+    if row.reason:
+        console.print(f"stopped: {row.reason}", markup=False)
+    if summary.holder:
+        console.print(f"running in process {summary.holder}", markup=False)
+    if summary.reserved:
+        from tradewind.units import format_money
+
+        console.print(f"{format_money(summary.reserved)} total is reserved for runs on their way", markup=False)
+    if not trials:
+        return
+    console.print()
+    best = summary.best.number if summary.best is not None else None
+    lines = [tables.TrialLine.of(trial, best) for trial in trials]
+    console.print(tables.trials(lines, goal.objective, console.width))
+    if len(trials) < total:
+        console.print(f"and {total - len(trials):,} earlier: tradewind status {name} --all", style="bright_black")
+
+
+def summary_document(summary: StudySummary) -> dict[str, Any]:
+    """What ``--json`` says of a study."""
+    from tradewind.report.goal import read_goal
+    from tradewind.report.tables import state_words
+
+    study = summary.study
+    goal = read_goal(study.spec)
+    return {
+        "id": study.id,
+        "name": study.name,
+        "state": state_words(summary),
+        "reason": study.reason,
+        "objective": {"metric": goal.objective.metric, "goal": goal.objective.goal},
+        "deadline": goal.constraints.deadline,
+        "budget": {"dollars": goal.budget.dollars, "hours": goal.budget.hours, "trials": goal.budget.trials},
+        "searcher": goal.searcher,
+        "counts": dict(summary.counts),
+        "spent": summary.spent,
+        "reserved": summary.reserved,
+        "elapsed": study.elapsed,
+        "created": study.created,
+        "running_since": summary.running_since,
+        "holder": summary.holder,
+        "best": trial_document(summary.best) if summary.best is not None else None,
+    }
+
+
+def trial_document(trial: Trial) -> dict[str, Any]:
+    """What ``--json`` says of a trial."""
+    from tradewind.report.export import document
+
+    return document(trial)

@@ -1,0 +1,265 @@
+"""A study's results as columns: what all tables, charts and sentences are made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.problem import Trial, TrialState
+from tradewind.report.goal import Goal, read_goal
+from tradewind.store.base import Store, StudyRow, StudySummary
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Texts = NDArray[np.str_]
+
+_NUMBERS = ("objective", "cost", "runtime", "spent", "price_per_hour", "created", "started", "ended")
+_WORDS = ("state", "key", "provider", "instance_type")
+_REASONS = 60
+"""Reasons are read for this many trials at most: they are not among the columns, each is a question to the store."""
+
+
+@dataclass(frozen=True)
+class ParameterColumn:
+    """The values of one parameter over all trials.
+
+    Attributes:
+        name: The parameter's name.
+        values: Its value in each trial, None where it was not active; shape (trials,).
+    """
+
+    name: str
+    values: NDArray[np.object_]
+
+    @cached_property
+    def active(self) -> Mask:
+        """Where the parameter had a value."""
+        return np.array([value is not None for value in self.values], dtype=bool)
+
+    @cached_property
+    def numbers(self) -> Floats | None:
+        """The values as numbers, NaN where not active; None for a parameter that is not a number."""
+        kinds = {type(value) for value in self.values} - {type(None)}
+        if not kinds or not kinds <= {int, float}:
+            return None
+        return np.array(self.values, dtype=float)
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """All results of a study, by column. Row i of every array is the i-th trial by number.
+
+    Attributes:
+        summary: What the database says of the study as a whole.
+        goal: What was wanted.
+        number: Trial numbers.
+        nodes: Machines of each trial.
+        feasible_flag: True where every constraint held.
+        configurations: Each trial's configuration as JSON text.
+        floats: ``objective``, ``cost`` (USD this run), ``runtime`` (s), ``spent`` (USD total of the trial),
+            ``price_per_hour`` (USD per node), ``created``, ``started``, ``ended`` (s since the epoch); NaN if unknown.
+        words: ``state``, ``key``, ``provider``, ``instance_type``.
+        best: The best feasible trial, or None.
+        reasons: Why trials failed, were aborted or are infeasible, by trial number; not for every trial where there
+            are many.
+    """
+
+    summary: StudySummary
+    goal: Goal
+    number: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    feasible_flag: Mask
+    configurations: Sequence[str]
+    floats: Mapping[str, Floats]
+    words: Mapping[str, Texts]
+    best: Trial | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, store: Store, study_id: int) -> StudyData:
+        """Read a study; 100,000 trials take well under a second once the store has given its columns.
+
+        Args:
+            store: An open store.
+            study_id: The study's number in it.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        summary = store.summaries([store.study(study_id).id])[0]
+        columns = store.columns(study_id)
+        goal = read_goal(summary.study.spec)
+        data = cls(
+            summary=summary,
+            goal=goal,
+            number=np.array(columns["number"], dtype=np.int64),
+            nodes=np.array([value or 1 for value in columns["nodes"]], dtype=np.int64),
+            feasible_flag=np.array(columns["feasible"], dtype=bool),
+            configurations=columns["configuration"],
+            floats={name: np.array(columns[name], dtype=float) for name in _NUMBERS},
+            words={name: np.array([str(value or "") for value in columns[name]], dtype=str) for name in _WORDS},
+        )
+        best = None
+        if data.best_row is not None:
+            number = int(data.number[data.best_row])
+            known = summary.best
+            same = known is not None and known.number == number
+            best = known if same else store.trials(study_id, since=number, limit=1)[0]
+        reasons = _reasons(store, study_id, data)
+        return cls(**{**_fields(data), "best": best, "reasons": reasons})
+
+    @property
+    def study(self) -> StudyRow:
+        """The study's row."""
+        return self.summary.study
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    # ------------------------------------------------------------------ columns
+
+    @property
+    def objective(self) -> Floats:
+        """The objective's value; NaN where there is none."""
+        return self.floats["objective"]
+
+    @property
+    def cost(self) -> Floats:
+        """USD of each trial's run."""
+        return self.floats["cost"]
+
+    @property
+    def runtime(self) -> Floats:
+        """Seconds of each trial's run."""
+        return self.floats["runtime"]
+
+    @property
+    def spent(self) -> Floats:
+        """USD over all runs of each trial; 0 where nothing is known."""
+        return np.nan_to_num(self.floats["spent"])
+
+    @property
+    def states(self) -> Texts:
+        """Each trial's state."""
+        return self.words["state"]
+
+    @cached_property
+    def loss(self) -> Floats:
+        """The objective as something to minimise."""
+        return self.objective if self.goal.objective.goal == "minimise" else -self.objective
+
+    # ------------------------------------------------------------------ which trials
+
+    def having(self, *states: TrialState) -> Mask:
+        """Which trials are in one of some states."""
+        mask: Mask = np.isin(self.states, [state.value for state in states])
+        return mask
+
+    @cached_property
+    def ended(self) -> Mask:
+        """Trials that will not change any more."""
+        return ~self.having(TrialState.PENDING, TrialState.RUNNING)
+
+    @cached_property
+    def measured(self) -> Mask:
+        """Trials that ran to their end and have a value, feasible or not."""
+        mask: Mask = self.having(TrialState.SUCCEEDED) & np.isfinite(self.objective)
+        return mask
+
+    @cached_property
+    def feasible(self) -> Mask:
+        """Measured trials that kept every constraint."""
+        mask: Mask = self.measured & self.feasible_flag
+        return mask
+
+    @cached_property
+    def infeasible(self) -> Mask:
+        """Trials that ran to their end and broke a constraint."""
+        mask: Mask = self.having(TrialState.SUCCEEDED) & ~self.feasible_flag
+        return mask
+
+    @cached_property
+    def ranking(self) -> NDArray[np.int64]:
+        """Rows of the feasible trials, the best first; equal ones by number."""
+        rows = np.flatnonzero(self.feasible)
+        order: NDArray[np.int64] = rows[np.argsort(self.loss[rows], kind="stable")]
+        return order
+
+    @property
+    def best_row(self) -> int | None:
+        """The row of the best feasible trial, or None."""
+        return int(self.ranking[0]) if len(self.ranking) else None
+
+    @cached_property
+    def by_end(self) -> NDArray[np.int64]:
+        """Rows of the ended trials in the order in which they ended."""
+        rows = np.flatnonzero(self.ended)
+        order: NDArray[np.int64] = rows[np.lexsort((self.number[rows], self.floats["ended"][rows]))]
+        return order
+
+    # ------------------------------------------------------------------ configurations
+
+    @cached_property
+    def decoded(self) -> list[dict[str, Any]]:
+        """Each trial's configuration; decoded once, all texts in one go."""
+        document: list[dict[str, Any]] = json.loads("[" + ",".join(self.configurations) + "]")
+        return document
+
+    @cached_property
+    def parameters(self) -> Mapping[str, ParameterColumn]:
+        """The parameters by name, in the order of the configurations."""
+        names: dict[str, None] = {}
+        for configuration in self.decoded:
+            names.update(dict.fromkeys(configuration))
+        columns = {}
+        for name in names:
+            values = np.empty(len(self), dtype=object)
+            values[:] = [configuration.get(name) for configuration in self.decoded]
+            columns[name] = ParameterColumn(name, values)
+        return columns
+
+    def configuration(self, row: int) -> dict[str, Any]:
+        """The configuration of one row."""
+        document: dict[str, Any] = json.loads(self.configurations[row])
+        return document
+
+    @cached_property
+    def space_size(self) -> int | None:
+        """How many configurations the space has; None where that is infinite or cannot be told any more."""
+        from tradewind.report.space import space_size
+
+        return space_size(self.study.spec)
+
+    def reason(self, row: int) -> str:
+        """Why the trial of a row failed, was aborted or is infeasible; empty if not known."""
+        return self.reasons.get(int(self.number[row]), "")
+
+
+def _fields(data: StudyData) -> dict[str, Any]:
+    return {name: getattr(data, name) for name in StudyData.__dataclass_fields__}
+
+
+def _reasons(store: Store, study_id: int, data: StudyData) -> dict[int, str]:
+    """Reasons by trial number, of the trials that matter most."""
+    reasons: dict[int, str] = {}
+    for row in _telling(data):
+        number = int(data.number[row])
+        found = store.trials(study_id, since=number, limit=1)
+        if found and found[0].number == number and found[0].observation is not None:
+            reasons[number] = found[0].observation.reason
+    return {number: text for number, text in reasons.items() if text}
+
+
+def _telling(data: StudyData) -> Iterable[int]:
+    """Rows whose reasons are worth a question each: the last failures, the nearest misses, the last aborted."""
+    failed = np.flatnonzero(data.having(TrialState.FAILED))[-_REASONS // 3 :]
+    infeasible = np.flatnonzero(data.infeasible)
+    nearest = infeasible[np.argsort(data.loss[infeasible], kind="stable")][: _REASONS // 3]
+    aborted = np.flatnonzero(data.having(TrialState.ABORTED))[-_REASONS // 3 :]
+    return (int(row) for row in np.concatenate([failed, nearest, aborted]))

@@ -1,0 +1,159 @@
+"""All trials as flat rows, for CSV, JSON, Parquet and data frames."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from tradewind.errors import MissingProgramError
+from tradewind.problem import Trial
+from tradewind.store.base import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+_PAGE = 2000
+
+
+def documents(store: Store, study_id: int) -> Iterator[dict[str, Any]]:
+    """Each trial as a JSON-able document with ``configuration`` and ``metrics`` as objects.
+
+    Args:
+        store: An open store.
+        study_id: The study's number in it.
+    """
+    since = 0
+    while page := store.trials(study_id, since=since, limit=_PAGE):
+        yield from (document(trial) for trial in page)
+        since = page[-1].number + 1
+
+
+def document(trial: Trial) -> dict[str, Any]:
+    """One trial as a JSON-able document."""
+    seen, offer = trial.observation, trial.offer
+    return {
+        "number": trial.number,
+        "state": trial.state.value,
+        "key": trial.key,
+        "objective": _finite(seen.objective) if seen else None,
+        "cost": _finite(seen.cost) if seen else None,
+        "runtime": _finite(seen.runtime) if seen else None,
+        "feasible": seen.feasible if seen else None,
+        "censored": seen.censored if seen else None,
+        "reason": seen.reason if seen else "",
+        "spent": trial.spent,
+        "attempts": trial.attempts,
+        "fidelity": trial.proposal.fidelity,
+        "provider": offer.provider,
+        "region": offer.region,
+        "instance_type": offer.instance_type,
+        "machines": offer.nodes,
+        "vcpu": offer.vcpu,
+        "memory_gib": offer.memory_gib,
+        "price_per_hour": offer.price_per_hour,
+        "created": trial.created,
+        "started": trial.started,
+        "ended": trial.ended,
+        "configuration": dict(trial.configuration),
+        "metrics": {name: _finite(value) for name, value in seen.metrics.items()} if seen else {},
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def rows(store: Store, study_id: int) -> list[dict[str, Any]]:
+    """Each trial as one flat row; settings are ``config.<parameter>`` and metrics ``metric.<name>``.
+
+    All rows have the same keys in the same order; a value that a trial does not have is None.
+
+    Args:
+        store: An open store.
+        study_id: The study's number in it.
+    """
+    flat = [_flat(one) for one in documents(store, study_id)]
+    names: dict[str, None] = {}
+    for row in flat:
+        names.update(dict.fromkeys(row))
+    plain = [name for name in names if "." not in name]
+    order = [*plain, *(n for n in names if n.startswith("config.")), *(n for n in names if n.startswith("metric."))]
+    return [{name: row.get(name) for name in order} for row in flat]
+
+
+def _flat(trial: Mapping[str, Any]) -> dict[str, Any]:
+    row = {name: value for name, value in trial.items() if name not in ("configuration", "metrics")}
+    row |= {f"config.{name}": value for name, value in trial["configuration"].items()}
+    return row | {f"metric.{name}": value for name, value in trial["metrics"].items()}
+
+
+def write_csv(store: Store, study_id: int, stream: IO[str]) -> int:
+    """Write all trials as CSV with a heading; returns how many."""
+    found = rows(store, study_id)
+    names = list(found[0]) if found else ["number", "state", "configuration"]
+    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return len(found)
+
+
+def write_json_lines(found: Iterator[Mapping[str, Any]], stream: IO[str]) -> int:
+    """Write documents as JSON, one a line; returns how many."""
+    written = 0
+    for one in found:
+        stream.write(json.dumps(one, ensure_ascii=False, default=str) + "\n")
+        written += 1
+    return written
+
+
+def write_json(found: Iterator[Mapping[str, Any]], stream: IO[str]) -> int:
+    """Write documents as one JSON array, one a line, without holding them all; returns how many."""
+    written = 0
+    stream.write("[")
+    for one in found:
+        stream.write(("\n" if not written else ",\n") + json.dumps(one, ensure_ascii=False, default=str))
+        written += 1
+    stream.write("\n]\n" if written else "]\n")
+    return written
+
+
+def to_pandas(store: Store, study_id: int) -> pd.DataFrame:
+    """All trials as a pandas frame, one row each.
+
+    Raises:
+        MissingProgramError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingProgramError("this needs pandas", hint="pip install 'tradewind[pandas]'") from None
+    return pd.DataFrame(rows(store, study_id))
+
+
+def to_polars(store: Store, study_id: int) -> pl.DataFrame:
+    """All trials as a polars frame, one row each.
+
+    Raises:
+        MissingProgramError: polars is not installed.
+    """
+    try:
+        import polars as pl
+    except ImportError:
+        raise MissingProgramError("this needs polars", hint="pip install 'tradewind[polars]'") from None
+    return pl.DataFrame(_typed(rows(store, study_id)), infer_schema_length=None)
+
+
+def _typed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A setting that is text in one trial and a number in another is text in all of them."""
+    if not found:
+        return found
+    for name in found[0]:
+        kinds = {type(row[name]) for row in found} - {type(None)}
+        if len(kinds) > 1 and not kinds <= {int, float}:
+            for row in found:
+                row[name] = None if row[name] is None else str(row[name])
+    return found

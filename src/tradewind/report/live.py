@@ -1,0 +1,307 @@
+"""A running search on the terminal: money, time and trials, the best so far, and what is running now."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from tradewind.engine.snapshot import RunningTrial, Snapshot
+from tradewind.problem import Objective, Trial, TrialState
+from tradewind.report.words import compact, comparative, percent, value_words
+from tradewind.units import format_duration, format_money
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+_INTERVAL = 0.125
+_LAST = 4
+_RUNNING = 8
+_CURVE = 400
+
+
+class LiveView:
+    """Shows a search while it runs. On a terminal a picture that is redrawn in place; else one line a trial.
+
+    Use it as a context manager and call `update` as often as you like: it draws at most eight times a second.
+
+    Args:
+        quiet: Show nothing at all.
+        history: Trials of earlier sessions, so that "better than the first" is true after resuming.
+        stream: Where to print; standard output when None.
+        live: False for plain lines on a terminal as well; None to ask the stream.
+    """
+
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        history: Sequence[Trial] = (),
+        stream: IO[str] | None = None,
+        live: bool | None = None,
+    ) -> None:
+        self._quiet = quiet
+        self._stream = stream
+        self._wanted = live
+        self._live: Live | None = None
+        self._console: Console | None = None
+        self._drawn = -1.0
+        self._ended: int | None = None
+        self._number: int | None = None
+        self._state: TrialState | None = None
+        self._values: list[float] = []
+        self._curve: list[tuple[float, float]] = []
+        self._recent: deque[Trial] = deque(maxlen=_LAST)
+        self._pending: Snapshot | None = None
+        spent = 0.0
+        for trial in history:
+            spent += trial.spent
+            self._remember(trial)
+            self._extend(spent, trial.observation.objective if _feasible(trial) and trial.observation else None)
+
+    def __enter__(self) -> Self:
+        from rich.console import Console
+
+        if self._quiet:
+            return self
+        self._console = Console(file=self._stream, highlight=False)
+        if self._console.is_terminal if self._wanted is None else self._wanted:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=True, redirect_stderr=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live is not None:
+            if self._pending is not None:
+                self._draw(self._pending)
+            self._live.stop()
+            self._live = None
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Take note of a moment of the search, and show it if it is time to.
+
+        Args:
+            snapshot: The search now.
+        """
+        if self._quiet:
+            return
+        missed = self._note(snapshot)
+        if self._live is None:
+            if missed:
+                self._plain(snapshot, missed)
+            return
+        now = time.monotonic()
+        self._pending = snapshot
+        if snapshot.finished or now - self._drawn >= _INTERVAL:
+            self._drawn = now
+            self._draw(snapshot)
+
+    # ------------------------------------------------------------------ what happened so far
+
+    def _note(self, snapshot: Snapshot) -> int:
+        """Remember a trial that has ended since; returns how many have."""
+        ended = sum(count for state, count in snapshot.counts.items() if TrialState(state).ended)
+        last = snapshot.last
+        before = self._ended if self._ended is not None else (ended - 1 if last is not None else ended)
+        fresh = last is not None and (last.number, last.state) != (self._number, self._state)
+        self._ended = ended
+        best = snapshot.best
+        if last is not None and fresh:
+            self._number, self._state = last.number, last.state
+            self._remember(last)
+            value = best.observation.objective if best is not None and best.observation is not None else None
+            self._extend(snapshot.spent, value, snapshot.objective)
+            return max(1, ended - before)
+        return 0
+
+    def _remember(self, trial: Trial) -> None:
+        self._recent.append(trial)
+        if _feasible(trial) and trial.observation is not None and trial.observation.objective is not None:
+            self._values.append(trial.observation.objective)
+
+    def _extend(self, spent: float, value: float | None, objective: Objective | None = None) -> None:
+        """Add a point to the curve; of very many points every other one is let go."""
+        if value is None:
+            return
+        if objective is None or not self._curve or objective.better(value, self._curve[-1][1]):
+            self._curve.append((spent, value))
+        if len(self._curve) > _CURVE:
+            del self._curve[1:-1:2]
+
+    # ------------------------------------------------------------------ plain lines
+
+    def _plain(self, snapshot: Snapshot, ended: int) -> None:
+        assert self._console is not None
+        assert snapshot.last is not None
+        more = f" (and {ended - 1} more)" if ended > 1 else ""
+        best = snapshot.best
+        line = f"{_ended_words(snapshot.last, snapshot.objective)}{more}"
+        if best is not None and best.observation is not None:
+            line += f"; best {value_words(snapshot.objective.metric, best.observation.objective)}"
+        limit = f" of {format_money(snapshot.budget.dollars)}" if snapshot.budget.dollars is not None else ""
+        line += f"; {format_money(snapshot.spent)}{limit} total"
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    # ------------------------------------------------------------------ the picture
+
+    def _draw(self, snapshot: Snapshot) -> None:
+        assert self._live is not None
+        self._live.update(self._picture(snapshot), refresh=True)
+
+    def _picture(self, snapshot: Snapshot) -> RenderableType:
+        from rich.console import Group
+
+        width = self._live.console.width if self._live is not None else 80
+        height = self._live.console.height if self._live is not None else 24
+        parts: list[Any] = [self._title(snapshot), *_bars(snapshot, width), *self._best(snapshot)]
+        room = height - len(parts) - 2
+        running = list(snapshot.running)
+        shown = running[: max(1, min(_RUNNING, room - 1))]
+        parts += [_running_line(one, snapshot.objective) for one in shown]
+        if len(running) > len(shown):
+            parts.append(_line(f"  and {len(running) - len(shown)} more running", "bright_black"))
+        room = height - len(parts) - 2
+        recent = list(self._recent)[-max(0, min(_LAST, room)) :] if room > 0 else []
+        parts += [_ended_line(trial, snapshot.objective) for trial in reversed(recent)]
+        parts += self._plot(snapshot, width, height - len(parts) - 2)
+        if snapshot.message:
+            parts.append(_line(snapshot.message, "bold" if snapshot.finished else "bright_black"))
+        return Group(*parts)
+
+    def _title(self, snapshot: Snapshot) -> Text:
+        size = f" · {snapshot.size:,} configurations" if snapshot.size else ""
+        deadline = snapshot.constraints.deadline
+        limit = f" · deadline {format_duration(deadline)}" if deadline else ""
+        goal = f"{snapshot.objective.goal} {snapshot.objective.metric}"
+        return _line(f"{snapshot.name} · {goal}{limit} · {snapshot.searcher}{size}", "bold")
+
+    def _best(self, snapshot: Snapshot) -> list[Any]:
+        best, objective = snapshot.best, snapshot.objective
+        if best is None or best.observation is None or best.observation.objective is None:
+            return [_line("best    none feasible yet", "yellow")]
+        seen, value = best.observation, best.observation.objective
+        words = f"best    {value_words(objective.metric, value)}"
+        words += " this run" if objective.metric == "cost" else ""
+        words += f" in {format_duration(seen.runtime)}" if objective.metric != "runtime" else ""
+        words += f"  (trial {best.number}{self._gain(value, objective)})"
+        return [_line(words, "bold green"), _line(f"        {compact(best.configuration)}", "green")]
+
+    def _gain(self, value: float | None, objective: Objective) -> str:
+        """``, 42 % cheaper than the first, 17 % than the median``."""
+        if value is None or len(self._values) < 2:
+            return ""
+        words = []
+        for name, reference in (("first", self._values[0]), ("median", statistics.median(self._values))):
+            if reference > 0 and objective.better(value, reference):
+                words.append(f"{percent(abs(value - reference) / reference)} {comparative(objective)} than the {name}")
+        return "".join(f", {part}" for part in words)
+
+    def _plot(self, snapshot: Snapshot, width: int, room: int) -> list[Any]:
+        if len(self._curve) < 2 or room < 6:
+            return []
+        from tradewind.report.textplot import step_plot
+
+        metric = snapshot.objective.metric
+        lines = step_plot(
+            [spent for spent, _ in self._curve],
+            [value for _, value in self._curve],
+            width=min(width, 90),
+            height=min(7, room - 2),
+            end=snapshot.spent,
+            x_words=format_money,
+            y_words=lambda value: value_words(metric, value),
+        )
+        return [_line(f"best {metric} against money spent", "bright_black"), *(_line(line, "cyan") for line in lines)]
+
+
+def _feasible(trial: Trial) -> bool:
+    return trial.state is TrialState.SUCCEEDED and trial.observation is not None and trial.observation.feasible
+
+
+def _line(words: str, style: str = "") -> Text:
+    from rich.text import Text
+
+    printable = "".join(c if c.isprintable() else "·" for c in words)
+    return Text(printable, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _bars(snapshot: Snapshot, width: int) -> list[Any]:
+    """Bars for money, time and trials; without a limit only the figure."""
+    budget = snapshot.budget
+    ended = sum(snapshot.counts.values())
+    seconds = budget.hours * 3600.0 if budget.hours is not None else None
+    trials = budget.trials if budget.trials is not None else snapshot.size
+    reserved = f" + {format_money(snapshot.reserved)} reserved" if snapshot.reserved > 0 else ""
+    of_money = f" of {format_money(budget.dollars)}" if budget.dollars is not None else ""
+    of_time = f" of {format_duration(seconds)}" if seconds is not None else ""
+    of_trials = f" of {trials:,}" if trials is not None else ""
+    rows = [
+        (
+            "money",
+            snapshot.spent,
+            snapshot.reserved,
+            budget.dollars,
+            f"{format_money(snapshot.spent)}{reserved}{of_money}",
+        ),
+        ("time", snapshot.elapsed, 0.0, seconds, f"{format_duration(snapshot.elapsed)}{of_time}"),
+        ("trials", float(ended), float(len(snapshot.running)), trials, f"{ended:,}{of_trials}{_split(snapshot)}"),
+    ]
+    return [_bar(name, done, ahead, limit, words, width) for name, done, ahead, limit, words in rows]
+
+
+def _split(snapshot: Snapshot) -> str:
+    bad = [f"{count} {state}" for state, count in snapshot.counts.items() if state != "succeeded" and count]
+    return f" ({', '.join(bad)})" if bad else ""
+
+
+def _bar(name: str, done: float, ahead: float, limit: float | None, words: str, width: int) -> Text:
+    from rich.text import Text
+
+    line = Text(f"{name:<7} ", no_wrap=True, overflow="ellipsis")
+    if limit:
+        room = max(8, min(40, width - 44))
+        full = min(room, round(room * done / limit))
+        light = min(room, round(room * (done + ahead) / limit)) - full
+        line.append("━" * full, style="cyan")
+        line.append("━" * light, style="yellow dim")
+        line.append("─" * (room - full - light), style="bright_black")
+        line.append(" ")
+    return line.append(words)
+
+
+def _running_line(one: RunningTrial, objective: Objective) -> Text:
+    cap = f" / {format_duration(one.cap_seconds)}" if one.cap_seconds is not None else ""
+    words = f"▶ {one.trial.number:<5} {one.stage:<10} {format_duration(one.runtime)}{cap}  {format_money(one.cost)}"
+    return _line(f"{words}  {compact(one.trial.configuration)}", "cyan")
+
+
+_MARKS = {"succeeded": ("✓", ""), "failed": ("✗", "red"), "aborted": ("⊘", "yellow"), "lost": ("?", "magenta")}
+
+
+def _ended_line(trial: Trial, objective: Objective) -> Text:
+    mark, style = _MARKS.get(trial.state.value, ("·", ""))
+    if trial.state is TrialState.SUCCEEDED and not _feasible(trial):
+        mark, style = "△", "yellow"
+    return _line(f"{mark} {_ended_words(trial, objective).removeprefix('trial ')}", style)
+
+
+def _ended_words(trial: Trial, objective: Objective) -> str:
+    """``trial 12 succeeded: $0.0041 this run, 7.2 s, workers=4``."""
+    seen = trial.observation
+    state = trial.state.value
+    if seen is None:
+        return f"trial {trial.number} {state}: {compact(trial.configuration)}"
+    if trial.state is TrialState.SUCCEEDED and not seen.feasible:
+        state = "infeasible"
+    bound = "at least " if seen.censored else ""
+    words = f"{bound}{format_money(seen.cost)} this run, {format_duration(seen.runtime)}"
+    if objective.metric not in ("cost", "runtime") and seen.objective is not None:
+        words = f"{objective.metric} {value_words(objective.metric, seen.objective)}, {words}"
+    reason = f" ({' '.join(seen.reason.split())})" if seen.reason else ""
+    return f"trial {trial.number} {state}: {words}, {compact(trial.configuration)}{reason}"

@@ -1,0 +1,298 @@
+"""Tables for the terminal: they fit its width by leaving out the least important columns, never by wrapping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from tradewind.problem import Objective, Offer, Trial, TrialState
+from tradewind.report.goal import Goal, read_goal
+from tradewind.report.words import compact, value_words
+from tradewind.store.base import StudySummary
+from tradewind.units import format_duration, format_money
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tradewind.report.data import StudyData
+
+STYLES = {
+    "succeeded": "green",
+    "failed": "red",
+    "aborted": "yellow",
+    "lost": "magenta",
+    "running": "cyan",
+    "pending": "bright_black",
+    "infeasible": "yellow",
+}
+"""How a state is coloured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: Its heading.
+        rank: 0 is never left out; of the others the greatest goes first.
+        right: True for figures.
+        least: Characters to which it may be cut, or None when it is shown whole or not at all.
+    """
+
+    title: str
+    rank: int = 0
+    right: bool = False
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLine:
+    """What a table of trials shows of one.
+
+    Attributes:
+        number: Its number.
+        state: Its state; ``infeasible`` for one that succeeded and broke a constraint.
+        configuration: Its configuration.
+        objective: The value of the objective, or None.
+        cost: USD this run, or None.
+        runtime: Seconds, or None.
+        why: Why it failed, was aborted or is infeasible.
+        best: True for the best of the study.
+    """
+
+    number: int
+    state: str
+    configuration: Mapping[str, Any]
+    objective: float | None = None
+    cost: float | None = None
+    runtime: float | None = None
+    why: str = ""
+    best: bool = False
+
+    @classmethod
+    def of(cls, trial: Trial, best: int | None = None) -> TrialLine:
+        """The line of a trial."""
+        seen = trial.observation
+        if seen is None:
+            cost = trial.spent if trial.attempts else None
+            return cls(trial.number, trial.state.value, dict(trial.configuration), cost=cost)
+        infeasible = trial.state is TrialState.SUCCEEDED and not seen.feasible
+        return cls(
+            trial.number,
+            "infeasible" if infeasible else trial.state.value,
+            dict(trial.configuration),
+            seen.objective,
+            seen.cost,
+            seen.runtime,
+            seen.reason,
+            trial.number == best,
+        )
+
+    @classmethod
+    def row(cls, data: StudyData, row: int) -> TrialLine:
+        """The line of a row of a study's data."""
+        state = "infeasible" if data.infeasible[row] else str(data.states[row])
+        objective, cost, runtime = (float(c[row]) for c in (data.objective, data.cost, data.runtime))
+        return cls(
+            int(data.number[row]),
+            state,
+            data.configuration(row),
+            objective if objective == objective else None,
+            cost if cost == cost else None,
+            runtime if runtime == runtime else None,
+            data.reason(row),
+            row == data.best_row,
+        )
+
+
+@dataclass(slots=True)
+class _Grid:
+    columns: list[Column]
+    rows: list[list[str]]
+    styles: list[dict[int, str]] = field(default_factory=list)
+
+
+def studies(summaries: Sequence[StudySummary], width: int) -> Table:
+    """All studies: name, state, trials by state, best, money spent of the budget, and when it began."""
+    columns = [
+        Column("id", 4, right=True),
+        Column("study", least=12),
+        Column("state"),
+        Column("trials", 1),
+        Column("best", right=True),
+        Column("spent, total", 2, right=True),
+        Column("searcher", 5),
+        Column("started", 3),
+    ]
+    grid = _Grid(columns, [])
+    for summary in summaries:
+        study, goal = summary.study, read_goal(summary.study.spec)
+        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(study.created))
+        state = state_words(summary)
+        grid.rows.append(
+            [
+                str(study.id),
+                study.name,
+                state,
+                _counts(summary.counts),
+                best_words(summary.best, goal.objective),
+                spent_words(summary.spent, goal),
+                goal.searcher or "-",
+                started,
+            ]
+        )
+        grid.styles.append({2: {"running": "cyan", "finished": "green"}.get(state, "yellow")})
+    return _fit(grid, width)
+
+
+def state_words(summary: StudySummary) -> str:
+    """``running`` while a live process holds the study, else its stored state."""
+    if summary.running_since is not None:
+        return "running"
+    return "stopped" if summary.study.state == "open" and summary.counts else summary.study.state
+
+
+def best_words(best: Trial | None, objective: Objective) -> str:
+    """The best value, or ``-``."""
+    if best is None or best.observation is None:
+        return "-"
+    return value_words(objective.metric, best.observation.objective)
+
+
+def spent_words(spent: float, goal: Goal) -> str:
+    """``$1.20 of $5.00``."""
+    limit = goal.budget.dollars
+    return format_money(spent) + (f" of {format_money(limit)}" if limit is not None else "")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    marks = {"succeeded": "✓", "failed": "✗", "aborted": "⊘", "lost": "?", "running": "▶", "pending": "…"}
+    words = [f"{counts[state]:,}{mark}" for state, mark in marks.items() if counts.get(state)]
+    return " ".join(words) or "0"
+
+
+def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Table:
+    """Trials: number, state, configuration, objective, cost, run time, and why not."""
+    plain = objective.metric in ("cost", "runtime")
+    columns = [
+        Column("trial", right=True),
+        Column("state"),
+        Column("configuration", least=16),
+        *([] if plain else [Column(objective.metric, 1, right=True)]),
+        Column("cost, this run", 2 if objective.metric != "cost" else 0, right=True),
+        Column("run time", 1, right=True),
+        Column("why", 3, least=12),
+    ]
+    if not any(line.why for line in lines):
+        columns.pop()
+    grid = _Grid(columns, [])
+    for line in lines:
+        bound = "≥" if line.state == "aborted" else ""
+        values = [] if plain else [value_words(objective.metric, line.objective)]
+        cells = [
+            f"{'★ ' if line.best else ''}{line.number}",
+            line.state,
+            compact(line.configuration),
+            *values,
+            bound + format_money(line.cost) if line.cost is not None else "-",
+            bound + format_duration(line.runtime) if line.runtime is not None else "-",
+            " ".join(line.why.split()),
+        ]
+        grid.rows.append(cells[: len(columns)])
+        grid.styles.append({1: STYLES.get(line.state, ""), **({0: "bold green"} if line.best else {})})
+    return _fit(grid, width)
+
+
+def facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
+    """Names and values, one pair a line; long values wrap inside their column."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.width = min(width, 4 + max((len(k) + len(v) for k, v in pairs), default=0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(_text(name), _text(value))
+    return table
+
+
+def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
+    """The recommended configuration, setting by setting, and what it did."""
+    pairs = [(name, str(value)) for name, value in trial.configuration.items()]
+    seen = trial.observation
+    if seen is not None:
+        if objective.metric not in ("cost", "runtime"):
+            pairs.append((objective.metric, value_words(objective.metric, seen.objective)))
+        pairs += [("cost", f"{format_money(seen.cost)} this run"), ("run time", format_duration(seen.runtime))]
+    return [*pairs, *offer_facts(trial.offer)]
+
+
+def offer_facts(offer: Offer) -> list[tuple[str, str]]:
+    """The machines of an offer, with their price."""
+    place = f" in {offer.region}" if offer.region else ""
+    spot = ", spot" if offer.spot else ""
+    size = f"{offer.vcpu:g} vCPU, {offer.memory_gib:g} GiB" + (f", {offer.gpus} GPU" if offer.gpus else "")
+    each = f" ({format_money(offer.price_per_hour)} per hour and node)" if offer.nodes > 1 else ""
+    return [
+        ("machines", f"{offer.nodes} × {offer.instance_type} of {offer.provider}{place}{spot} ({size} each)"),
+        ("price", f"{format_money(offer.hourly)} per hour{each}"),
+    ]
+
+
+# ---------------------------------------------------------------------- fitting
+
+
+def _text(words: str, style: str = "") -> Any:
+    """Text as it is: brackets in a job's name are no markup, and no control character reaches the terminal."""
+    from rich.text import Text
+
+    return Text("".join(c if c.isprintable() else "·" for c in words), style=style)
+
+
+def _widths(grid: _Grid) -> list[int]:
+    from rich.cells import cell_len
+
+    return [
+        max([cell_len(column.title), *(cell_len(row[i]) for row in grid.rows)]) for i, column in enumerate(grid.columns)
+    ]
+
+
+def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """Columns that fit when all that may be cut are cut to their least."""
+
+    def needed(kept: Sequence[int]) -> int:
+        cut = [min(widths[i], max(columns[i].least or widths[i], len(columns[i].title))) for i in kept]
+        return sum(cut) + 2 * len(kept)
+
+    kept = list(range(len(columns)))
+    while needed(kept) > width and any(columns[i].rank for i in kept):
+        kept.remove(max(kept, key=lambda i: (columns[i].rank, i)))
+    return kept
+
+
+def _fit(grid: _Grid, width: int) -> Table:
+    from rich.table import Table
+
+    widths = _widths(grid)
+    kept = _chosen(grid.columns, widths, width)
+    spare = width - sum(widths[i] + 2 for i in kept)
+    cuttable = sorted((i for i in kept if grid.columns[i].least is not None), key=lambda i: -widths[i])
+    shown = {i: widths[i] for i in kept}
+    for i in cuttable:
+        if spare < 0:
+            least = max(grid.columns[i].least or 1, len(grid.columns[i].title))
+            cut = min(-spare, max(0, widths[i] - least))
+            shown[i] -= cut
+            spare += cut
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
+    justify: Literal["left", "right"]
+    for i in kept:
+        justify = "right" if grid.columns[i].right else "left"
+        table.add_column(
+            grid.columns[i].title, justify=justify, no_wrap=True, overflow="ellipsis", width=max(1, shown[i])
+        )
+    for row, styles in zip(grid.rows, grid.styles, strict=True):
+        table.add_row(*(_text(row[i], styles.get(i, "")) for i in kept))
+    return table

@@ -1,0 +1,255 @@
+"""Says in words which configuration to use, why, how sure that is, and what to do next."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from tradewind.problem import COST, RUNTIME, TrialState
+from tradewind.report.data import StudyData
+from tradewind.report.importance import Importance, importance
+from tradewind.report.words import compact, comparative, count, opposite, percent, value_words
+from tradewind.units import format_duration, format_money
+
+
+def why(data: StudyData, weight: Importance | None = None) -> list[str]:
+    """Sentences about a study, the most important first; each is true of the trials that are stored.
+
+    Args:
+        data: The study.
+        weight: How much each parameter mattered, where the caller has it already.
+    """
+    if not len(data):
+        return ["Nothing has been tried yet.", *_next(data)]
+    weight = weight or importance(data)
+    sentences = [*_choice(data), *_margin(data), *_certainty(data), *_spending(data)]
+    sentences += [*_parameters(data, weight), *_failures(data), *_next(data)]
+    return sentences
+
+
+# ---------------------------------------------------------------------- the choice
+
+
+def _choice(data: StudyData) -> list[str]:
+    row = data.best_row
+    if row is None:
+        return [_no_choice(data)]
+    metric = data.goal.objective.metric
+    runtime, cost = float(data.runtime[row]), float(data.cost[row])
+    sentences = [f"Use {compact(data.configuration(row)) or 'the only configuration'} (trial {data.number[row]})."]
+    took = f"It took {format_duration(runtime)} and cost {format_money(cost)} this run"
+    if metric not in (COST, RUNTIME):
+        took = f"It reached {metric} {value_words(metric, float(data.objective[row]))}, took "
+        took += f"{format_duration(runtime)} and cost {format_money(cost)} this run"
+    deadline = data.goal.constraints.deadline
+    if deadline:
+        left = deadline - runtime
+        took += (
+            f", {format_duration(left)} ({percent(left / deadline)}) before the deadline of {format_duration(deadline)}"
+            if left >= 0
+            else f", {format_duration(-left)} past the deadline of {format_duration(deadline)}"
+        )
+    machines = data.best.offer if data.best is not None else None
+    if machines is not None:
+        took += f"; {machines.nodes} × {machines.instance_type} of {machines.provider}"
+        took += f" at {format_money(machines.hourly)} per hour"
+    return [*sentences, took + "."]
+
+
+def _no_choice(data: StudyData) -> str:
+    ended = int(data.ended.sum())
+    if not ended:
+        return f"No trial has ended yet; {count(len(data), 'trial')} on the way."
+    return f"There is no configuration to recommend: none of the {count(ended, 'ended trial')} kept every constraint."
+
+
+def _margin(data: StudyData) -> list[str]:
+    """How much better the best is than the next, the middle and the first."""
+    ranking = data.ranking
+    best = data.best_row
+    if best is None:
+        return []
+    objective = data.goal.objective
+    keys = data.words["key"]
+    others = ranking[keys[ranking] != keys[best]]
+    sentences = []
+    if len(others):
+        second = int(others[0])
+        a, b = float(data.objective[best]), float(data.objective[second])
+        by = _by(a, b, opposite(objective)) if b != a else f"just as good in {objective.metric}"
+        sentences.append(
+            f"The next best is trial {data.number[second]}: {compact(data.configuration(second))}, "
+            f"{value_words(objective.metric, b)}, {by}."
+        )
+    elif len(ranking) == 1:
+        sentences.append("No other configuration was feasible, so there is nothing to compare it with.")
+    if len(ranking) >= 4:
+        a, middle = float(data.objective[best]), float(np.median(data.objective[ranking]))
+        if a != middle:
+            sentences.append(f"It is {_by(middle, a, comparative(objective))} than the median of the feasible trials.")
+    return sentences
+
+
+def _by(reference: float, value: float, word: str) -> str:
+    """``12 % cheaper``; plain numbers where a ratio means nothing."""
+    if reference > 0 and value >= 0:
+        share = abs(value - reference) / reference
+        return (
+            f"{value / reference:.1f} times as much" if share > 2 and value > reference else f"{percent(share)} {word}"
+        )
+    return f"{abs(value - reference):.4g} {word}"
+
+
+# ---------------------------------------------------------------------- how sure
+
+
+def _certainty(data: StudyData) -> list[str]:
+    measured = int(data.measured.sum())
+    best = data.best_row
+    if best is None or not measured:
+        return []
+    keys = data.words["key"]
+    tried = len(np.unique(keys[data.ended]))
+    sentence = f"{count(tried, 'different configuration')} {'was' if tried == 1 else 'were'} tried"
+    size = data.space_size
+    if size:
+        sentence += f" of {size:,} ({percent(min(1.0, tried / size))} of the space)"
+    near = _neighbours(data, best)
+    if near:
+        sentence += f", {near} of them one setting away from this one; none was feasible and better"
+    sentences = [sentence + "."]
+    same = np.flatnonzero((keys == keys[best]) & data.measured)
+    if len(same) > 1:
+        low, high = float(data.objective[same].min()), float(data.objective[same].max())
+        metric = data.goal.objective.metric
+        sentences.append(
+            f"It ran {len(same)} times, between {value_words(metric, low)} and {value_words(metric, high)}."
+        )
+    else:
+        sentences.append("It ran once: how much its time varies is not known.")
+    return sentences
+
+
+def _neighbours(data: StudyData, best: int) -> int:
+    """Ended trials that differ from the best in exactly one parameter."""
+    different = np.zeros(len(data), dtype=np.int64)
+    for column in data.parameters.values():
+        if column.numbers is not None:
+            here = column.numbers[best]
+            different += ~((column.numbers == here) | (np.isnan(column.numbers) & np.isnan(here)))
+        else:
+            different += column.values != column.values[best]
+    return len(np.unique(data.words["key"][(different == 1) & data.ended]))
+
+
+# ---------------------------------------------------------------------- money
+
+
+def _spending(data: StudyData) -> list[str]:
+    summary, budget = data.summary, data.goal.budget
+    ended = int(data.ended.sum())
+    sentence = f"The search spent {format_money(summary.spent)} in total on {count(ended, 'ended trial')}"
+    if budget.dollars is not None:
+        sentence += f", of a budget of {format_money(budget.dollars)}"
+    parts = [
+        f"{format_money(float(data.spent[mask].sum()))} on {int(mask.sum()):,} {state.value}"
+        for state in (TrialState.FAILED, TrialState.ABORTED, TrialState.LOST)
+        if (mask := data.having(state)).any()
+    ]
+    if parts:
+        sentence += f" ({', '.join(parts)})"
+    sentences = [sentence + "."]
+    on_the_way = len(data) - ended
+    if on_the_way:
+        verb = "is" if on_the_way == 1 else "are"
+        sentences.append(f"{count(on_the_way, 'trial')} {verb} on the way or waiting.")
+    return sentences
+
+
+# ---------------------------------------------------------------------- what mattered, what failed
+
+
+def _parameters(data: StudyData, weight: Importance | None) -> list[str]:
+    if weight is None:
+        return []
+    strong = [f"{name} ({percent(share)})" for name, share in weight.shares.items() if share >= 0.1][:3]
+    metric = data.goal.objective.metric
+    if not strong:
+        return [f"No parameter by itself explains much of the differences in {metric}."]
+    weak = [name for name, share in weight.shares.items() if share < 0.02]
+    sentence = f"What mattered most for {metric}: {', '.join(strong)}"
+    if weak:
+        sentence += f"; hardly at all: {', '.join(weak[:4])}"
+    if weight.trials < 20:
+        sentence += f" (from {weight.trials} trials only)"
+    return [sentence + "."]
+
+
+def _failures(data: StudyData) -> list[str]:
+    sentences = []
+    for state, verb in ((TrialState.FAILED, "failed"), (TrialState.LOST, "lost to the infrastructure")):
+        rows = np.flatnonzero(data.having(state))
+        if not len(rows):
+            continue
+        sentence = f"{count(len(rows), 'trial')} {verb}"
+        reasons = Counter(text for row in rows if (text := data.reason(int(row))))
+        if reasons:
+            text, times = reasons.most_common(1)[0]
+            known = reasons.total()
+            of = f"; {times} of the last {known} because: " if known > 1 else ": "
+            sentence += of + " ".join(text.split())[:300].rstrip(".")
+        sentences.append(sentence + ".")
+    aborted = int(data.having(TrialState.ABORTED).sum())
+    if aborted:
+        sentences.append(f"{count(aborted, 'trial')} {'was' if aborted == 1 else 'were'} cut short at a cap.")
+    infeasible = int(data.infeasible.sum())
+    if infeasible and data.best_row is not None:
+        sentences.append(f"{count(infeasible, 'trial')} ran to the end but broke a constraint.")
+    return sentences
+
+
+# ---------------------------------------------------------------------- what next
+
+
+def _next(data: StudyData) -> list[str]:
+    study = data.study
+    if study.state == "open" and data.summary.running_since is not None:
+        return ["The search is still running."]
+    sentences = []
+    if study.reason:
+        sentences.append(f"It stopped because: {study.reason.rstrip('.')}.")
+    if study.state == "interrupted" or (study.state == "open" and len(data)):
+        sentences.append("It was interrupted: the same tradewind tune command resumes it.")
+    elif not len(data):
+        sentences.append("tradewind tune starts the search.")
+    if len(data) and data.best_row is None and data.ended.any():
+        sentences += _nearest_miss(data)
+    return sentences
+
+
+def _nearest_miss(data: StudyData) -> list[str]:
+    deadline = data.goal.constraints.deadline
+    rows = np.flatnonzero(data.infeasible)
+    if not len(rows):
+        if data.having(TrialState.ABORTED).any():
+            return ["Every trial that did not fail was cut short: raise the budget or the deadline."]
+        return ["No trial ran to its end: look at tradewind logs, and mend the job first."]
+    late = rows[data.runtime[rows] > deadline] if deadline else rows[:0]
+    if deadline and len(late) == len(rows):
+        row = int(rows[np.argmin(data.runtime[rows])])
+        runtime = float(data.runtime[row])
+        return [
+            f"The nearest miss is trial {data.number[row]}: {compact(data.configuration(row))} took "
+            f"{format_duration(runtime)}, {format_duration(runtime - deadline)} past the deadline of "
+            f"{format_duration(deadline)}, for {format_money(float(data.cost[row]))} this run.",
+            f"Allow a deadline above {format_duration(runtime)}, or offer faster machines.",
+        ]
+    kept = np.setdiff1d(rows, late)
+    row = int(kept[np.argmin(np.nan_to_num(data.loss[kept], nan=np.inf))])
+    reason = data.reason(row)
+    return [
+        f"The nearest miss within the deadline is trial {data.number[row]}: {compact(data.configuration(row))}"
+        + (f"; {reason}." if reason else "."),
+        "Loosen that constraint, or widen the space.",
+    ]

@@ -1,0 +1,75 @@
+"""Figures in words: how a value of the objective, a configuration or an amount of money is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.problem import COST, RUNTIME, Objective
+from tradewind.units import format_duration, format_money
+
+
+def value_words(metric: str, value: float | None) -> str:
+    """A value of a metric: money for ``cost``, a duration for ``runtime``, a plain number for others."""
+    if value is None or math.isnan(value):
+        return "-"
+    if metric == COST:
+        return format_money(value)
+    if metric == RUNTIME:
+        return format_duration(value)
+    return f"{value:.4g}"
+
+
+def objective_title(objective: Objective) -> str:
+    """The objective with its unit, as the title of a column or axis."""
+    if objective.metric == COST:
+        return "cost, USD this run"
+    if objective.metric == RUNTIME:
+        return "run time"
+    return objective.metric
+
+
+def goal_words(objective: Objective) -> str:
+    """``the lowest cost`` or ``the highest accuracy``."""
+    return f"the {'lowest' if objective.goal == 'minimise' else 'highest'} {objective.metric}"
+
+
+def comparative(objective: Objective) -> str:
+    """The word for a better value: ``cheaper``, ``faster``, ``lower`` or ``higher``."""
+    if objective.goal == "maximise":
+        return "higher"
+    return {COST: "cheaper", RUNTIME: "faster"}.get(objective.metric, "lower")
+
+
+def opposite(objective: Objective) -> str:
+    """The word for a worse value: ``dearer``, ``slower``, ``higher`` or ``lower``."""
+    if objective.goal == "maximise":
+        return "lower"
+    return {COST: "dearer", RUNTIME: "slower"}.get(objective.metric, "higher")
+
+
+def compact(configuration: Mapping[str, Any]) -> str:
+    """A configuration on one line; numbers are cut to four digits that mean something."""
+    return " ".join(f"{name}={setting(value)}" for name, value in configuration.items())
+
+
+def setting(value: Any) -> str:
+    """One value of a configuration, short."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return str(value)
+    return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share of one as a percentage with no false precision."""
+    if 0 < share < 0.01:
+        return "under 1 %"
+    if 0.99 < share < 1:
+        return "over 99 %"
+    return f"{100 * share:.0f} %"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 trial``, ``12 trials``, ``100,000 trials``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
