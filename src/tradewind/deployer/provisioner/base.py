@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from tradewind.clock import Clock, SystemClock
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Machine, Offer
 
@@ -58,7 +59,12 @@ class Provisioner(Plugin, ABC):
     Args:
         settings: Its settings.
         data_folder: Below it the provisioner may keep what it needs between processes.
+
+    Attributes:
+        clock: The clock that its machines live on; the deployer sets it to its runner's.
     """
+
+    clock: Clock = SystemClock()
 
     def __init__(self, *, settings: Settings, data_folder: Path) -> None:
         self.settings = settings
@@ -87,6 +93,10 @@ class Provisioner(Plugin, ABC):
         Raises:
             TeardownError: The provider refused; the machines may still cost money.
         """
+
+    def next_change(self, clusters: Sequence[Cluster]) -> float:
+        """Seconds on the clock after which some clusters that are not ready, or not gone, should be polled again."""
+        return 1.0
 
     def close(self) -> None:
         """Give back what this object holds; machines are not touched."""

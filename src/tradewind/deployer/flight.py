@@ -1,0 +1,355 @@
+"""One run on its way: the steps from its row to its end, each of which can be taken again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import partial
+
+from tradewind.deployer.hooks import Hooks
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner
+from tradewind.deployer.runner.base import Runner
+from tradewind.deployer.staging import stage_in, stage_out
+from tradewind.errors import DeployError, TradewindError
+from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
+
+_log = logging.getLogger("tradewind.deployer")
+
+_STAGES = (
+    RunState.BOOTING,
+    RunState.BOOTSTRAPPING,
+    RunState.SUBMITTING,
+    RunState.EXECUTING,
+    RunState.COLLECTING,
+)
+_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+_REPEAT_SECONDS = 10.0
+
+
+class _Phase(IntEnum):
+    """Where a run is within its stage."""
+
+    BEFORE = 0
+    ACT = 1
+    AFTER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends as soon as its machines are back."""
+
+    state: RunState
+    reason: str = ""
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all runs of a deployer share.
+
+    Attributes:
+        provisioner: Who makes the machines.
+        runner: Who runs the jobs.
+        billing: How time becomes money.
+        hooks: The user's hooks.
+        later: Does in a thread what takes long.
+    """
+
+    provisioner: Provisioner
+    runner: Runner
+    billing: Billing
+    hooks: Hooks
+    later: Callable[[Callable[[], None]], Future[None]]
+
+    @property
+    def makes(self) -> bool:
+        """True when there are machines that cost money until they are destroyed."""
+        return isinstance(self.provisioner, MakesMachines)
+
+
+class Flight:
+    """One run on its way.
+
+    Args:
+        run: Its row.
+        request: What is to be run.
+        ground: What all runs share.
+    """
+
+    def __init__(self, run: Run, request: RunRequest, ground: Ground) -> None:
+        self.run = run
+        self.request = request
+        self.reported: Run | None = None
+        self.cluster: Cluster | None = None
+        self.status: RunStatus | None = None
+        self.task: Future[None] | None = None
+        self.ending: Ending | None = None
+        self.retry_at = 0.0
+        self._ground = ground
+        self._phase = _Phase.BEFORE
+        self._tried_to_make = self._tried_to_submit = False
+        self._error_hooks_due = True
+        self._refusals = 0
+        self._cancelled_at = self._destroyed_at = float("-inf")
+        self._setup_seconds = 0.0
+        self._least_cost = 0.0
+
+    @property
+    def open(self) -> bool:
+        """True until the run has ended and its machines are back."""
+        return not self.run.state.ended
+
+    def resume(self) -> None:
+        """Go on with a run that an earlier process launched."""
+        self._tried_to_make = self._tried_to_submit = True
+        if self.run.handle is not None:
+            # Whatever stage the row shows, only the end of the job is left to wait for.
+            self._enter(RunState.EXECUTING)
+            self._phase = _Phase.ACT
+            self._least_cost = self.run.cost
+        elif self.open:
+            # Making and submitting again finds what is there already.
+            self.run = replace(self.run, state=RunState.PENDING)
+
+    def note(self, status: RunStatus | None, cluster: Cluster | None) -> None:
+        """Take in what the runner and the provisioner say."""
+        if status is not None:
+            self.status = status
+            lost = status.state is RunState.PREEMPTED
+            self.run = replace(
+                self.run,
+                runtime=max(self.run.runtime, status.runtime) if lost else status.runtime,
+                exit_code=status.exit_code if status.state.ended else None,
+                usage=status.usage,
+            )
+        if cluster is not None:
+            self.cluster = cluster
+            self._setup_seconds = max(self._setup_seconds, cluster.setup_seconds)
+            if cluster.machines:
+                self.run = replace(self.run, machines=cluster.machines)
+        self._charge()
+
+    def advance(self) -> None:
+        """Take all steps that can be taken now."""
+        while True:
+            try:
+                while self.open and self._step():
+                    pass
+                break
+            except TradewindError as error:
+                retryable = isinstance(error, DeployError) and error.retryable
+                problem, fault = str(error), Fault.INFRASTRUCTURE if retryable else Fault.JOB
+            except Exception as error:
+                # A bug in a plugin must not keep machines that cost money.
+                _log.exception("run %s", self.run.run_id)
+                problem, fault = f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE
+            if self.ending is not None:
+                self._put_off(problem)
+                break
+            self.ending = Ending(RunState.FAILED, problem, fault)
+        self._charge()
+
+    def stop(self, ending: Ending) -> None:
+        """Let it end at once, without the stages and hooks that are left."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task = None
+        self._error_hooks_due = False
+        self.retry_at = 0.0
+        status = self.status
+        if self.ending is None and status is not None and status.state.ended:
+            if self.run.state is RunState.EXECUTING:
+                self._bring()
+            ending = _ending_of(status)
+        self.ending = self.ending or ending
+
+    def _charge(self) -> None:
+        """The cost so far: of the time used, whatever became of it."""
+        ground = self._ground
+        billing = replace(ground.billing, setup_seconds=self._setup_seconds) if ground.makes else ground.billing
+        # A handle that was found after a failed submission counts only when the job has really run.
+        submitted = self.run.handle is not None and (self.run.started is not None or self.run.runtime > 0)
+        made = ground.makes and (self.cluster is not None or self._setup_seconds > 0)
+        if submitted or made:
+            cost = billing.cost(self.run.runtime, self.request.offer.hourly)
+            if ground.makes and self.cluster is None:
+                cost = max(cost, self._least_cost)
+            self.run = replace(self.run, cost=cost)
+
+    def _enter(self, stage: RunState) -> None:
+        self.run = replace(self.run, state=stage)
+        self._phase = _Phase.BEFORE
+
+    def _next(self) -> None:
+        if self._phase is not _Phase.AFTER:
+            self._phase = _Phase(self._phase + 1)
+        elif self.run.state is RunState.COLLECTING:
+            assert self.status is not None
+            self.ending = _ending_of(self.status)
+        else:
+            self._enter(_STAGES[_STAGES.index(self.run.state) + 1])
+
+    def _step(self) -> bool:
+        """Take one step; False when there is nothing to do but wait."""
+        if self.task is not None:
+            if not self.task.done():
+                return False
+            task, self.task = self.task, None
+            task.result()
+            if self.ending is None:
+                self._next()
+            return True
+        if self.ending is not None:
+            return self._release()
+        if self.run.state is RunState.PENDING:
+            self._enter(RunState.BOOTING)
+            return True
+        if self._phase is _Phase.ACT:
+            return self._act()
+        moment = f"{self._phase.name.lower()}_{self.run.state}"
+        if self._ground.hooks.has(moment):
+            self._later(partial(self._ground.hooks.run, moment, self.run, self.request))
+        else:
+            self._next()
+        return True
+
+    def _later(self, work: Callable[[], None]) -> None:
+        self.task = self._ground.later(work)
+
+    def _act(self) -> bool:
+        match self.run.state:
+            case RunState.BOOTING:
+                return self._boot()
+            case RunState.BOOTSTRAPPING if self.request.inputs:
+                self._later(partial(stage_in, self.request))
+            case RunState.SUBMITTING:
+                self._submit()
+            case RunState.EXECUTING:
+                return self._execute()
+            case RunState.COLLECTING if self.request.outputs or type(self._ground.runner).collect is not Runner.collect:
+                self._later(self._bring)
+            case _:
+                self._next()
+        return True
+
+    def _boot(self) -> bool:
+        ground, request = self._ground, self.request
+        if self.cluster is None:
+            if ground.makes:
+                self.run = replace(self.run, started=self.run.started or ground.runner.clock.now())
+            self._tried_to_make = True
+            self.note(None, ground.provisioner.make(request.run_id, request.owner, request.expires, request.offer))
+        assert self.cluster is not None
+        if self.cluster.state in (ClusterState.FAILED, ClusterState.GONE):
+            raise DeployError(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
+        if self.cluster.state is not ClusterState.READY:
+            return False
+        self._next()
+        return True
+
+    def _submit(self) -> None:
+        ground = self._ground
+        self._tried_to_submit = True
+        handle = ground.runner.submit(self.request, self.run.machines)
+        self.run = replace(self.run, handle=handle, started=self.run.started or ground.runner.clock.now())
+        self._next()
+
+    def _execute(self) -> bool:
+        status = self.status
+        if status is None or not status.state.ended:
+            return False
+        if status.state in (RunState.PREEMPTED, RunState.CANCELLED):
+            self.ending = _ending_of(status)
+        else:
+            self._next()
+        return True
+
+    def _bring(self) -> None:
+        """Bring logs, metrics and outputs into the run's folder; of a run that failed, as far as it goes."""
+        assert self.run.handle is not None
+        try:
+            self._ground.runner.collect(self.run.handle, self.request)
+            stage_out(self.request)
+        except TradewindError as error:
+            if self.status is None or self.status.state is RunState.DONE:
+                raise
+            _log.warning("run %s: %s", self.run.run_id, error)
+
+    def _release(self) -> bool:
+        """End what runs, give the machines back, and end the run when they are gone."""
+        assert self.ending is not None
+        ground, ending = self._ground, self.ending
+        if ground.runner.clock.now() < self.retry_at:
+            return False
+        if self._error_hooks_due:
+            self._error_hooks_due = False
+            unhappy = ending.state not in (RunState.DONE, RunState.CANCELLED)
+            if unhappy and ground.hooks.has("on_error"):
+                self._later(
+                    partial(ground.hooks.run, "on_error", replace(self.run, reason=ending.reason), self.request)
+                )
+                return True
+        if not self._end_job(ending.reason) or not self._give_back():
+            return False
+        self._charge()
+        self.run = replace(
+            self.run,
+            state=ending.state,
+            reason=ending.reason,
+            fault=ending.fault,
+            ended=ground.runner.clock.now(),
+            machines=(),
+        )
+        return False
+
+    def _end_job(self, reason: str) -> bool:
+        """True when the runner has nothing left of the run."""
+        runner, run = self._ground.runner, self.run
+        if self.status is not None and self.status.state.ended:
+            return True
+        handle = run.handle
+        if handle is None and self._tried_to_submit:
+            # The answer to the submission may have been lost, and the job may run all the same.
+            handle = next((each for each in runner.find(self.request.owner) if each.run_id == run.run_id), None)
+            self.run = replace(run, handle=handle)
+        if handle is None:
+            return True
+        now = runner.clock.now()
+        if now >= self._cancelled_at + _REPEAT_SECONDS:
+            runner.cancel(replace(handle, data={**handle.data, "reason": reason}))
+            self._cancelled_at = now
+        self.note(runner.poll([handle]).get(handle.run_id), None)
+        return self.status is not None and self.status.state.ended
+
+    def _give_back(self) -> bool:
+        """True when the provisioner confirms that the machines are gone."""
+        provisioner, clock = self._ground.provisioner, self._ground.runner.clock
+        if self.cluster is None and self._ground.makes and self._tried_to_make:
+            found = (each for each in provisioner.find(self.request.owner) if each.run_id == self.run.run_id)
+            self.note(None, next(found, None))
+        if self.cluster is None or self.cluster.state is ClusterState.GONE:
+            return True
+        if clock.now() >= self._destroyed_at + _REPEAT_SECONDS:
+            self.note(None, provisioner.destroy(self.cluster))
+            self._destroyed_at = clock.now()
+        return self.cluster.state is ClusterState.GONE
+
+    def _put_off(self, problem: str) -> None:
+        """Giving back failed: it is tried again later, and the run stays open until it works."""
+        delay = _BACKOFF_SECONDS[min(self._refusals, len(_BACKOFF_SECONDS) - 1)]
+        self._refusals += 1
+        self.retry_at = self._ground.runner.clock.now() + delay
+        self.run = replace(self.run, reason=f"its machines are not given back yet: {problem}")
+        _log.warning("run %s: %s; trying again in %g s", self.run.run_id, self.run.reason, delay)
+
+
+def _ending_of(status: RunStatus) -> Ending:
+    return Ending(status.state, status.reason, status.fault)
+
+
+def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:
+    """The handle of a run, or as much of one as its id and owner make."""
+    return run.handle or Handle(run.run_id, runner.name, {"owner": request.owner, "folder": str(request.folder)})

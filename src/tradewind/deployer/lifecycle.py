@@ -1,0 +1,269 @@
+"""Takes runs from their row in the store to their end, and gives the machines back on every way."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from tradewind.clock import Clock
+from tradewind.deployer.environment import METRICS
+from tradewind.deployer.flight import Ending, Flight, Ground, handle_of
+from tradewind.deployer.hooks import Hooks
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
+from tradewind.deployer.runner.base import Runner, Simulates
+from tradewind.errors import TeardownError
+from tradewind.problem import Billing, Handle, Offer, Run, RunOutput, RunRequest, RunState
+
+_GLANCE_SECONDS = 0.05
+_PATIENCE_SECONDS = 30.0
+_THREADS = 8
+
+
+class Deployer:
+    """Takes runs from their row in the store to their end, and gives the machines back on every way.
+
+    A run goes ``pending -> booting -> bootstrapping -> submitting -> executing -> collecting -> done``, or to
+    ``failed``, ``timed_out``, ``preempted`` or ``cancelled`` from any of them, with the user's hooks before and after
+    each stage. It reaches an ended state only when the provisioner has confirmed that its machines are gone; until then
+    its row keeps them, and giving them back is tried again and again. What takes long (hooks, staging) is done in
+    threads; no run waits for another one's.
+
+    Money: a run costs what `Billing` makes of the time it executed, at the price of its offer at launch, whatever
+    its end. Setup is what ``billing`` declares, or what the provisioner measured if it makes machines. A run costs
+    nothing only when nothing was ever started for it.
+
+    Args:
+        provisioner: Who makes the machines.
+        runner: Who runs the job on them.
+        billing: How time becomes money.
+        owner: The tag of everything that is created.
+        hooks: The user's hooks.
+    """
+
+    def __init__(
+        self, *, provisioner: Provisioner, runner: Runner, billing: Billing, owner: str, hooks: Hooks | None = None
+    ) -> None:
+        self.provisioner = provisioner
+        self.runner = runner
+        self.owner = owner
+        provisioner.clock = runner.clock
+        self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later)
+        self._flights: dict[str, Flight] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that the runs take place on."""
+        return self.runner.clock
+
+    @property
+    def active(self) -> Mapping[str, Run]:
+        """The rows of the runs that have not ended, by run id."""
+        return {run_id: flight.run for run_id, flight in self._flights.items() if flight.open}
+
+    def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
+        """True when a run on ``offer`` may start beside those on ``running`` without disturbing them."""
+        return self.runner.room(offer, running)
+
+    def launch(self, run: Run, request: RunRequest) -> Run:
+        """Start a run whose row, in state pending, is in the store already; starting it again changes nothing.
+
+        Returns:
+            Its row as it is now. What goes wrong is in the row, not raised.
+        """
+        return self._take(run, request, resume=False)
+
+    def adopt(self, run: Run, request: RunRequest) -> Run:
+        """Find a run again after a restart, by its handle or else by its id; there is never a second copy of it.
+
+        Args:
+            run: Its row as the store has it.
+            request: The same request as at its launch.
+
+        Returns:
+            Its row as it is now.
+        """
+        return self._take(run, request, resume=True)
+
+    def _take(self, run: Run, request: RunRequest, *, resume: bool) -> Run:
+        flight = self._flights.get(run.run_id)
+        if flight is None:
+            flight = self._flights[run.run_id] = Flight(run, request, self._ground)
+            if resume and flight.open:
+                flight.resume()
+                self._look([flight])
+            flight.advance()
+        flight.reported = flight.run
+        return flight.run
+
+    def poll(self) -> list[Run]:
+        """Take all runs as far as they go now.
+
+        Returns:
+            The rows that changed since they were last returned; an ended row is returned once.
+        """
+        flights = [flight for flight in self._flights.values() if flight.open]
+        self._look(flights)
+        for flight in flights:
+            flight.advance()
+        changed = [flight for flight in self._flights.values() if flight.run != flight.reported]
+        for flight in changed:
+            flight.reported = flight.run
+        return [flight.run for flight in changed]
+
+    def wait(self, seconds: float) -> None:
+        """Return when something may have changed, or after ``seconds`` on the clock."""
+        flights = [flight for flight in self._flights.values() if flight.open]
+        if any(flight.run != flight.reported for flight in self._flights.values()):
+            return
+        tasks = [flight.task for flight in flights if flight.task is not None]
+        if tasks:
+            # Hooks and staging take real time, in which a simulated clock stands still.
+            concurrent.futures.wait(tasks, min(seconds, _GLANCE_SECONDS), concurrent.futures.FIRST_COMPLETED)
+            return
+        now = self.clock.now()
+        moving = [f.cluster for f in flights if f.cluster is not None and _moves(f)]
+        if moving:
+            seconds = min(seconds, self.provisioner.next_change(moving))
+        for flight in flights:
+            if flight.retry_at > now:
+                seconds = min(seconds, flight.retry_at - now)
+        self.runner.wait([f.run.handle for f in flights if f.run.handle is not None], seconds)
+
+    def cancel(self, run_id: str, reason: str) -> Run | None:
+        """End a run now and give everything back.
+
+        Returns:
+            Its ended row, in state cancelled; a run that had ended by itself before keeps its own end. None for a
+            run that is not known.
+
+        Raises:
+            TeardownError: It does not end, or its machines are not given back; its row stays open.
+        """
+        flight = self._flights.get(run_id)
+        if flight is None:
+            return None
+        if flight.open:
+            self._look([flight])
+            flight.stop(Ending(RunState.CANCELLED, reason))
+            self._finish(flight)
+        flight.reported = flight.run
+        return flight.run
+
+    def _finish(self, flight: Flight) -> None:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            flight.advance()
+            if not flight.open:
+                return
+            if time.monotonic() > until:
+                raise TeardownError(
+                    f"run {flight.run.run_id} has not ended: {flight.run.reason or 'it does not stop'}",
+                    hint="it may still cost money; the next start of this command tries again",
+                )
+            if isinstance(self.runner, Simulates):
+                moving = [flight.cluster] if flight.cluster is not None else []
+                self.clock.sleep(max(_GLANCE_SECONDS, self.provisioner.next_change(moving)))
+            else:
+                handle = flight.run.handle
+                self.runner.wait([handle] if handle is not None else [], _GLANCE_SECONDS)
+            self._look([flight])
+
+    def settle(self, run_id: str) -> None:
+        """Forget a run whose ended row is in the store; its folder stays."""
+        flight = self._flights.pop(run_id, None)
+        if flight is not None:
+            self.runner.forget(handle_of(flight.run, flight.request, self.runner))
+
+    def sweep(self, known_run_ids: set[str]) -> list[str]:
+        """End and destroy everything with our owner's tag that belongs to no open run.
+
+        Args:
+            known_run_ids: The runs that the store has as open.
+
+        Returns:
+            What was done, in words, for the log.
+
+        Raises:
+            TeardownError: Something cannot be given back.
+        """
+        words = []
+        known = known_run_ids | set(self._flights)
+        for handle in self.runner.find(self.owner):
+            if handle.run_id not in known:
+                if self._end_stray(handle):
+                    words.append(f"ended run {handle.run_id}, which nobody waited for")
+                self.runner.forget(handle)
+        for cluster in self.provisioner.find(self.owner):
+            if cluster.run_id not in known:
+                gone = self.provisioner.destroy(cluster).state is ClusterState.GONE
+                words.append(f"{'gave' if gone else 'is giving'} back the machines of run {cluster.run_id}")
+        return words
+
+    def _end_stray(self, handle: Handle) -> bool:
+        """End a run that no row knows; False when it had ended already.
+
+        Raises:
+            TeardownError: It does not end.
+        """
+        if self.runner.poll([handle])[handle.run_id].state.ended:
+            return False
+        until = time.monotonic() + _PATIENCE_SECONDS
+        self.runner.cancel(handle)
+        while not self.runner.poll([handle])[handle.run_id].state.ended:
+            if time.monotonic() > until:
+                raise TeardownError(f"run {handle.run_id}, which nobody waits for, does not end")
+            self.runner.wait([handle], _GLANCE_SECONDS)
+        return True
+
+    def output(self, run: Run, request: RunRequest) -> RunOutput:
+        """What the interpreters read of an ended run."""
+        folder = request.folder
+        try:
+            truncated = bool(json.loads((folder / "result.json").read_bytes()).get("truncated", False))
+        except (OSError, ValueError):  # simulated and remote runners need not write it
+            truncated = False
+        return RunOutput(
+            stdout=folder / "stdout",
+            stderr=folder / "stderr",
+            metrics_file=folder / METRICS,
+            folder=folder,
+            exit_code=run.exit_code,
+            runtime=run.runtime,
+            cost=run.cost,
+            offer=request.offer,
+            configuration=request.configuration,
+            truncated=truncated,
+        )
+
+    def close(self) -> None:
+        """Give back what this object holds; runs and machines are not touched."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self.runner.close()
+        self.provisioner.close()
+
+    def _later(self, work: Callable[[], None]) -> Future[None]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tradewind-deployer")
+        return self._pool.submit(work)
+
+    def _look(self, flights: Sequence[Flight]) -> None:
+        """Ask the runner and the provisioner, once for all runs, where they are."""
+        handles = [
+            f.run.handle for f in flights if f.run.handle is not None and (f.status is None or not f.status.state.ended)
+        ]
+        statuses = self.runner.poll(handles) if handles else {}
+        clusters = [f.cluster for f in flights if f.cluster is not None] if self._ground.makes else []
+        polled: Mapping[str, Cluster] = self.provisioner.poll(clusters) if clusters else {}
+        for flight in flights:
+            flight.note(statuses.get(flight.run.run_id), polled.get(flight.run.run_id))
+
+
+def _moves(flight: Flight) -> bool:
+    """True when a cluster is on its way up or down."""
+    assert flight.cluster is not None
+    return flight.ending is not None or flight.cluster.state is not ClusterState.READY

@@ -1,0 +1,379 @@
+"""Runs jobs as processes of this machine, with real limits."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import Field
+
+from tradewind.deployer.environment import job_environment, resolve_secrets
+from tradewind.deployer.runner import procfs
+from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, SurvivesController
+from tradewind.deployer.runner.warden import CANCEL, PID, RESULT, STARTED
+from tradewind.deployer.runner.warden_client import WardenClient
+from tradewind.errors import DeployError, MissingProgramError
+from tradewind.plugins import Settings
+from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
+from tradewind.units import format_duration, format_memory
+
+_LOOK_SECONDS = 0.05
+
+
+class ProcessSettings(Settings):
+    """Settings of the process runner."""
+
+    grace: float = Field(
+        0.5, ge=0, le=60, description="Seconds between SIGTERM and SIGKILL at the wall time and when a run is cancelled"
+    )
+    address_space: bool = Field(
+        False, description="Also refuse each process more virtual memory than the offer has (RLIMIT_AS)"
+    )
+
+
+class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesController):
+    """Runs jobs as processes of this machine, held to the CPUs and the memory of their offer.
+
+    A helper process, the warden, starts and watches the jobs; it outlives this object until they have ended.
+    Whole CPUs only: an offer of half a CPU gets one. Memory is what the whole process tree has resident, looked
+    at 20 times a second. Without `Limits.cpus` or `Limits.memory_bytes` those of the offer hold.
+    """
+
+    name = "process"
+    Settings = ProcessSettings
+    settings: ProcessSettings
+
+    def __init__(self, *, settings: Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._folder = data_folder / "process"
+        self._warden: WardenClient | None = None
+        self._begun: dict[str, float] = {}
+        self._results: dict[str, Mapping[str, Any]] = {}
+
+    def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
+        """True when the machine has the CPUs and the memory; a run alone always fits."""
+        if not running:
+            return True
+        every = [*running, offer]
+        cpus = sum(each.vcpu * each.nodes for each in every)
+        memory = sum(each.memory_gib * each.nodes for each in every) * 2**30
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return cpus <= len(os.sched_getaffinity(0)) + 1e-9 and memory <= have
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Start a run; see `Runner.submit`."""
+        folder = request.folder.absolute()
+        handle = Handle(request.run_id, self.name, {"folder": str(folder), "owner": request.owner})
+        if not (folder / STARTED).exists():
+            if not request.workdir.is_dir():
+                raise DeployError(
+                    f"the working folder {request.workdir} does not exist",
+                    hint="set job.workdir to a folder that is there",
+                    retryable=False,
+                )
+            try:
+                (folder / "outputs").mkdir(parents=True, exist_ok=True)
+                note = self._note(request.owner, request.run_id)
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.write_text(str(folder), encoding="utf-8")
+            except OSError as error:
+                raise _folder_error(error, folder) from error
+            self._start(request, folder)
+        return handle
+
+    def _start(self, request: RunRequest, folder: Path) -> None:
+        order = self._order(request, folder)
+        answer = None
+        for _ in range(2):  # a warden that was killed is replaced once; started.json keeps it from a second copy
+            if self._warden is None or not self._warden.alive:
+                self._hang_up()
+                self._warden = WardenClient(self._folder / "warden.log")
+            answer = self._warden.start(order)
+            if answer is not None:
+                break
+        if answer is None:
+            raise DeployError("the helper process of the process runner was killed twice while it started a run")
+        if answer["event"] == "started":
+            self._begun[request.run_id] = answer["begun"]
+        elif answer["kind"] != "exists":
+            self._note(request.owner, request.run_id).unlink(missing_ok=True)
+            raise _refusal(answer["kind"], answer["errno"], request, folder)
+
+    def _order(self, request: RunRequest, folder: Path) -> dict[str, Any]:
+        offer, limits = request.offer, request.limits
+        cpus = offer.vcpu if limits.cpus is None else limits.cpus
+        memory = int(offer.memory_gib * 2**30) if limits.memory_bytes is None else limits.memory_bytes
+        return {
+            "op": "start",
+            "run_id": request.run_id,
+            "owner": request.owner,
+            "argv": list(request.argv),
+            "env": {
+                **os.environ,
+                **request.env,
+                **job_environment(request, folder),
+                **resolve_secrets(request.secrets),
+            },
+            "cwd": str(request.workdir),
+            "folder": str(folder),
+            "cpus": cpus * offer.nodes,
+            "memory_bytes": memory * offer.nodes,
+            "address_space": memory if self.settings.address_space else 0,
+            "wall_seconds": limits.wall_seconds,
+            "log_bytes": limits.log_bytes,
+            "grace": self.settings.grace,
+        }
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; see `Runner.poll`."""
+        self._listen(0.0)
+        return {handle.run_id: self._status(handle) for handle in handles}
+
+    def _listen(self, seconds: float) -> None:
+        if self._warden is not None:
+            for result in self._warden.ended(seconds):
+                self._begun.pop(result["run_id"], None)
+                self._results[result["run_id"]] = result
+
+    def _status(self, handle: Handle) -> RunStatus:
+        if handle.run_id in self._results:
+            return _status_of(self._results[handle.run_id])
+        begun = self._begun.get(handle.run_id)
+        if begun is not None and self._warden is not None and self._warden.alive:
+            return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.monotonic() - begun))
+        status = self._look(handle)
+        if status.state.ended:
+            self._begun.pop(handle.run_id, None)
+        return status
+
+    def _look(self, handle: Handle) -> RunStatus:
+        """The state of a run that another warden started, from the files that it left."""
+        folder = _folder_of(handle)
+        result = folder and _document(folder / RESULT)
+        if result:
+            return _status_of(result)
+        claim = _document(folder / STARTED) if folder else None
+        if claim is None:
+            if procfs.kill_members(handle.run_id, str(folder or "")):
+                return RunStatus(RunState.EXECUTING)
+            return _gone("there is no trace of it", 0.0)
+        assert folder is not None
+        if claim["host"] != os.uname().nodename:
+            return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.time() - claim["started"]))
+        if claim["boot"] == procfs.boot_id():
+            if procfs.alive(*claim["warden"]):
+                return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.monotonic() - claim["begun"]))
+            result = _document(folder / RESULT)  # it may have been written just before the warden ended
+            if result:
+                return _status_of(result)
+            if procfs.kill_members(handle.run_id, str(folder), _leader(folder)):
+                return RunStatus(RunState.EXECUTING, runtime=_lived(folder, claim))
+        runtime = _lived(folder, claim)
+        if (folder / CANCEL).exists():
+            return RunStatus(RunState.CANCELLED, runtime=runtime, reason=_text(folder / CANCEL))
+        return _gone("the machine or the process that watched it was stopped", runtime)
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Return when a run has ended, or after ``seconds``."""
+        until = time.monotonic() + seconds
+        if any(handle.run_id in self._results for handle in handles):
+            return
+        foreign = [handle for handle in handles if handle.run_id not in self._begun]
+        while True:
+            left = max(0.0, until - time.monotonic())
+            pause = min(left, _LOOK_SECONDS) if foreign else left
+            if self._warden is not None and self._warden.alive:
+                before = len(self._results)
+                self._listen(pause)
+                if len(self._results) > before or not self._warden.alive:
+                    return
+            else:
+                select.select([], [], [], pause)
+            if left <= pause or any(self._look(handle).state.ended for handle in foreign):
+                return
+
+    def cancel(self, handle: Handle) -> None:
+        """End a run with all its processes; see `Runner.cancel`."""
+        self._listen(0.0)
+        folder = _folder_of(handle)
+        if handle.run_id in self._results or (folder and (folder / RESULT).exists()):
+            return
+        reason = str(handle.data.get("reason", ""))
+        if folder and folder.is_dir():
+            # A warden that has yet to read its order to start the run finds this and does not start it.
+            _leave(folder / CANCEL, reason)
+        if handle.run_id in self._begun and self._warden is not None:
+            order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
+            if self._warden.send(order):
+                return
+        claim = _document(folder / STARTED) if folder else None
+        if claim and (claim["host"], claim["boot"]) == (os.uname().nodename, procfs.boot_id()):
+            pid, ticks = claim["warden"]
+            if procfs.send(pid, ticks, signal.SIGUSR1):
+                return
+        procfs.kill_members(handle.run_id, str(folder or ""), _leader(folder) if folder else None)
+
+    def find(self, owner: str) -> list[Handle]:
+        """All runs of an owner that live or are not settled; see `Runner.find`."""
+        notes = self._folder / quote(owner, safe="")
+        found = {}
+        for note in sorted(notes.glob("*.run")) if notes.is_dir() else ():
+            folder = _text(note)
+            run_id = _document(Path(folder) / STARTED) or {}
+            name = str(run_id.get("run_id") or note.stem)
+            found[name] = Handle(name, self.name, {"folder": folder, "owner": owner})
+        for name in sorted(procfs.runs_of(owner) - set(found)):
+            found[name] = Handle(name, self.name, {"folder": "", "owner": owner})
+        return list(found.values())
+
+    def forget(self, handle: Handle) -> None:
+        """Remove the note of a run that is settled; its folder stays."""
+        self._results.pop(handle.run_id, None)
+        self._begun.pop(handle.run_id, None)
+        self._note(str(handle.data.get("owner", "")), handle.run_id).unlink(missing_ok=True)
+
+    def _note(self, owner: str, run_id: str) -> Path:
+        return self._folder / quote(owner, safe="") / f"{quote(run_id, safe='')}.run"
+
+    def _hang_up(self) -> None:
+        if self._warden is not None:
+            self._listen(0.0)
+            self._warden.close()
+            self._warden = None
+
+    def close(self) -> None:
+        """Let go of the warden; it ends by itself when its jobs have."""
+        self._hang_up()
+
+
+def _folder_of(handle: Handle) -> Path | None:
+    folder = handle.data.get("folder")
+    return Path(folder) if folder else None
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _leave(path: Path, text: str) -> None:
+    """Write a mark whose presence is what matters: on a full disk it stays empty."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    except OSError:
+        return
+    try:
+        os.write(fd, text.encode())
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+
+
+def _leader(folder: Path) -> tuple[int, int] | None:
+    first = _document(folder / PID)
+    return (first["pid"], first["ticks"]) if first else None
+
+
+def _lived(folder: Path, claim: Mapping[str, Any]) -> float:
+    """Seconds that a run lived whose warden was killed: up to the last sign of life, or to its wall time."""
+    try:
+        lived = (folder / STARTED).stat().st_mtime - claim["started"]
+    except OSError:
+        return 0.0
+    wall = claim.get("wall_seconds")
+    return max(0.0, lived if wall is None else min(lived, wall))
+
+
+def _gone(why: str, runtime: float) -> RunStatus:
+    return RunStatus(
+        RunState.PREEMPTED,
+        runtime=runtime,
+        reason=f"the run is gone without a result: {why}",
+        fault=Fault.INFRASTRUCTURE,
+    )
+
+
+def _status_of(result: Mapping[str, Any]) -> RunStatus:
+    state, reason, code = result["state"], result["reason"], result["exit_code"]
+    fault: Fault | None = Fault.JOB
+    if state == "out_of_memory":
+        state, reason = "failed", f"out of memory: it used more than {format_memory(result['memory_bytes'])}"
+    elif state == "timed_out":
+        reason = f"it reached its time limit of {format_duration(result['wall_seconds'])}"
+    elif state == "failed":
+        reason = f"the program exited with code {code}" if code >= 0 else f"the program was killed by {_name(-code)}"
+    elif state == "preempted":
+        fault = Fault.INFRASTRUCTURE
+    else:
+        fault = None
+    return RunStatus(
+        RunState(state),
+        runtime=result["runtime"],
+        reason=reason,
+        fault=fault,
+        exit_code=code,
+        usage=Usage(result["peak_memory_bytes"], result["cpu_seconds"]),
+    )
+
+
+def _name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _folder_error(error: OSError, folder: Path) -> DeployError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DeployError(f"the disk under {folder} is full", hint="free some space and repeat the command")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
+        return DeployError(
+            f"the run folder {folder} cannot be written: {error.strerror}",
+            hint="set TRADEWIND_HOME to a folder that can",
+            retryable=False,
+        )
+    return DeployError(f"the run folder {folder} cannot be used: {error.strerror}")
+
+
+def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> DeployError | MissingProgramError:
+    program, why = request.argv[0], os.strerror(number) if number else ""
+    if kind == "cancelled":
+        return DeployError(f"run {request.run_id} was cancelled before it started", retryable=False)
+    if kind == "workdir":
+        return DeployError(f"the working folder {request.workdir} cannot be entered: {why}", retryable=False)
+    if kind == "missing" and number == errno.ENOENT:
+        if (request.workdir / program).is_file():
+            return MissingProgramError(
+                f"{program} cannot be run: the interpreter that its first line names is not installed"
+            )
+        return MissingProgramError(
+            f"there is no program {program!r}", hint="install it, or give its path, relative to job.workdir"
+        )
+    if kind == "missing" and number in (errno.EACCES, errno.EPERM):
+        return MissingProgramError(f"{program} is not executable", hint=f"chmod +x {program}")
+    if kind == "missing" and number == errno.ENOEXEC:
+        return MissingProgramError(
+            f"{program} is no program that this machine can run", hint="a script needs a #! line"
+        )
+    if kind == "missing":
+        return MissingProgramError(f"{program} cannot be run: {why}")
+    return _folder_error(OSError(number, why), folder)

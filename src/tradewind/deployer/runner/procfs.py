@@ -1,0 +1,219 @@
+"""Looks at processes through /proc: who lives, who belongs to which run, how much memory they hold.
+
+Nothing here imports more than the warden can afford at its start (see `tradewind.deployer.runner.warden`).
+A process is named by its pid together with its start time in clock ticks, so that a pid that the kernel gave to
+somebody else is never mistaken for ours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NamedTuple
+
+RUN_TAG = "TRADEWIND_RUN_ID"
+OWNER_TAG = "TRADEWIND_OWNER"
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Stat(NamedTuple):
+    """The columns of ``/proc/PID/stat`` that matter here.
+
+    Attributes:
+        state: ``R``, ``S``, ``Z``, ...
+        parent: Pid of the parent.
+        group: Process group.
+        session: Session.
+        ticks: Start time, in clock ticks since boot.
+    """
+
+    state: str
+    parent: int
+    group: int
+    session: int
+    ticks: int
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        pieces = []
+        while piece := os.read(fd, 65536):
+            pieces.append(piece)
+        return b"".join(pieces)
+    except OSError:  # the process ended between open and read
+        return None
+    finally:
+        os.close(fd)
+
+
+def boot_id() -> str:
+    """What changes when the machine restarts."""
+    return (_read("/proc/sys/kernel/random/boot_id") or b"").decode().strip()
+
+
+def stat(pid: int) -> Stat | None:
+    """The state of a process, or None when there is none; a zombie has one."""
+    text = _read(f"/proc/{pid}/stat")
+    if not text:
+        return None
+    # The program's name stands in parentheses and may itself hold spaces and parentheses.
+    columns = text[text.rindex(b")") + 2 :].split()
+    return Stat(columns[0].decode(), int(columns[1]), int(columns[2]), int(columns[3]), int(columns[19]))
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """True when that very process is there and no zombie."""
+    found = stat(pid)
+    return found is not None and found.ticks == ticks and found.state not in "ZX"
+
+
+def send(pid: int, ticks: int, number: int) -> bool:
+    """Send a signal to that very process, never to another one that got its pid.
+
+    Returns:
+        False when it is gone.
+    """
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # The descriptor holds the process; only now does the start time say whether it is the right one.
+        if not alive(pid, ticks):
+            return False
+        signal.pidfd_send_signal(fd, number)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def all_pids() -> list[int]:
+    """The pids of all processes."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  (no pathlib in the warden)
+
+
+def _scanned_children() -> dict[int, list[int]]:
+    table: dict[int, list[int]] = {}
+    for pid in all_pids():
+        found = stat(pid)
+        if found is not None:
+            table.setdefault(found.parent, []).append(pid)
+    return table
+
+
+_KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process, zombies included."""
+    if not _KERNEL_LISTS_CHILDREN:
+        return _scanned_children().get(pid, [])
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        found += map(int, (_read(f"/proc/{pid}/task/{thread}/children") or b"").split())
+    return found
+
+
+def tree(roots: list[int]) -> list[int]:
+    """Some processes and all that descend from them."""
+    found = list(dict.fromkeys(roots))
+    known = set(found)
+    table = None if _KERNEL_LISTS_CHILDREN else _scanned_children()
+    for pid in found:  # the list grows while it is walked
+        for child in children(pid) if table is None else table.get(pid, []):
+            if child not in known:
+                known.add(child)
+                found.append(child)
+    return found
+
+
+def resident(pid: int) -> int:
+    """Bytes of resident memory; pages shared with other processes count in full."""
+    columns = (_read(f"/proc/{pid}/statm") or b"").split()
+    return int(columns[1]) * _PAGE if len(columns) > 1 else 0
+
+
+def proportional(pid: int) -> int:
+    """Bytes of resident memory; a page shared by n processes counts as one n-th."""
+    for line in (_read(f"/proc/{pid}/smaps_rollup") or b"").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return resident(pid)
+
+
+def variable(pid: int, name: str) -> str | None:
+    """A variable of the environment that a process was started with, as far as it may be read."""
+    start = name.encode() + b"="
+    for entry in (_read(f"/proc/{pid}/environ") or b"").split(b"\0"):
+        if entry.startswith(start):
+            return entry[len(start) :].decode("utf-8", "surrogateescape")
+    return None
+
+
+def _writes_below(pid: int, folder: str) -> bool:
+    for number in (1, 2):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{number}").startswith(folder + "/"):  # noqa: PTH115
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def members(run_id: str, folder: str = "", leader: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+    """All living processes of a run, whoever started them, as pid and start time.
+
+    A process belongs to the run when its environment has the run's tag, when its standard output or error is a
+    file below the run's folder, or when it is in the session of the run's first process, as long as that lives.
+
+    Args:
+        run_id: The run.
+        folder: Its folder, or empty.
+        leader: Pid and start time of its first process.
+    """
+    session = leader[0] if leader and alive(*leader) else None
+    found = []
+    for pid in all_pids():
+        if pid == os.getpid():
+            continue
+        seen = stat(pid)
+        if seen is None or seen.state in "ZX":
+            continue
+        if seen.session == session or variable(pid, RUN_TAG) == run_id or (folder and _writes_below(pid, folder)):
+            found.append((pid, seen.ticks))
+    return found
+
+
+def kill_members(run_id: str, folder: str = "", leader: tuple[int, int] | None = None) -> int:
+    """Send SIGKILL to all living processes of a run.
+
+    Returns:
+        How many there were.
+    """
+    found = members(run_id, folder, leader)
+    for pid, ticks in found:
+        send(pid, ticks, signal.SIGKILL)
+    return len(found)
+
+
+def runs_of(owner: str) -> set[str]:
+    """The run ids of all living processes with an owner's tag."""
+    found = set()
+    for pid in all_pids():
+        if variable(pid, OWNER_TAG) == owner:
+            run_id = variable(pid, RUN_TAG)
+            seen = stat(pid)
+            if run_id and seen is not None and seen.state not in "ZX":
+                found.add(run_id)
+    return found

@@ -1,0 +1,485 @@
+"""The warden: a small process that starts jobs on this machine, watches them and cleans up after them.
+
+It is started by `tradewind.deployer.runner.warden_client` in a session of its own, reads JSON lines from its standard
+input and answers with JSON lines on its standard output. When its controller dies it goes on until its jobs have
+ended under their limits. It imports little, because a search waits for its start.
+
+Files that it writes into a run's folder:
+
+``started.json``
+    Linked into place before the fork: of two wardens that are asked to start the same run, one wins. Its
+    modification time is refreshed every second; it tells how long a run lived whose warden was killed.
+``pid.json``
+    The first process of the run.
+``result.json``
+    How it ended. Room for it is set aside before the job starts, so that a full disk cannot lose it.
+
+``cancel`` is written by a controller; the warden looks for it before a start and on SIGUSR1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+from tradewind.deployer.runner import procfs
+
+STARTED = "started.json"
+PID = "pid.json"
+RESULT = "result.json"
+CANCEL = "cancel"
+
+_SAMPLE_SECONDS = 0.05
+_HEARTBEAT_SECONDS = 1.0
+_CLEANUP_SECONDS = 5.0
+_RESULT_ROOM = 4096
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+Document = dict[str, Any]
+
+
+class Refused(Exception):  # noqa: N818  (it is an answer)
+    """A run cannot be started; ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing`` or ``system``."""
+
+    def __init__(self, kind: str, number: int = 0) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.number = number
+
+
+class Job:
+    """A run that the warden has started.
+
+    Args:
+        order: The controller's request.
+        pid: Its first process.
+        cpus: The CPUs that it is held to.
+    """
+
+    def __init__(self, order: Document, pid: int, cpus: set[int]) -> None:
+        self.order = order
+        self.run_id: str = order["run_id"]
+        self.folder: str = order["folder"]
+        self.pid = pid
+        self.cpus = cpus
+        self.started = time.time()
+        self.begun = time.monotonic()
+        wall = order.get("wall_seconds")
+        self.deadline: float = self.begun + wall if wall is not None else float("inf")
+        self.ending: tuple[str, str] | None = None
+        self.kill_at = float("inf")
+        self.members: set[int] = {pid}
+        self.peak = 0
+        self.cpu_seconds = 0.0
+        self.truncated = False
+        self.exit: tuple[int, resource.struct_rusage, float] | None = None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to everything that belongs to the job."""
+        groups = set()
+        for pid in self.members:
+            seen = procfs.stat(pid)
+            if seen is None or seen.state in "ZX":
+                continue
+            if seen.group not in groups and seen.group != os.getpgrp():
+                # The kernel signals a whole group at once: no fork can slip through.
+                groups.add(seen.group)
+                _quietly(os.killpg, seen.group, number)
+            _quietly(os.kill, pid, number)
+
+    def end(self, state: str, reason: str, grace: float) -> None:
+        """Ask the job to end, and set the moment at which it is killed."""
+        if self.ending is None:
+            self.ending = (state, reason)
+            self.kill_at = time.monotonic() + grace
+            self.signal(signal.SIGTERM if grace > 0 else signal.SIGKILL)
+
+    def cut_logs(self) -> None:
+        """Cut stdout and stderr at the limit; the job appends, so it may go on writing."""
+        limit = self.order.get("log_bytes")
+        if limit is None:
+            return
+        for name in ("stdout", "stderr"):
+            path = f"{self.folder}/{name}"
+            try:
+                if os.stat(path).st_size > limit:  # noqa: PTH116
+                    os.truncate(path, limit)
+                    self.truncated = True
+            except OSError:  # the job removed its own log
+                continue
+
+
+class Warden:
+    """Starts, watches and ends jobs; see the module."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.controlled = True
+        self._pid = os.getpid()
+        self._mains: dict[int, Job] = {}
+        self._orphans: dict[int, str] = {}
+        self._input = b""
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        me = procfs.stat(self._pid)
+        assert me is not None
+        self._identity = {
+            "host": os.uname().nodename,
+            "boot": procfs.boot_id(),
+            "warden": [self._pid, me.ticks],
+        }
+        self._wake, wake = os.pipe()
+        for fd in (self._wake, wake):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+
+    def run(self) -> None:
+        """Work until the controller and all jobs are gone."""
+        next_sample = next_beat = 0.0
+        while self.controlled or self.jobs:
+            watched = [self._wake, *([0] if self.controlled else [])]
+            ready, _, _ = select.select(watched, [], [], self._pause(next_sample))
+            if self._wake in ready:
+                self._signals()
+            if 0 in ready:
+                self._orders()
+            now = time.monotonic()
+            if self.jobs and now >= next_sample:
+                self._sample()
+                next_sample = now + _SAMPLE_SECONDS
+            if self.jobs and now >= next_beat:
+                for job in self.jobs.values():
+                    _quietly(os.utime, f"{job.folder}/{STARTED}")
+                next_beat = now + _HEARTBEAT_SECONDS
+            self._deadlines()
+
+    def _pause(self, next_sample: float) -> float | None:
+        if not self.jobs:
+            return None
+        moments = [next_sample, *(min(job.deadline, job.kill_at) for job in self.jobs.values())]
+        return max(0.0, min(moments) - time.monotonic())
+
+    def _say(self, document: Document) -> None:
+        if not self.controlled:
+            return
+        text = json.dumps(document).encode() + b"\n"
+        try:
+            while text:
+                text = text[os.write(1, text) :]
+        except OSError:
+            self.controlled = False
+
+    def _signals(self) -> None:
+        try:
+            numbers = set(os.read(self._wake, 4096))
+        except BlockingIOError:
+            return
+        self._reap()
+        if signal.SIGTERM in numbers:
+            for job in list(self.jobs.values()):
+                job.end("preempted", "the machine told its processes to end", job.order["grace"])
+        if signal.SIGUSR1 in numbers:
+            for job in list(self.jobs.values()):
+                reason = _text_of(f"{job.folder}/{CANCEL}")
+                if reason is not None:
+                    job.end("cancelled", reason, job.order["grace"])
+
+    def _orders(self) -> None:
+        piece = os.read(0, 1 << 20)
+        if not piece:
+            self.controlled = False
+            return
+        *lines, self._input = (self._input + piece).split(b"\n")
+        for line in lines:
+            order = json.loads(line)
+            if order["op"] == "start":
+                self._start(order)
+            elif order["run_id"] in self.jobs:
+                self.jobs[order["run_id"]].end("cancelled", order["reason"], order["grace"])
+
+    def _start(self, order: Document) -> None:
+        run_id = order["run_id"]
+        try:
+            job = self._launch(order)
+        except Refused as answer:
+            self._say({"event": "refused", "run_id": run_id, "kind": answer.kind, "errno": answer.number})
+        except OSError as error:
+            self._say({"event": "refused", "run_id": run_id, "kind": "system", "errno": error.errno})
+        else:
+            self.jobs[run_id] = self._mains[job.pid] = job
+            self._say({"event": "started", "run_id": run_id, "begun": job.begun})
+
+    def _launch(self, order: Document) -> Job:
+        folder = order["folder"]
+        part = f"{folder}/{RESULT}.part"
+        claim = {
+            **self._identity,
+            "run_id": order["run_id"],
+            "owner": order["owner"],
+            "started": time.time(),
+            "begun": time.monotonic(),
+            "wall_seconds": order.get("wall_seconds"),
+        }
+        _claim(folder, claim)
+        try:
+            if os.path.exists(f"{folder}/{CANCEL}"):  # noqa: PTH110
+                raise Refused("cancelled")
+            room = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.posix_fallocate(room, 0, _RESULT_ROOM)
+            finally:
+                os.close(room)
+            cpus = self._choose_cpus(order.get("cpus"))
+            job = Job(order, self._fork(order, cpus), cpus)
+        except BaseException:
+            # Nothing runs: the same run may be asked for again and gets the same answer.
+            for name in (f"{folder}/{STARTED}", part):
+                _quietly(os.unlink, name)
+            raise
+        seen = procfs.stat(job.pid)
+        if seen is not None:
+            _quietly(_write, f"{folder}/{PID}", {"pid": job.pid, "ticks": seen.ticks})
+        return job
+
+    def _choose_cpus(self, wanted: float | None) -> set[int]:
+        every = os.sched_getaffinity(0)
+        if wanted is None:
+            return every
+        count = max(1, int(-(-wanted // 1)))
+        load = {cpu: sum(cpu in job.cpus for job in self.jobs.values()) for cpu in every}
+        return set(sorted(every, key=lambda cpu: (load[cpu], cpu))[:count])
+
+    def _fork(self, order: Document, cpus: set[int]) -> int:
+        folder = order["folder"]
+        report, tell = os.pipe()
+        opened = [report, tell]
+        try:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+            for name in ("stdout", "stderr"):
+                path = f"{folder}/{name}"
+                opened += [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)]
+            pid = os.fork()
+            if pid == 0:
+                self._become(order, cpus, tell, opened[2:])
+            os.close(opened.pop(1))
+            problem = os.read(report, 64)  # empty once the program has been executed
+        finally:
+            for fd in opened:
+                os.close(fd)
+        if problem:
+            os.waitpid(pid, 0)
+            kind, _, number = problem.decode().partition(" ")
+            raise Refused(kind, int(number))
+        return pid
+
+    def _become(self, order: Document, cpus: set[int], tell: int, streams: list[int]) -> None:
+        step = "system"
+        try:
+            os.setsid()
+            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != self._pid:
+                os._exit(1)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            os.sched_setaffinity(0, cpus)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if order.get("address_space"):
+                resource.setrlimit(resource.RLIMIT_AS, (order["address_space"],) * 2)
+            step = "workdir"
+            os.chdir(order["cwd"])
+            for number, fd in enumerate(streams):
+                os.dup2(fd, number)
+            step = "missing"
+            os.execvpe(order["argv"][0], order["argv"], order["env"])  # noqa: S606
+        except OSError as error:
+            os.write(tell, f"{step} {error.errno}".encode())
+        except BaseException:
+            os.write(tell, f"{step} {errno.EINVAL}".encode())
+        finally:
+            os._exit(127)
+
+    def _reap(self) -> None:
+        ended = []
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            job = self._mains.pop(pid, None)
+            if job is not None:
+                job.exit = (status, used, time.monotonic())
+                job.cpu_seconds += used.ru_utime + used.ru_stime
+                ended.append(job)
+            else:
+                owner = self.jobs.get(self._orphans.pop(pid, ""))
+                if owner is not None:
+                    owner.cpu_seconds += used.ru_utime + used.ru_stime
+        for job in ended:
+            self._finish(job)
+
+    def _adopted(self) -> dict[str, list[int]]:
+        """The processes that lost their parent and became the warden's children, by the run they belong to."""
+        found: dict[str, list[int]] = {}
+        for pid in procfs.children(self._pid):
+            if pid in self._mains:
+                continue
+            if pid not in self._orphans:
+                self._orphans[pid] = self._owner_of(pid)
+            found.setdefault(self._orphans[pid], []).append(pid)
+        return found
+
+    def _owner_of(self, pid: int) -> str:
+        tag = procfs.variable(pid, procfs.RUN_TAG)
+        if tag in self.jobs:
+            return str(tag)
+        seen = procfs.stat(pid)
+        for job in self.jobs.values():
+            if pid in job.members or (seen is not None and seen.session == job.pid):
+                return job.run_id
+        # It hides whose it is: it is left alone until it can only belong to the last job.
+        return next(iter(self.jobs)) if len(self.jobs) == 1 else ""
+
+    def _sample(self) -> None:
+        adopted = self._adopted()
+        for job in list(self.jobs.values()):
+            members = procfs.tree([job.pid, *adopted.get(job.run_id, ())])
+            job.members = set(members)
+            memory = sum(map(procfs.resident, members))
+            limit = job.order.get("memory_bytes")
+            if memory > job.peak and len(members) > 1:
+                # Forked workers share pages, which the sum of resident sizes counts once for each.
+                memory = sum(map(procfs.proportional, members))
+            job.peak = max(job.peak, memory)
+            if limit is not None and memory > limit:
+                job.end("out_of_memory", "", 0.0)
+                job.signal(signal.SIGKILL)
+            job.cut_logs()
+
+    def _deadlines(self) -> None:
+        for job in list(self.jobs.values()):
+            now = time.monotonic()
+            if now >= job.deadline:
+                job.deadline = float("inf")
+                self._refresh(job)
+                job.end("timed_out", "", job.order["grace"])
+            if now >= job.kill_at:
+                self._refresh(job)
+                job.signal(signal.SIGKILL)
+                job.kill_at = now + _SAMPLE_SECONDS
+
+    def _refresh(self, job: Job) -> None:
+        job.members = set(procfs.tree([job.pid, *self._adopted().get(job.run_id, ())]))
+
+    def _finish(self, job: Job) -> None:
+        """Kill what the job left behind and write down how it ended."""
+        until = time.monotonic() + _CLEANUP_SECONDS
+        while time.monotonic() < until:
+            adopted = self._adopted()
+            left = adopted.get(job.run_id, [])
+            if len(self.jobs) == 1:
+                left = left + adopted.get("", [])
+            if not left:
+                break
+            job.members = set(procfs.tree(left))
+            job.signal(signal.SIGKILL)
+            time.sleep(0.002)
+            self._reap()
+        job.cut_logs()
+        result = _result(job)
+        del self.jobs[job.run_id]
+        try:
+            _write(f"{job.folder}/{RESULT}", result, part=f"{job.folder}/{RESULT}.part", durable=True)
+        except OSError as error:
+            sys.stderr.write(f"{job.run_id}: its result cannot be written: {error}\n")
+        self._say({"event": "ended", "run_id": job.run_id, "result": result})
+
+
+def _result(job: Job) -> Document:
+    assert job.exit is not None
+    status, used, ended = job.exit
+    runtime = ended - job.begun
+    code = os.waitstatus_to_exitcode(status)
+    state, reason = job.ending or ("done" if code == 0 else "failed", "")
+    return {
+        "run_id": job.run_id,
+        "state": state,
+        "reason": reason,
+        "exit_code": code,
+        "started": job.started,
+        "ended": job.started + runtime,
+        "runtime": runtime,
+        "peak_memory_bytes": max(job.peak, used.ru_maxrss * 1024),
+        "cpu_seconds": job.cpu_seconds,
+        "truncated": job.truncated,
+        "memory_bytes": job.order.get("memory_bytes"),
+        "wall_seconds": job.order.get("wall_seconds"),
+    }
+
+
+def _claim(folder: str, claim: Document) -> None:
+    """Put ``started.json`` into place, whole, unless it is there.
+
+    Raises:
+        Refused: It is there.
+    """
+    draft = f"{folder}/{STARTED}.{os.getpid()}"
+    try:
+        _write(draft, claim, part=draft + ".part")
+        os.link(draft, f"{folder}/{STARTED}")
+    except FileExistsError:
+        raise Refused("exists") from None
+    finally:
+        _quietly(os.unlink, draft)
+
+
+def _write(path: str, document: Document, *, part: str = "", durable: bool = False) -> None:
+    part = part or path + ".part"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        text = json.dumps(document).encode()
+        size = os.write(fd, text)
+        if size < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        os.ftruncate(fd, size)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(part, path)  # noqa: PTH104
+
+
+def _text_of(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return None
+
+
+def _quietly(call: Any, *arguments: Any) -> None:
+    """Call something whose object may have gone away meanwhile."""
+    try:
+        call(*arguments)
+    except OSError:
+        return
+
+
+def main() -> None:
+    """Run a warden on this process's standard input and output."""
+    Warden().run()

@@ -1,0 +1,164 @@
+"""The controller's end of the line to a warden (see `tradewind.deployer.runner.warden`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import DeployError
+
+_ANSWER_SECONDS = 60.0
+
+# The warden must start quickly, so the packages above it are entered without running their __init__ modules.
+_BOOTSTRAP = """
+import sys, types
+name, path = "tradewind", sys.argv[1]
+for part in ("", "deployer", "runner"):
+    if part:
+        name, path = name + "." + part, path + "/" + part
+    module = types.ModuleType(name)
+    module.__path__ = [path]
+    sys.modules[name] = module
+from tradewind.deployer.runner.warden import main
+main()
+"""
+
+_PACKAGE = Path(__file__).parents[2]
+
+
+def warden_command() -> list[str]:
+    """The command line that starts a warden."""
+    return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(_PACKAGE)]
+
+
+class WardenClient:
+    """One warden process and the pipes to it.
+
+    Args:
+        log: File that gets the warden's own error messages.
+
+    Raises:
+        DeployError: It cannot be started.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._begun: dict[str, float] = {}
+        self._ended: deque[Mapping[str, Any]] = deque()
+        self._text = b""
+        self._open = True
+        theirs_in, self._write = os.pipe()
+        self._read, theirs_out = os.pipe()
+        command = warden_command()
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            self.pid = os.posix_spawn(
+                command[0],
+                command,
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, theirs_in, 0),
+                    (os.POSIX_SPAWN_DUP2, theirs_out, 1),
+                    (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                ],
+                # An interrupt from the terminal is for the controller, which decides about the jobs.
+                setsid=True,
+                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE],
+                setsigmask=[],
+            )
+        except OSError as error:
+            os.close(self._write)
+            os.close(self._read)
+            raise DeployError(f"the process runner cannot start its helper ({command[0]}): {error.strerror}") from error
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+
+    @property
+    def alive(self) -> bool:
+        """False once the warden has closed its end."""
+        return self._open
+
+    def fileno(self) -> int:
+        """For `select.select`."""
+        return self._read
+
+    def send(self, document: Mapping[str, Any]) -> bool:
+        """Send an order.
+
+        Returns:
+            False when the warden is gone.
+        """
+        text = json.dumps(document).encode() + b"\n"
+        try:
+            while text:
+                text = text[os.write(self._write, text) :]
+        except OSError:
+            self._open = False
+        return self._open
+
+    def start(self, order: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Order the start of a run and wait for the answer.
+
+        Returns:
+            The answer (``started`` or ``refused``), or None when the warden is gone.
+
+        Raises:
+            DeployError: The warden does not answer.
+        """
+        if not self.send(order):
+            return None
+        until = time.monotonic() + _ANSWER_SECONDS
+        while self._open:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise DeployError(f"the helper process {self.pid} of the process runner does not answer")
+            for event in self._receive(left):
+                if event["run_id"] == order["run_id"] and event["event"] != "ended":
+                    return event
+        return None
+
+    def ended(self, seconds: float = 0.0) -> list[Mapping[str, Any]]:
+        """The results that have come in, after waiting up to ``seconds`` for one."""
+        if self._open and not self._ended:
+            self._receive(seconds)
+        while self._open and self._receive(0):
+            pass
+        results = list(self._ended)
+        self._ended.clear()
+        return results
+
+    @property
+    def waiting(self) -> bool:
+        """True when a result has come in that nobody has fetched."""
+        return bool(self._ended)
+
+    def _receive(self, seconds: float) -> list[Mapping[str, Any]]:
+        ready, _, _ = select.select([self._read], [], [], max(0.0, seconds))
+        if not ready:
+            return []
+        piece = os.read(self._read, 1 << 20)
+        if not piece:
+            self._open = False
+            return []
+        *lines, self._text = (self._text + piece).split(b"\n")
+        events = [json.loads(line) for line in lines]
+        self._ended.extend(event["result"] for event in events if event["event"] == "ended")
+        return events
+
+    def close(self) -> None:
+        """Let go of the warden; it ends when its jobs have."""
+        self._open = False
+        os.close(self._write)
+        os.close(self._read)
+        try:
+            os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return

@@ -1,0 +1,172 @@
+"""Brings a run's inputs into its folder, and keeps its outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from tradewind.errors import DeployError
+from tradewind.problem import RunRequest
+
+INPUTS = "inputs"
+_PIECE = 1 << 20
+_SILENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input, as the YAML writes it: ``place``, or ``place#sha256=...&size=...&name=...``.
+
+    Attributes:
+        place: A path relative to the working folder, a ``file://`` or an ``http(s)://`` address.
+        name: The name that it gets below ``inputs/``.
+        sha256: What the content must hash to, or empty.
+        size: Bytes that it must have, or None.
+    """
+
+    place: str
+    name: str
+    sha256: str = ""
+    size: int | None = None
+    scheme: str = field(default="")
+
+    @classmethod
+    def parse(cls, text: str) -> Input:
+        """Read an input.
+
+        Raises:
+            DeployError: It is not one.
+        """
+        place, _, options = text.partition("#")
+        given = dict(part.partition("=")[::2] for part in options.split("&") if part)
+        unknown = set(given) - {"sha256", "size", "name"}
+        scheme = urlsplit(place).scheme if "://" in place else ""
+        if unknown or scheme not in ("", "file", "http", "https") or not given.get("size", "0").isdigit():
+            raise DeployError(
+                f"input {text!r} is not understood",
+                hint="write a path, file:// or http(s):// address, then #sha256=...&size=...&name=... where wanted",
+                retryable=False,
+            )
+        path = unquote(urlsplit(place).path) if scheme else place
+        name = given.get("name") or PurePosixPath(path.rstrip("/")).name
+        if not name or name in (".", "..") or "/" in name:
+            raise DeployError(f"input {text!r} has no usable name", hint="add #name=...", retryable=False)
+        size = int(given["size"]) if "size" in given else None
+        return cls(path if scheme == "file" else place, name, given.get("sha256", "").lower(), size, scheme)
+
+
+def stage_in(request: RunRequest) -> None:
+    """Bring all inputs into ``inputs/`` of the run's folder; what is there already is left alone.
+
+    Files and folders of this machine are linked, not copied. A download appears under its name only when it is
+    whole and its size and checksum are right.
+
+    Raises:
+        DeployError: An input is missing or wrong; for a network's fault ``retryable`` is true.
+    """
+    for text in request.inputs:
+        wanted = Input.parse(text)
+        target = request.folder / INPUTS / wanted.name
+        if target.is_symlink() or target.exists():
+            continue
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if wanted.scheme in ("http", "https"):
+                _download(wanted, target)
+            else:
+                _link(wanted, request.workdir / Path(wanted.place).expanduser(), target)
+        except OSError as error:
+            raise DeployError(f"input {wanted.place}: {error.strerror or error}") from error
+
+
+def _link(wanted: Input, source: Path, target: Path) -> None:
+    if not source.exists():
+        raise DeployError(f"input {source} does not exist", retryable=False)
+    if wanted.sha256 or wanted.size is not None:
+        if not source.is_file():
+            raise DeployError(f"input {source} is a folder: it has no size or checksum", retryable=False)
+        digest = hashlib.sha256()
+        with source.open("rb") as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+        _check(wanted, source.stat().st_size, digest.hexdigest(), retryable=False)
+    target.symlink_to(source.resolve(), target_is_directory=source.is_dir())
+
+
+def _download(wanted: Input, target: Path) -> None:
+    part = target.with_name(target.name + ".part")
+    digest, size = hashlib.sha256(), 0
+    try:
+        with urllib.request.urlopen(wanted.place, timeout=_SILENCE_SECONDS) as answer, part.open("wb") as file:  # noqa: S310  (Input.parse admits http and https only)
+            promised = answer.headers.get("Content-Length")
+            while piece := answer.read(_PIECE):
+                file.write(piece)
+                digest.update(piece)
+                size += len(piece)
+                if wanted.size is not None and size > wanted.size:
+                    break
+        if promised is not None and size < int(promised):
+            raise DeployError(f"input {wanted.place}: only {size} of {promised} bytes came")
+        _check(wanted, size, digest.hexdigest(), retryable=True)
+        part.replace(target)
+    except urllib.error.HTTPError as error:
+        fault = error.code >= 500 or error.code in (408, 429)
+        raise DeployError(f"input {wanted.place}: HTTP {error.code} {error.reason}", retryable=fault) from error
+    except urllib.error.URLError as error:
+        raise DeployError(f"input {wanted.place}: {error.reason}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _check(wanted: Input, size: int, digest: str, *, retryable: bool) -> None:
+    if wanted.size is not None and size != wanted.size:
+        raise DeployError(f"input {wanted.place} has {size} bytes, not {wanted.size}", retryable=retryable)
+    if wanted.sha256 and digest != wanted.sha256:
+        raise DeployError(f"input {wanted.place} has the wrong checksum {digest}", retryable=retryable)
+
+
+def stage_out(request: RunRequest) -> list[Path]:
+    """Keep the outputs: copy what the patterns match below the working folder into ``outputs/`` of the run's folder.
+
+    Patterns start at the working folder; what the job itself put into ``outputs/`` is kept anyway. Nothing outside of
+    the working folder is ever copied: not through ``..``, not through a symbolic link.
+
+    Returns:
+        The copies.
+
+    Raises:
+        DeployError: A file cannot be copied.
+    """
+    kept = []
+    try:
+        root = request.workdir.resolve()
+        run_folder = request.folder.resolve()
+        for pattern in request.outputs:
+            for source in _matches(root, pattern):
+                if source.is_relative_to(run_folder):
+                    continue
+                target = request.folder / "outputs" / source.relative_to(root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
+                kept.append(target)
+    except OSError as error:
+        raise DeployError(f"an output cannot be kept: {error.strerror or error}") from error
+    return kept
+
+
+def _matches(root: Path, pattern: str) -> Iterator[Path]:
+    if pattern.startswith("/") or ".." in PurePosixPath(pattern).parts:
+        raise DeployError(f"output pattern {pattern!r} leaves the working folder", retryable=False)
+    for found in sorted(root.glob(pattern)):
+        files = (Path(top) / name for top, _, names in os.walk(found) for name in names) if found.is_dir() else [found]
+        for file in files:
+            real = file.resolve()
+            if real.is_file() and real.is_relative_to(root):
+                yield file
