@@ -1,0 +1,380 @@
+"""The conformance suite of searchers.
+
+An implementer inherits it and says how a searcher is made; pytest finds the checks::
+
+    class TestMine(SearcherConformance):
+        @pytest.fixture
+        def make(self) -> MakeSearcher:
+            return lambda problem, seed: MySearcher(settings=MySearcher.Settings(), problem=problem, seed=seed)
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tradewind.errors import TradewindError
+from tradewind.problem import COST, Billing, Objective, Observation, Problem, Proposal, Threshold, Trial, TrialState
+from tradewind.searcher.base import ContinuousSpaces, Explains, NothingLeft, Searcher, SearchState
+from tradewind.testing import problems
+from tradewind.testing.problems import KnownProblem, drive, evaluate, pending
+
+MakeSearcher = Callable[[Problem, int], Searcher]
+"""Makes a searcher for a problem and a seed."""
+
+_SMALL: dict[str, Callable[[], KnownProblem]] = {
+    "conditional": problems.conditional_problem,
+    "flat": problems.flat_problem,
+    "infeasible": problems.infeasible_problem,
+    "tiny": problems.tiny_problem,
+}
+
+_OTHER_PROCESS = """
+import pickle, sys
+cls, settings, number, seed = pickle.loads(sys.stdin.buffer.read())
+from tradewind.testing import problems
+problem = problems.table_problem()
+searcher = cls(settings=settings, problem=problem, seed=seed)
+trials = problems.drive(searcher, problem, number)
+print(" ".join(trial.key for trial in trials))
+"""
+
+
+class SearcherConformance:
+    """What every searcher must keep, whatever its algorithm. Each method is one check.
+
+    Attributes:
+        trials: How many trials the longer checks run.
+        seconds: How long one proposal may take on a space of a million combinations.
+    """
+
+    trials = 12
+    seconds = 8.0
+
+    @pytest.fixture
+    def make(self) -> MakeSearcher:
+        """The one thing to override: how a searcher is made."""
+        raise NotImplementedError("override the fixture 'make'")
+
+    # ------------------------------------------------------------------ a function of problem, seed and trials
+
+    def test_equal_seeds_give_equal_proposals(self, make: MakeSearcher) -> None:
+        """Two searchers of one seed propose the same, run after run."""
+        for ready in (problems.table_problem, problems.conditional_problem):
+            problem = ready()
+            first, second = (keys(drive(make(problem, 7), problem, self.trials)) for _ in range(2))
+            assert first == second
+
+    def test_another_process_proposes_the_same(self, make: MakeSearcher) -> None:
+        """Nothing depends on the process: no hash of a string, no clock, no global random state."""
+        problem = problems.table_problem()
+        searcher = make(problem, 3)
+        if type(searcher).__module__ == "__main__":
+            pytest.skip("a class of __main__ cannot be imported elsewhere")
+        here = keys(drive(searcher, problem, 8))
+        package = pickle.dumps((type(searcher), searcher.settings, 8, 3))
+        there = subprocess.run(  # noqa: S603  (this interpreter, fixed program)
+            [sys.executable, "-c", _OTHER_PROCESS], input=package, capture_output=True, check=False, timeout=60
+        )
+        assert there.returncode == 0, there.stderr.decode()
+        assert there.stdout.decode().split() == here
+
+    def test_global_random_state_is_left_alone(self, make: MakeSearcher) -> None:
+        """Asking neither uses nor moves numpy's global random state."""
+        problem = problems.table_problem()
+        before = np.random.get_state()[1].copy()  # type: ignore[index]
+        drive(make(problem, 1), problem, 6)
+        assert (np.random.get_state()[1] == before).all()  # type: ignore[index]
+
+    def test_order_of_telling_does_not_matter(self, make: MakeSearcher) -> None:
+        """Trials that end in another order lead to the same proposal."""
+        problem = problems.table_problem()
+        trials = drive(make(problem, 5), problem, 9)
+        forward, backward = make(problem, 5), make(problem, 5)
+        for trial in trials:
+            forward.tell(trial)
+        for trial in reversed(trials):
+            backward.tell(trial)
+        state = SearchState(proposed=len(trials))
+        assert chosen(forward.ask(state, 2)) == chosen(backward.ask(state, 2))
+
+    def test_telling_twice_changes_nothing(self, make: MakeSearcher) -> None:
+        """After a restart the engine may tell a trial again."""
+        problem = problems.table_problem()
+        once, twice = make(problem, 5), make(problem, 5)
+        for trial in drive(make(problem, 5), problem, 6):
+            once.tell(trial)
+            twice.tell(trial)
+            twice.tell(trial)
+        assert chosen(once.ask(SearchState(proposed=6))) == chosen(twice.ask(SearchState(proposed=6)))
+
+    def test_asking_twice_gives_the_same(self, make: MakeSearcher) -> None:
+        """Asking is no event: the engine may ask, crash, and ask again."""
+        problem = problems.table_problem()
+        searcher = make(problem, 2)
+        for trial in drive(make(problem, 2), problem, 7):
+            searcher.tell(trial)
+        state = SearchState(proposed=7)
+        assert searcher.ask(state, 3) == searcher.ask(state, 3)
+
+    def test_state_survives_json(self, make: MakeSearcher) -> None:
+        """A searcher restored from its state and its trials goes on as the first one does."""
+        problem = problems.table_problem()
+        first = make(problem, 4)
+        trials = drive(first, problem, 8)
+        second = make(problem, 4)
+        second.restore(json.loads(json.dumps(first.state(), allow_nan=False)))
+        for trial in trials:
+            second.tell(trial)
+        state = SearchState(proposed=8)
+        assert chosen(first.ask(state, 2)) == chosen(second.ask(state, 2))
+
+    def test_proposals_are_plain(self, make: MakeSearcher) -> None:
+        """What it says of a proposal can be written as JSON, and its caps are positive."""
+        problem = problems.table_problem(dollars=5.0)
+        for trial in drive(make(problem, 2), problem, self.trials):
+            json.dumps(dict(trial.proposal.why), allow_nan=False)
+            json.dumps(dict(trial.configuration))
+            for cap in (trial.proposal.abort_cost, trial.proposal.abort_time):
+                assert cap is None or cap > 0
+            if isinstance(make(problem, 2), Explains):
+                assert trial.proposal.why
+
+    # ------------------------------------------------------------------ what may be proposed
+
+    @pytest.mark.parametrize("name", sorted(_SMALL))
+    def test_a_finite_space_is_exhausted_exactly_once(self, make: MakeSearcher, name: str) -> None:
+        """Every candidate is tried once, then the searcher says for good that nothing is left."""
+        problem = _SMALL[name]()
+        searcher = make(problem, 1)
+        trials = drive(searcher, problem, 200)
+        assert sorted(keys(trials)) == sorted(problem.candidates.key(i) for i in range(len(problem.candidates)))
+        answer = searcher.ask(SearchState(proposed=len(trials)))
+        assert isinstance(answer, NothingLeft)
+        assert answer.final
+        assert answer.reason
+
+    def test_nothing_is_final_while_trials_run(self, make: MakeSearcher) -> None:
+        """While all that is open is pending, the searcher waits."""
+        problem = problems.conditional_problem()
+        searcher = make(problem, 1)
+        trials = drive(make(problem, 1), problem, 200)
+        for trial in trials[:-2]:
+            searcher.tell(trial)
+        running = [pending(problem, trial.proposal, trial.number) for trial in trials[-2:]]
+        answer = searcher.ask(SearchState(running, proposed=len(trials)))
+        assert isinstance(answer, NothingLeft)
+        assert not answer.final
+
+    def test_several_at_once_are_different(self, make: MakeSearcher) -> None:
+        """Never more than asked for, never one twice, never one that is pending or ended."""
+        problem = problems.table_problem()
+        searcher = make(problem, 6)
+        seen: set[str] = set()
+        running: list[Trial] = []
+        number = 0
+        for turn in range(6):
+            answer = searcher.ask(SearchState(running, proposed=number), 4)
+            if isinstance(answer, NothingLeft):
+                assert not answer.final
+            else:
+                assert 1 <= len(answer) <= 4
+                for proposal in answer:
+                    key = problem.trial_key(proposal.configuration, proposal.fidelity)
+                    assert key not in seen
+                    seen.add(key)
+                    running.append(pending(problem, proposal, number))
+                    number += 1
+            for trial in running[: 2 + turn % 2]:
+                searcher.tell(evaluate(problem, trial.proposal, trial.number))
+            running = running[2 + turn % 2 :]
+
+    def test_parallel_search_exhausts_the_space(self, make: MakeSearcher) -> None:
+        """With four at a time, too, every candidate is tried once."""
+        problem = problems.conditional_problem()
+        trials = drive(make(problem, 2), problem, 200, parallel=4)
+        assert len(set(keys(trials))) == len(trials) == len(problem.candidates)
+
+    def test_conditions_and_constraints_are_kept(self, make: MakeSearcher) -> None:
+        """Every proposal is complete and allowed, with no inactive parameter."""
+        problem = problems.conditional_problem()
+        for trial in drive(make(problem, 3), problem, 40):
+            assert problem.space.check(trial.configuration) == trial.configuration
+
+    def test_unsold_configurations_are_left_out(self, make: MakeSearcher) -> None:
+        """What the selector has no offer for is never proposed."""
+        sold = {("c9.large", 1), ("c9.large", 2), ("r9.large", 4)}
+        problem = problems.make_problem(
+            problems.machine_parameters(3, (1, 2, 4)), lambda _c, _o: problems.Outcome(60.0), sold=sold
+        )
+        trials = drive(make(problem, 1), problem, 20)
+        assert {(t.configuration["instance"], t.configuration["nodes"]) for t in trials} == sold
+
+    def test_a_million_combinations(self, make: MakeSearcher) -> None:
+        """A large finite space is answered within seconds."""
+        problem = problems.huge_problem()
+        searcher = make(problem, 1)
+        number, started = 0, time.perf_counter()
+        for _ in range(3):
+            answer = searcher.ask(SearchState(proposed=number), 2)
+            assert not isinstance(answer, NothingLeft)
+            for proposal in answer:
+                searcher.tell(evaluate(problem, proposal, number))
+                number += 1
+        assert time.perf_counter() - started < self.seconds
+
+    def test_continuous_spaces(self, make: MakeSearcher) -> None:
+        """Proposed within their ranges, none twice; or refused with a clear line by those that cannot."""
+        problem = problems.continuous_problem()
+        try:
+            searcher = make(problem, 1)
+        except TradewindError as error:
+            assert "\n" not in str(error)
+            return
+        assert isinstance(searcher, ContinuousSpaces), "it takes a continuous space but does not say so"
+        trials = drive(searcher, problem, self.trials)
+        assert len(set(keys(trials))) == self.trials
+        for trial in trials:
+            assert problem.space.check(trial.configuration) == trial.configuration
+
+    def test_takes_what_it_says_it_takes(self, make: MakeSearcher) -> None:
+        """A searcher with the capability does not refuse a continuous space."""
+        if isinstance(make(problems.tiny_problem(), 0), ContinuousSpaces):
+            make(problems.continuous_problem(), 0)
+
+    # ------------------------------------------------------------------ trials of every kind
+
+    @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.ABORTED, TrialState.SUCCEEDED])
+    def test_goes_on_when_all_end_alike(self, make: MakeSearcher, state: TrialState) -> None:
+        """All failed, all cut short, all slower than the deadline: it goes on, without repeating."""
+        problem = problems.table_problem()
+        searcher = make(problem, 1)
+        seen: set[str] = set()
+        for number in range(self.trials):
+            answer = searcher.ask(SearchState(proposed=number))
+            assert not isinstance(answer, NothingLeft)
+            trial = ended(problem, answer[0], number, state)
+            assert trial.key not in seen
+            seen.add(trial.key)
+            searcher.tell(trial)
+
+    def test_a_lost_trial_teaches_nothing(self, make: MakeSearcher) -> None:
+        """A trial that was lost is no reason to think ill of its configuration."""
+        problem = problems.table_problem()
+        told, untold = make(problem, 1), make(problem, 1)
+        trials = drive(make(problem, 1), problem, 5)
+        for trial in trials:
+            told.tell(trial)
+            untold.tell(trial)
+        answer = told.ask(SearchState(proposed=5))
+        assert not isinstance(answer, NothingLeft)
+        told.tell(replace(pending(problem, answer[0], 5), state=TrialState.LOST))
+        assert chosen(told.ask(SearchState(proposed=6))) == chosen(untold.ask(SearchState(proposed=6)))
+
+    @pytest.mark.parametrize("goal", ["minimise", "maximise"])
+    def test_strange_metrics(self, make: MakeSearcher, goal: str) -> None:
+        """Zero, negative, enormous and missing values of a metric, and NaN among the others, do no harm."""
+        values = [0.0, -3.0, 1e12, None, -1e-9, 5.0, -1e12, 0.5, None, 2.0]
+        objective = Objective("score", "minimise" if goal == "minimise" else "maximise")
+        problem = problems.table_problem(objective=objective, thresholds=[Threshold("other", at_most=1.0)])
+        searcher = make(problem, 1)
+        for number in range(self.trials):
+            answer = searcher.ask(SearchState(proposed=number))
+            assert not isinstance(answer, NothingLeft)
+            trial = evaluate(problem, replace(answer[0], abort_cost=None, abort_time=None), number)
+            assert trial.observation is not None
+            value = values[number % len(values)]
+            metrics = {COST: trial.spent, "other": float("nan") if number % 3 else -0.5}
+            if value is not None:
+                metrics["score"] = value
+            seen = replace(trial.observation, objective=value, metrics=metrics, feasible=value is not None)
+            searcher.tell(replace(trial, observation=seen, state=TrialState.SUCCEEDED))
+
+    @pytest.mark.parametrize("metric", ["runtime", "throughput"])
+    def test_other_objectives(self, make: MakeSearcher, metric: str) -> None:
+        """The least runtime and the greatest throughput are searched for as the least cost is."""
+        objective = Objective("runtime") if metric == "runtime" else Objective("throughput", "maximise")
+        problem = problems.table_problem(objective=objective, cliff="slow")
+        trials = drive(make(problem, 1), problem, self.trials, parallel=2)
+        assert len(set(keys(trials))) == self.trials
+
+    def test_prices_of_zero(self, make: MakeSearcher) -> None:
+        """Machines that cost nothing are searched over like others."""
+        free = {name: replace(offer, price_per_hour=0.0) for name, offer in problems.offers(3).items()}
+        instance, nodes = problems.machine_parameters(3, (1, 2))
+        problem = problems.make_problem(
+            [replace(instance, offers=free), nodes], lambda _c, o: problems.Outcome(90.0 / o.vcpu)
+        )
+        assert len(drive(make(problem, 1), problem, 20)) == 6
+
+    # ------------------------------------------------------------------ money
+
+    def test_money_that_pays_nothing(self, make: MakeSearcher) -> None:
+        """Below the smallest bill of the cheapest candidate nothing is proposed, with the reason in words."""
+        problem = problems.table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
+        least = float(problem.candidates.hourly.min()) / 60.0
+        answer = make(problem, 1).ask(SearchState(money_left=0.9 * least))
+        assert isinstance(answer, NothingLeft)
+        assert answer.final
+        assert "$" in answer.reason
+        assert "\n" not in answer.reason
+
+    def test_only_what_the_money_may_pay(self, make: MakeSearcher) -> None:
+        """A candidate whose smallest bill is above the money left is not proposed."""
+        problem = problems.table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
+        money = 3.0 * float(problem.candidates.hourly.min()) / 60.0
+        searcher = make(problem, 1)
+        for number in range(6):
+            answer = searcher.ask(SearchState(proposed=number, money_left=money))
+            assert not isinstance(answer, NothingLeft)
+            offer = problem.resolver.resolve(answer[0].configuration)
+            assert problem.terms.billing.cost(0.0, offer.hourly) <= money + 1e-9
+            searcher.tell(evaluate(problem, answer[0], number))
+
+    def test_a_budget_is_used_and_kept(self, make: MakeSearcher) -> None:
+        """A search with a budget ends within it, after at least one trial."""
+        problem = problems.table_problem(dollars=1.0)
+        trials = drive(make(problem, 1), problem, 400, parallel=2)
+        assert trials
+        assert sum(trial.spent for trial in trials) <= 1.0 + 1e-6
+
+    # ------------------------------------------------------------------ form
+
+    def test_it_is_described(self, make: MakeSearcher) -> None:
+        """The first line of its docstring and every setting's description are there: the reference is made of them."""
+        part = type(make(problems.tiny_problem(), 0))
+        assert inspect.getdoc(part)
+        assert part.__doc__ is not None
+        assert part.summary().endswith((".", ","))
+        for name, setting in part.Settings.model_fields.items():
+            assert setting.description, f"the setting {name} has no description"
+
+
+def keys(trials: Sequence[Trial]) -> list[str]:
+    """The trial keys in order."""
+    return [trial.key for trial in trials]
+
+
+def chosen(answer: list[Proposal] | NothingLeft) -> list[str] | NothingLeft:
+    """What was proposed, without what was said about it."""
+    return answer if isinstance(answer, NothingLeft) else [proposal.configuration.key for proposal in answer]
+
+
+def ended(problem: KnownProblem, proposal: Proposal, number: int, state: TrialState) -> Trial:
+    """A trial that ended in the given state, whatever the truth is."""
+    trial = pending(problem, proposal, number)
+    runtime = 1e5 if state == TrialState.SUCCEEDED else 30.0
+    cost = problem.terms.billing.cost(runtime, trial.offer.hourly)
+    value = None if state == TrialState.FAILED else cost
+    metrics = {COST: cost, "runtime": runtime} if state == TrialState.SUCCEEDED else {}
+    seen = Observation(value, cost, runtime, False, censored=state == TrialState.ABORTED, metrics=metrics, reason="so")
+    return replace(trial, state=state, observation=seen, spent=cost)
