@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tradewind.store.schema import REVISIONS, VERSION_TABLE
 
 _MIGRATING = 0x7472616465  # "trade": the advisory lock that PostgreSQL clients migrate under
 _WRITES = "tradewind_writes"
+_ALEMBIC = threading.Lock()  # its environment is global to the process
 
 
 class Database:
@@ -40,6 +42,7 @@ class Database:
             self.place = str(self.path)
             _make_file(self.path, self.place)
         self._busy_timeout = busy_timeout
+        self._file: tuple[int, int] | None = None
         engine = self._engine(parsed)
         self._readers = engine
         self._writers = engine.execution_options(**{_WRITES: True})
@@ -66,12 +69,24 @@ class Database:
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that is durable when the block ends, and undone when it raises."""
+        self._check_file()
         with self._transaction(self._writers) as connection:
             yield connection
 
     def close(self) -> None:
         """Give back all connections."""
         self._writers.dispose()
+
+    def _check_file(self) -> None:
+        # SQLite goes on writing to a file that was deleted; all of it would be lost.
+        if self.path is None or self._file is None:
+            return
+        try:
+            now = self.path.stat()
+        except OSError:
+            now = None
+        if now is None or (now.st_dev, now.st_ino) != self._file:
+            raise StoreError(f"the store {self.place} was removed while it was in use", hint="run the command again")
 
     @contextlib.contextmanager
     def _transaction(self, engine: Engine) -> Iterator[Connection]:
@@ -107,6 +122,8 @@ class Database:
             self._migrate()
         if self.path is not None:
             self._use_wal()
+            status = self.path.stat()
+            self._file = (status.st_dev, status.st_ino)
 
     def _version(self, connection: Connection) -> str | None:
         """The version row; None for an empty database.
@@ -134,7 +151,8 @@ class Database:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
             # Another process may have done it while this one waited for the lock.
             if self._version(connection) != REVISIONS[-1]:
-                _upgrade(connection)
+                with _ALEMBIC:
+                    _upgrade(connection)
 
     def _use_wal(self) -> None:
         """Readers and a writer do not wait for each other in WAL mode; the file remembers it."""

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
-from pathlib import Path
 
 import psutil
 
 _TOLERANCE = 2.0  # seconds: the clock that start times are computed from is set now and then
-
-
-def this_process() -> str:
-    """This process as a holder: ``host:pid:start time``."""
-    pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{psutil.Process(pid).create_time():.2f}"
 
 
 def is_dead(holder: str) -> bool:
@@ -31,12 +22,12 @@ def is_dead(holder: str) -> bool:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return True
-        begun = (process.create_time(), _since_boot(pid))
+        begun = process.create_time()
     except psutil.NoSuchProcess:
         return True
     except psutil.AccessDenied:
         return False
-    return start is not None and all(abs(start - moment) > _TOLERANCE for moment in begun if moment is not None)
+    return start is not None and abs(start - begun) > _TOLERANCE
 
 
 def shown(holder: str) -> str:
@@ -53,14 +44,3 @@ def _parts(holder: str) -> tuple[str, int | None, float | None]:
         return pieces[0], int(pieces[1]), float(pieces[2])
     except ValueError:
         return pieces[0], int(pieces[1]), None
-
-
-def _since_boot(pid: int) -> float | None:
-    """Start of a process in seconds since the boot, which no change of the clock moves; None where it is unknown."""
-    if sys.platform != "linux":
-        return None
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return float(words[19]) / os.sysconf("SC_CLK_TCK")

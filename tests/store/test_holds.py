@@ -1,0 +1,63 @@
+"""Who is dead and who is not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tradewind.store import holds
+
+HOST = socket.gethostname()
+
+
+def holder(pid: int, start: float) -> str:
+    return f"{HOST}:{pid}:{start:.2f}"
+
+
+def test_this_process_lives() -> None:
+    assert not holds.is_dead(holder(os.getpid(), psutil.Process().create_time()))
+
+
+def test_a_process_that_ended_is_dead_even_before_it_is_reaped() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    name = holder(child.pid, psutil.Process(child.pid).create_time())
+    assert not holds.is_dead(name)
+    assert child.stdin is not None
+    child.stdin.close()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
+    assert holds.is_dead(name)
+    child.wait()
+    assert holds.is_dead(name)
+
+
+def test_another_process_with_the_same_number_is_not_the_holder() -> None:
+    assert holds.is_dead(holder(os.getpid(), psutil.Process().create_time() - 60))
+
+
+@pytest.mark.parametrize("name", ["elsewhere:1:1.0", "no parts", "", f"{HOST}:x:1.0", f"{HOST}:-5:1.0"])
+def test_what_cannot_be_known_is_not_dead(name: str) -> None:
+    assert not holds.is_dead(name)
+
+
+def test_a_holder_without_a_start_time_is_dead_when_its_process_is_gone() -> None:
+    assert holds.is_dead(f"{HOST}:{2**22 + 1}:unknown")
+    assert not holds.is_dead(f"{HOST}:{os.getpid()}:unknown")
+
+
+def test_a_process_that_may_not_be_seen_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(pid: int) -> psutil.Process:
+        raise psutil.AccessDenied(pid)
+
+    monkeypatch.setattr(psutil, "Process", denied)
+    assert not holds.is_dead(holder(1, 1.0))
+
+
+def test_people_see_host_and_process() -> None:
+    assert holds.shown("my-host:12:99.50") == "my-host:12"
+    assert holds.shown("service worker") == "service worker"
