@@ -17,14 +17,14 @@ BLOCK = 1 << 20
 """Bytes that are read at once."""
 
 LINE_LIMIT = 1 << 20
-"""Bytes of the longest line that is looked at; longer ones are passed over and counted."""
+"""Bytes of the longest line that is looked at, at least `BLOCK`; longer ones are passed over and counted."""
 
 Aggregate = Literal["first", "last", "mean", "min", "max", "sum", "count"]
 """How several values of a metric become one."""
 
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,_' \u00a0\u202f]\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?")
-_PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,_' \u00a0\u202f]\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+_PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)", re.ASCII)
 
 
 def check_name(name: str) -> str:

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind import kit, plugins
+from tradewind.errors import InterpretationError, SpecError
+from tradewind.interpreter.json_lines import MOST_METRICS, series
+from tradewind.interpreter.reading import LINE_LIMIT
+from tradewind.testing.interpreters import make_output
+
+CURVE = b'{"step": 1, "loss": 4, "net": {"acc": 0.5}}\n{"step": 2, "loss": 1, "net": {"acc": 0.25}, "_private": 3}\n'
+
+
+def read(
+    folder: Path, content: bytes, *, truncated: bool = False, name: str = "metrics.jsonl", **given: Any
+) -> dict[str, float]:
+    interpreter = plugins.create("interpreter", "json_lines", given, base=folder)
+    return dict(interpreter.interpret(make_output(folder / "run", {name: content}, truncated=truncated), {}))
+
+
+def reason(folder: Path, content: bytes, **given: Any) -> str:
+    with pytest.raises(InterpretationError) as caught:
+        read(folder, content, **given)
+    return caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, {"loss": 1.0, "net.acc": 0.25}),
+        ({"aggregate": "mean"}, {"loss": 2.5, "net.acc": 0.375}),
+        ({"metrics": "loss"}, {"loss": 1.0}),
+        ({"metrics": ["net.acc", "loss"]}, {"net.acc": 0.25, "loss": 1.0}),
+        ({"metrics": {"loss": "min", "net.acc": "max"}}, {"loss": 1.0, "net.acc": 0.5}),
+        ({"metrics": {"loss": "count"}}, {"loss": 2.0}),
+        ({"metrics": {"loss": "first", "net.acc": "sum"}}, {"loss": 4.0, "net.acc": 0.75}),
+        ({"metrics": ["step"]}, {"step": 2.0}),
+        ({"metrics": ["loss", "other"], "optional": True}, {"loss": 1.0}),
+    ],
+)
+def test_which_values_count(tmp_path: Path, given: dict[str, Any], wanted: dict[str, float]) -> None:
+    assert read(tmp_path, CURVE, **given) == wanted
+
+
+def test_a_key_with_a_dot_is_found_as_it_is(tmp_path: Path) -> None:
+    assert read(tmp_path, b'{"net.acc": 1}\n', metrics=["net.acc"]) == {"net.acc": 1.0}
+
+
+def test_each_metric_has_its_own_last_value(tmp_path: Path) -> None:
+    content = b'{"a": 1}\n{"b": 2}\n{"a": 3, "b": null}\n{"c": true, "note": "text", "list": [1]}\n'
+    assert read(tmp_path, content) == {"a": 3.0, "b": 2.0, "c": 1.0}
+    assert read(tmp_path, content, metrics=["a", "b"]) == {"a": 3.0, "b": 2.0}
+
+
+def test_objects_among_the_lines_of_a_log(tmp_path: Path) -> None:
+    log = b'start\n[1, 2]\n{"a": 1}\n{a: 2}\n  {"a": 3}  \r\nend {"a": 4}\n'
+    assert read(tmp_path, log, name="stdout", file="stdout") == {"a": 3.0}
+
+
+def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
+    assert read(tmp_path, b'{"a": 1}\n{"a": 2, "b"') == {"a": 1.0}
+    assert read(tmp_path, b'{"a": 1}\n{"a": 2, "b"', metrics=["a"]) == {"a": 1.0}
+
+
+@pytest.mark.parametrize("line", [b"hello", b"[1]", b"3", b'{"a" 1}', b'"a"'])
+def test_other_lines_in_a_file_of_metrics_are_an_error(tmp_path: Path, line: bytes) -> None:
+    assert reason(tmp_path, b'{"a": 1}\n' + line + b"\n") == "not-json"
+
+
+def test_not_a_number_fails_or_is_skipped(tmp_path: Path) -> None:
+    content = b'{"a": 1}\n{"a": NaN}\n'
+    assert reason(tmp_path, content) == "not-a-number"
+    assert reason(tmp_path, content, aggregate="mean") == "not-a-number"
+    assert read(tmp_path, content, aggregate="first") == {"a": 1.0}
+    assert read(tmp_path, content, not_a_number="skip") == {"a": 1.0}
+    assert read(tmp_path, content, not_a_number="skip", metrics=["a"]) == {"a": 1.0}
+    assert reason(tmp_path, b'{"a": -Infinity}\n') == "not-a-number"
+    assert reason(tmp_path, b'{"a": 1' + b"0" * 400 + b"}\n") == "not-a-number"
+    assert reason(tmp_path, b'{"a": "3"}\n', metrics=["a"]) == "not-a-number"
+    assert read(tmp_path, b'{"a": NaN}\n{"a": 2}\n') == {"a": 2.0}
+
+
+def test_reasons(tmp_path: Path) -> None:
+    assert reason(tmp_path / "a", b"") == "empty"
+    assert reason(tmp_path / "b", b"{}\n") == "no-match"
+    assert reason(tmp_path / "c", b'{"b": 1}\n', metrics=["a"]) == "no-match"
+    assert reason(tmp_path / "d", b"cut\n", name="stdout", file="stdout", truncated=True) == "truncated"
+    assert reason(tmp_path / "e", b"", name="stderr") == "missing-file"
+    assert reason(tmp_path / "f", b'{"a": "\xff", "b": 1}\n', errors="strict") == "not-utf8"
+    assert reason(tmp_path / "g", b'{"a": "' + b"x" * LINE_LIMIT + b'", "b": 1}\n') == "too-large"
+    many = json.dumps({f"m{i}": i for i in range(MOST_METRICS + 1)}).encode() + b"\n"
+    assert reason(tmp_path / "h", many) == "too-large"
+    assert read(tmp_path / "h", many, metrics=["m7"]) == {"m7": 7.0}
+
+
+def test_optional_files_may_be_missing(tmp_path: Path) -> None:
+    assert read(tmp_path / "a", b"", optional=True) == {}
+    assert read(tmp_path / "b", b"", name="stderr", optional=True) == {}
+    assert read(tmp_path / "c", b"{}\n", optional=True) == {}
+
+
+def test_settings_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="metrics"):
+        read(tmp_path, CURVE, metrics={"loss": "median"})
+    with pytest.raises(SpecError, match="no file of a run"):
+        read(tmp_path, CURVE, file="../x")
+
+
+def test_it_reads_what_the_kit_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = make_output(tmp_path / "run", {})
+    monkeypatch.setenv("TRADEWIND_METRICS", str(output.metrics_file))
+    for step in range(3):
+        kit.report(step=step, loss=10.0 / (step + 1))
+    interpreter = plugins.create("interpreter", "json_lines", {}, base=tmp_path)
+    assert interpreter.interpret(output, {}) == {"loss": pytest.approx(10 / 3)}
+    assert series(output.metrics_file) == {"loss": [(0.0, 10.0), (1.0, 5.0), (2.0, pytest.approx(10 / 3))]}
+
+
+def test_learning_curves(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert series(path) == {}
+    path.write_bytes(CURVE + b'{"loss": NaN}\nnoise\n{"loss": 9, "text": "x"}\n{"lo')
+    curves = series(path)
+    assert curves["net.acc"] == [(1.0, 0.5), (2.0, 0.25)]
+    assert [place for place, _ in curves["loss"]] == [1.0, 2.0, 3.0, 4.0]
+    assert math.isnan(curves["loss"][2][1])
+    assert series(path, limit=1)["net.acc"] == [(2.0, 0.25)]
+
+
+def test_learning_curves_of_too_many_metrics_keep_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps({f"m{i}": i for i in range(MOST_METRICS + 5)}) + "\n" + "0\n")
+    assert len(series(path)) == MOST_METRICS
