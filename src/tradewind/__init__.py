@@ -1,3 +1,40 @@
-"""Tradewind finds the cheapest configuration that finishes a job before its deadline, within a budget."""
+"""Tradewind finds the cheapest configuration that finishes a job before its deadline, within a budget.
+
+The public names load when they are first used: a program that only calls `report` does not pay for the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tradewind.engine.functions import tunable
+    from tradewind.engine.study import Asked, Study
+    from tradewind.kit import fraction, output_path, parameters, report
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "Asked": "tradewind.engine.study",
+    "Study": "tradewind.engine.study",
+    "fraction": "tradewind.kit",
+    "output_path": "tradewind.kit",
+    "parameters": "tradewind.kit",
+    "report": "tradewind.kit",
+    "tunable": "tradewind.engine.functions",
+}
+
+__all__ = ["Asked", "Study", "__version__", "fraction", "output_path", "parameters", "report", "tunable"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'tradewind' has no attribute {name!r}")
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

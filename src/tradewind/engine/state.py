@@ -77,11 +77,19 @@ class SearchMachine:
     Args:
         problem: The problem.
         policy: How it is carried out.
+
+    Attributes:
+        parallel: Runs at the same time; it may be changed between events.
+        ledger: The money.
+        book: The trials.
+        runs: The current run of each trial that has one.
+        stopped: Why the search is over, or None.
     """
 
     def __init__(self, problem: Problem, policy: Policy) -> None:
         self.problem = problem
         self.policy = policy
+        self.parallel = problem.terms.parallel
         self.ledger = Ledger(problem.budget.dollars)
         self.book = TrialBook(problem.objective)
         self.purse = Purse(problem, abort=policy.abort, priced=policy.priced_aborts)
@@ -222,7 +230,7 @@ class SearchMachine:
         out += self._abort_losers()
         out += self._launch_waiting()
         if self._ending is None and not self._asked:
-            room = self.problem.terms.parallel - len(self.runs) - len(self._waiting)
+            room = self.parallel - len(self.runs) - len(self._waiting)
             left = self.trials_left
             room = room if left is None else min(room, left)
             if room > 0:
@@ -313,7 +321,7 @@ class SearchMachine:
 
     def _launch_waiting(self) -> list[Instruction]:
         out: list[Instruction] = []
-        while self._waiting and not self._dropping and len(self.runs) < self.problem.terms.parallel:
+        while self._waiting and not self._dropping and len(self.runs) < self.parallel:
             trial = self._waiting[0]
             if self.runs and not self.policy.room(trial.offer, self.running_offers()):
                 break

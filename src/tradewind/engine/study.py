@@ -1,0 +1,312 @@
+"""A study from Python: ask for configurations, run them yourself, tell what happened."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from tradewind import plugins
+from tradewind.engine.assemble import build_problem, build_searcher, find_or_create_study
+from tradewind.engine.events import (
+    Ask,
+    Event,
+    Interpret,
+    Interpreted,
+    Launch,
+    NothingProposed,
+    Opened,
+    Proposed,
+    RunChanged,
+    Stop,
+    Tell,
+    Tick,
+    Write,
+)
+from tradewind.engine.loop import price, this_process
+from tradewind.engine.state import Policy, SearchMachine
+from tradewind.engine.stopping import make_rules
+from tradewind.errors import ConfigurationError
+from tradewind.paths import data_folder, store_url
+from tradewind.problem import Configuration, Fault, Offer, RunState, Trial, Value
+from tradewind.problem.spec import Spec, load_spec, parse_spec
+from tradewind.searcher.base import NothingLeft, PricesAborts, SearchState
+from tradewind.store.base import Change, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+_LEASE = 24 * 3600.0
+"""Seconds a study stays taken between two calls; a process that has died lets go of it at once."""
+
+Told = Literal["succeeded", "failed", "aborted", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A trial for you to run.
+
+    Attributes:
+        number: The trial's number; `Study.tell` wants it.
+        configuration: The value of each parameter.
+        offer: The machines, with their price.
+        cap_seconds: Seconds after which the run cannot win any more, or the money for it is used up; None for no cap.
+            Cut it short then, and tell it as aborted.
+        fidelity: Share of the input to run.
+        why: What the searcher expects of it.
+    """
+
+    number: int
+    configuration: Configuration
+    offer: Offer
+    cap_seconds: float | None
+    fidelity: float
+    why: Mapping[str, float | str]
+
+
+class Study:
+    """A search whose trials you run yourself. Everything told is in the store before the call returns.
+
+    Use it as a context manager. A study of the same name and problem goes on where it was left: what was asked for
+    and never told comes first.
+
+    Args:
+        source: A job YAML's path, or the same as a mapping; ``job`` may be left out of a mapping.
+        store: Address of the store; the user's own without it.
+        fresh: Start anew even if there is a study to go on with.
+
+    Raises:
+        SpecError: The specification is wrong.
+        StudyBusyError: Another live process runs this study.
+    """
+
+    def __init__(
+        self, source: Path | str | Mapping[str, Any], *, store: str | None = None, fresh: bool = False
+    ) -> None:
+        self.spec = _read(source)
+        self._problem = build_problem(self.spec, data_folder())
+        self._searcher = build_searcher(self.spec, self._problem)
+        self._store: Store = plugins.create("store", "sql", {}, url=store or store_url())
+        self.row, _ = find_or_create_study(self.spec, self._store, fresh=fresh)
+        policy = Policy(
+            owner=self.row.owner,
+            retries=self.spec.retries,
+            abort=self.spec.abort,
+            priced_aborts=isinstance(self._searcher, PricesAborts),
+            rules=make_rules([(rule.name, rule.settings) for rule in self.spec.stop]),
+            searcher=self._searcher.name,
+        )
+        self._machine = SearchMachine(self._problem, policy)
+        self._machine.parallel = 0
+        self._asked: dict[int, Asked] = {}
+        self._new: list[Asked] = []
+        self._token = self._store.hold(self.row.id, this_process(), _LEASE)
+        if self.row.searcher_state:
+            self._searcher.restore(self.row.searcher_state)
+        self._feed(Opened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
+
+    # ------------------------------------------------------------------ asking and telling
+
+    def ask(self, count: int = 1) -> list[Asked]:
+        """Configurations to run, at most ``count``.
+
+        Fewer, or none, come back when the budget or the space is used up, or when the searcher first wants to be
+        told of what is on its way; `finished` says why.
+        """
+        if count < 1:
+            raise ConfigurationError(f"ask({count}): at least one configuration must be asked for")
+        if not self._new:
+            self._machine.parallel = len(self._machine.runs) + count
+            self._feed(Tick())
+            self._machine.parallel = 0
+        given, self._new = self._new[:count], self._new[count:]
+        self._asked.update({asked.number: asked for asked in given})
+        return given
+
+    def tell(
+        self,
+        asked: Asked | int,
+        *,
+        runtime: float,
+        metrics: Mapping[str, float] | None = None,
+        cost: float | None = None,
+        state: Told = "succeeded",
+        reason: str = "",
+    ) -> Trial:
+        """Say what a run did.
+
+        Args:
+            asked: The trial, or its number.
+            runtime: Seconds that it took.
+            metrics: What it measured, by name.
+            cost: USD that it cost; the offer's price for the run time without it.
+            state: ``failed`` for the program's fault, ``aborted`` if you cut it short, ``lost`` for the machine's
+                fault: a lost run comes back from `ask`.
+            reason: Why, in words.
+
+        Returns:
+            The trial as it is stored now.
+
+        Raises:
+            ConfigurationError: No such trial is waiting to be told.
+        """
+        number = asked if isinstance(asked, int) else asked.number
+        run = next((run for run in self._machine.runs.values() if run.trial == number), None)
+        if run is None or number not in self._asked:
+            raise ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
+        if not runtime >= 0:
+            raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
+        offer = self._machine.book.trials[number].offer
+        bill = self._problem.terms.billing.cost(runtime, offer.hourly) if cost is None else cost
+        states = {"succeeded": RunState.DONE, "failed": RunState.FAILED, "aborted": RunState.TIMED_OUT}
+        ended = replace(
+            run,
+            state=states.get(state, RunState.PREEMPTED),
+            runtime=float(runtime),
+            cost=float(bill),
+            ended=time.time(),
+            reason=reason,
+            fault=Fault.JOB if state == "failed" else Fault.INFRASTRUCTURE if state == "lost" else None,
+        )
+        del self._asked[number]
+        self._metrics = dict(metrics or {})
+        self._feed(RunChanged(ended))
+        return self._machine.book.trials[number]
+
+    def optimise(
+        self, function: Callable[..., float | Mapping[str, float] | None], trials: int | None = None
+    ) -> Trial | None:
+        """Let Tradewind call a Python function with each configuration as keyword arguments.
+
+        The function returns the objective's value, or a mapping of metrics, or None when the objective is its run
+        time or its cost; it may also call `tradewind.report`. An exception makes the trial failed.
+
+        Args:
+            function: What to call.
+            trials: How many times at most, now; until the budget or the space is used up without it.
+
+        Returns:
+            The best trial, or None.
+        """
+        from tradewind.engine.functions import call
+
+        done = 0
+        while trials is None or done < trials:
+            given = self.ask()
+            if not given:
+                break
+            outcome = call(function, given[0], self._problem.objective.metric)
+            self.tell(given[0], **outcome)
+            done += 1
+        return self.best
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def best(self) -> Trial | None:
+        """The best feasible trial, or None."""
+        return self._machine.book.best
+
+    @property
+    def best_configuration(self) -> dict[str, Value] | None:
+        """The best feasible trial's values, or None."""
+        return dict(self.best.configuration) if self.best else None
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials, by number."""
+        return [self._machine.book.trials[n] for n in sorted(self._machine.book.trials)]
+
+    @property
+    def spent(self) -> float:
+        """USD, total."""
+        return self._machine.ledger.spent
+
+    @property
+    def finished(self) -> str | None:
+        """Why nothing more is asked for, or None."""
+        return self._machine.stopped.reason if self._machine.stopped else None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a trial; needs ``pip install 'tradewind[pandas]'``."""
+        from tradewind.store.frames import to_pandas
+
+        return to_pandas(self._store.columns(self.row.id))
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a trial; needs ``pip install 'tradewind[polars]'``."""
+        from tradewind.store.frames import to_polars
+
+        return to_polars(self._store.columns(self.row.id))
+
+    def close(self) -> None:
+        """Let go of the study; it can be opened again, by any process."""
+        self._store.release(self.row.id, self._token)
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ the state machine
+
+    _metrics: dict[str, float]
+
+    def _feed(self, event: Event) -> None:
+        waiting: deque[Event] = deque([event])
+        while waiting:
+            for instruction in self._machine.handle(waiting.popleft(), time.time()):
+                match instruction:
+                    case Ask(count):
+                        waiting.append(self._propose(count))
+                    case Write(trials, runs, fields):
+                        state = self._searcher.state()
+                        every = {**fields, "searcher_state": state} if state else fields
+                        self._store.write(self.row.id, Change(trials, runs, every), self._token)
+                    case Launch(trial, run, wall_seconds, _):
+                        self._new.append(_asked(trial, wall_seconds))
+                        waiting.append(RunChanged(replace(run, state=RunState.EXECUTING)))
+                    case Interpret(_, run):
+                        waiting.append(Interpreted(run.run_id, self._metrics))
+                    case Tell(trial):
+                        self._searcher.tell(trial)
+                    case Stop():
+                        pass
+
+    def _propose(self, count: int) -> Event:
+        machine = self._machine
+        state = SearchState(
+            pending=machine.book.pending,
+            proposed=machine.book.next_number,
+            money_left=machine.ledger.free,
+            trials_left=machine.trials_left,
+            seconds_left=machine.seconds_left,
+        )
+        answer = self._searcher.ask(state, count)
+        if isinstance(answer, NothingLeft):
+            return NothingProposed(answer.reason, answer.final)
+        return Proposed([price(self._problem, proposal) for proposal in answer])
+
+
+def _asked(trial: Trial, cap: float | None) -> Asked:
+    proposal = trial.proposal
+    return Asked(trial.number, proposal.configuration, trial.offer, cap, proposal.fidelity, proposal.why)
+
+
+def _read(source: Path | str | Mapping[str, Any]) -> Spec:
+    """The specification of a path or of a mapping."""
+    if not isinstance(source, Mapping):
+        return load_spec(Path(source))
+    import yaml
+
+    document = {"job": {"command": ["ask-and-tell"]}, **source}
+    return parse_spec(yaml.safe_dump(document, sort_keys=False), file="<mapping>", base=Path.cwd())

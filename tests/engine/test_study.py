@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tradewind
+from tradewind import Study, tunable
+from tradewind.errors import ConfigurationError, SpecError, StudyBusyError
+from tradewind.problem import TrialState
+
+JOB: dict[str, Any] = {
+    "name": "bowl",
+    "space": {"x": "0..10", "mode": ["plain", "fancy"]},
+    "objective": {"minimise": "value"},
+    "searcher": {"use": "random"},
+}
+
+
+def bowl(x: int, mode: str) -> float:
+    return (x - 3) ** 2 + (5 if mode == "fancy" else 0)
+
+
+def test_asking_and_telling_finds_the_optimum_and_stores_every_trial() -> None:
+    with Study(JOB) as study:
+        while given := study.ask(3):
+            for asked in given:
+                study.tell(asked, runtime=1.0, metrics={"value": bowl(**asked.configuration)})  # type: ignore[arg-type]
+        assert study.best_configuration == {"x": 3, "mode": "plain"}
+        assert study.finished
+        assert len(study.trials) == 22
+        assert study.spent == pytest.approx(sum(t.spent for t in study.trials))
+    with Study(JOB) as again:
+        assert len(again.trials) == 22
+        assert again.best_configuration == {"x": 3, "mode": "plain"}
+
+
+def test_what_was_asked_and_never_told_comes_first_after_reopening() -> None:
+    with Study(JOB) as study:
+        first, second = study.ask(2)
+        study.tell(second, runtime=1.0, metrics={"value": 1.0})
+    with Study(JOB) as again:
+        assert next(asked.number for asked in again.ask(2)) == first.number
+
+
+def test_a_lost_run_comes_back_and_a_failed_one_does_not() -> None:
+    with Study(JOB) as study:
+        asked = study.ask()[0]
+        assert study.tell(asked, runtime=1.0, state="lost", reason="the laptop slept").state == TrialState.PENDING
+        back = study.ask()[0]
+        assert back.configuration == asked.configuration
+        assert study.tell(back, runtime=1.0, state="failed", reason="boom").state == TrialState.FAILED
+        assert study.ask()[0].configuration != asked.configuration
+
+
+def test_an_aborted_run_is_censored() -> None:
+    with Study({**JOB, "objective": "cost"}) as study:
+        seen = study.tell(study.ask()[0], runtime=30.0, state="aborted").observation
+        assert seen is not None
+        assert seen.censored
+        assert not seen.feasible
+
+
+def test_the_budget_holds_for_told_costs_too() -> None:
+    with Study({**JOB, "budget": {"dollars": 0.1}}) as study:
+        told = 0
+        while given := study.ask():
+            study.tell(given[0], runtime=1.0, cost=0.03, metrics={"value": 1.0})
+            told += 1
+        assert told == 4  # the fourth run is more than what was left: its cap was for you to keep
+        assert study.finished is not None
+        assert "budget" in study.finished
+
+
+def test_wrong_calls_say_what_is_wrong() -> None:
+    with Study(JOB) as study:
+        with pytest.raises(ConfigurationError, match="at least one"):
+            study.ask(0)
+        with pytest.raises(ConfigurationError, match="trial 7 is not waiting"):
+            study.tell(7, runtime=1.0)
+        asked = study.ask()[0]
+        with pytest.raises(ConfigurationError, match="run time cannot be nan"):
+            study.tell(asked, runtime=float("nan"))
+        study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+        with pytest.raises(ConfigurationError, match="not waiting"):
+            study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+
+
+def test_a_study_that_was_opened_again_can_be_written_by_the_newer_one_only() -> None:
+    with Study(JOB) as older, Study(JOB) as newer:
+        with pytest.raises(StudyBusyError):
+            older.ask()
+        assert newer.ask()
+
+
+def test_a_wrong_mapping_is_a_specification_error() -> None:
+    with pytest.raises(SpecError, match="spase"):
+        Study({"name": "x", "spase": {}})
+
+
+def test_a_function_is_tuned_and_its_errors_are_failed_trials() -> None:
+    def function(x: int, mode: str) -> float:
+        if mode == "fancy":
+            raise ValueError("no such mode")
+        return bowl(x, mode)
+
+    with Study({**JOB, "stop": [{"use": "all_failed", "trials": 20}]}) as study:
+        best = study.optimise(function)
+        assert best is not None
+        assert best.configuration["x"] == 3
+        failed = [t for t in study.trials if t.state == TrialState.FAILED]
+        assert len(failed) == 11
+        assert failed[0].observation is not None
+        assert failed[0].observation.reason == "ValueError: no such mode"
+
+
+def test_the_decorated_function_can_be_called_and_tuned() -> None:
+    @tunable({"x": "0..10"}, objective={"maximise": "score"}, searcher="exhaustive")
+    def parabola(x: int) -> None:
+        tradewind.report(score=10.0 - (x - 4) ** 2)
+
+    assert parabola(x=1) is None
+    assert parabola.specification["name"] == "parabola"
+    best = parabola.tune()
+    assert best is not None
+    assert best.configuration["x"] == 4
+    assert best.observation is not None
+    assert best.observation.objective == 10.0
+
+
+def test_the_run_time_of_a_function_can_be_the_objective() -> None:
+    @tunable({"pause": [0.0, 0.05]}, objective="runtime", searcher="exhaustive")
+    def wait(pause: float) -> None:
+        time.sleep(pause)
+
+    best = wait.tune(trials=2)
+    assert best is not None
+    assert best.configuration["pause"] == 0.0
+
+
+def test_frames_have_one_row_a_trial(tmp_path: Path) -> None:
+    with Study(JOB, store=f"sqlite:///{tmp_path / 'own.db'}") as study:
+        study.optimise(bowl, trials=5)
+        assert len(study.to_pandas()) == 5
+        assert study.to_polars().height == 5
+
+
+def test_public_names_load_lazily_and_unknown_ones_are_refused() -> None:
+    assert "Study" in dir(tradewind)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tradewind.nothing
