@@ -157,7 +157,7 @@ def effect_chart(data: StudyData, name: str, limits: tuple[float, float] | None 
     log = wants_log(limits or (low, high))
     unit, title, words = metric_axis(metric, high)
     row, top = 26, 30
-    widest = min(230.0, 24 + 7.4 * max(len(_short(level.label, 28)) for level in found))
+    widest = min(250.0, 36 + 8.0 * max(len(_short(level.label, 28)) for level in found))
     svg = Svg(_WIDTH, top + row * len(found) + 52, f"{metric} by {name}")
     x = Scale(*span(list(limits or (low, high)), log=log), widest, _WIDTH - 84, log, unit)
     bottom = top + row * len(found) + 4
@@ -166,7 +166,6 @@ def effect_chart(data: StudyData, name: str, limits: tuple[float, float] | None 
         svg.text(x(value), bottom + 16, words(value), "tick", anchor="middle")
     svg.text((x.start + x.end) / 2, bottom + 36, title, "label", anchor="middle")
     svg.text(x.end + 12, top - 10, "trials", "tick")
-    svg.text(widest - 8, top - 10, name, "label", anchor="end")
     for i, level in enumerate(found):
         _box(svg, x, top + i * row + row / 2, level, lambda v: value_words(metric, v))
     return svg.render()

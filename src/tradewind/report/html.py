@@ -68,6 +68,7 @@ def render_html(data: StudyData) -> str:
         sentences=why(data, weight),
         recommended=best_facts(data.best, objective) if data.best is not None else [],
         figures=[(f, Markup(f.svg)) for f in figures(data, weight)],  # noqa: S704  (our own drawings, their words escaped)
+        effects=[(f, Markup(f.svg)) for f in effects(data, weight)],  # noqa: S704  (as above)
         marks=marks,
         star=Markup(_legend_mark("best")),  # noqa: S704  (our own drawing)
         tiles=_tiles(data),
@@ -80,7 +81,7 @@ def render_html(data: StudyData) -> str:
 
 
 def figures(data: StudyData, weight: Importance | None) -> list[Figure]:
-    """All charts of the report that have something to show."""
+    """The charts of the whole study that have something to show."""
     objective = data.goal.objective
     thinned = sum(kind.total - len(kind.rows) for kind in outcomes(data))
     note = f" {thinned:,} trials are left out of the drawing." if thinned else ""
@@ -102,13 +103,18 @@ def figures(data: StudyData, weight: Importance | None) -> list[Figure]:
         found.append(
             Figure("What each parameter explains by itself", METHOD.format(what=what), charts.weight_chart(weight))
         )
+    return [figure for figure in found if figure.svg]
+
+
+def effects(data: StudyData, weight: Importance | None) -> list[Figure]:
+    """What each parameter did, those that explain most first."""
     names = list(weight.shares) if weight else []
     names += [name for name in data.parameters if name not in names]
     limits = charts.effect_limits(data)
+    found = []
     for name in names:
-        share = f"Explains {percent(weight.shares[name])}. " if weight and name in weight.shares else ""
-        text = share + "Thin line: all trials; box: the middle half; bar: the median; star: the recommended value."
-        found.append(Figure(f"What {name} did", text, charts.effect_chart(data, name, limits)))
+        share = f"explains {percent(weight.shares[name])}" if weight and name in weight.shares else ""
+        found.append(Figure(name, share, charts.effect_chart(data, name, limits)))
     return [figure for figure in found if figure.svg]
 
 
@@ -146,8 +152,6 @@ def _tiles(data: StudyData) -> list[tuple[str, str]]:
     if study.elapsed:
         hours = f" of {format_duration(budget.hours * 3600)}" if budget.hours is not None else ""
         tiles.append(("time searching", format_duration(study.elapsed) + hours))
-    if study.reason:
-        tiles.append(("stopped because", study.reason))
     return tiles
 
 

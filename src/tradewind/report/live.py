@@ -189,22 +189,25 @@ class LiveView:
         words = f"best    {value_words(objective.metric, value)}"
         words += " this run" if objective.metric == "cost" else ""
         words += f" in {format_duration(seen.runtime)}" if objective.metric != "runtime" else ""
-        words += f"  (trial {best.number}{self._gain(value, objective)})"
-        return [_line(words, "bold green"), _line(f"        {compact(best.configuration)}", "green")]
+        lines = [_line(f"{words}  (trial {best.number})", "bold green")]
+        lines.append(_line(f"        {compact(best.configuration)}", "green"))
+        gain = self._gain(value, objective)
+        return [*lines, _line(f"        {gain}", "bright_black")] if gain else lines
 
-    def _gain(self, value: float | None, objective: Objective) -> str:
-        """``, 42 % cheaper than the first, 17 % than the median``."""
-        if value is None or len(self._values) < 2:
+    def _gain(self, value: float, objective: Objective) -> str:
+        """``42 % cheaper than the first, 17 % cheaper than the median``."""
+        if len(self._values) < 2:
             return ""
         words = []
         for name, reference in (("first", self._values[0]), ("median", statistics.median(self._values))):
             if reference > 0 and objective.better(value, reference):
                 words.append(f"{percent(abs(value - reference) / reference)} {comparative(objective)} than the {name}")
-        return "".join(f", {part}" for part in words)
+        return ", ".join(words)
 
     def _plot(self, snapshot: Snapshot, width: int, room: int) -> list[Any]:
         if len(self._curve) < 2 or room < 6:
             return []
+        from tradewind.report.series import wants_log
         from tradewind.report.textplot import step_plot
 
         metric = snapshot.objective.metric
@@ -216,6 +219,7 @@ class LiveView:
             end=snapshot.spent,
             x_words=format_money,
             y_words=lambda value: value_words(metric, value),
+            log=wants_log([value for _, value in self._curve], 3.0),
         )
         return [_line(f"best {metric} against money spent", "bright_black"), *(_line(line, "cyan") for line in lines)]
 

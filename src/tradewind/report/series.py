@@ -175,8 +175,11 @@ def levels(data: StudyData, column: ParameterColumn, most: int = 14) -> list[Lev
     return [found[i] for i in sorted(kept)]
 
 
-def wants_log(values: Sequence[float] | Floats) -> bool:
-    """True when values are all above zero and span so much that a linear axis would hide most of them."""
+def wants_log(values: Sequence[float] | Floats, ratio: float = 12.0) -> bool:
+    """True when values are all above zero and the greatest is more than ``ratio`` times the least.
+
+    A linear axis would then hide the differences between the small ones.
+    """
     array = np.asarray(values, dtype=float)
     array = array[np.isfinite(array)]
-    return bool(len(array) > 1 and array.min() > 0 and array.max() / array.min() > 12)
+    return bool(len(array) > 1 and array.min() > 0 and array.max() / array.min() > ratio)

@@ -218,6 +218,18 @@ def facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
     return table
 
 
+def bullets(sentences: Sequence[str]) -> Table:
+    """Sentences, each behind a dot; long ones wrap beside it."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for sentence in sentences:
+        table.add_row("•", _text(sentence))
+    return table
+
+
 def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
     """The recommended configuration, setting by setting, and what it did."""
     pairs = [(name, str(value)) for name, value in trial.configuration.items()]

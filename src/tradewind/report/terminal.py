@@ -30,8 +30,7 @@ def print_report(data: StudyData, console: Console) -> None:
     objective = data.goal.objective
     _heading(data, console)
     _title(console, "Why this configuration" if data.best_row is not None else "What happened")
-    for sentence in why(data, weight):
-        console.print(f"• {sentence}", markup=False, highlight=False)
+    console.print(tables.bullets(why(data, weight)))
     if data.best is not None:
         _title(console, "Recommended")
         console.print(tables.facts(tables.best_facts(data.best, objective), console.width))
@@ -49,9 +48,11 @@ def print_report(data: StudyData, console: Console) -> None:
 
 
 def curve_lines(data: StudyData, width: int, height: int = 8) -> list[str]:
-    """Best-so-far against money spent, as lines of text; none without a feasible trial."""
+    """Best-so-far against money spent, as lines of text; none where it has fewer than two steps."""
     curve = best_so_far(data)
     metric = data.goal.objective.metric
+    if len(curve.spent) < 2:
+        return []
     return step_plot(
         curve.spent.tolist(),
         curve.best.tolist(),
@@ -60,7 +61,7 @@ def curve_lines(data: StudyData, width: int, height: int = 8) -> list[str]:
         end=curve.end,
         x_words=format_money,
         y_words=lambda value: value_words(metric, value),
-        log=wants_log(curve.best),
+        log=wants_log(curve.best, 3.0),
     )
 
 

@@ -111,7 +111,7 @@ def _certainty(data: StudyData) -> list[str]:
         return []
     keys = data.words["key"]
     tried = len(np.unique(keys[data.ended]))
-    sentence = f"{count(tried, 'different configuration')} {'was' if tried == 1 else 'were'} tried"
+    sentence = "1 configuration was tried" if tried == 1 else f"{tried:,} different configurations were tried"
     size = data.space_size
     if size:
         sentence += f" of {size:,} ({percent(min(1.0, tried / size))} of the space)"
