@@ -106,10 +106,10 @@ class Fetcher:
                 problem = f"answered {error.code} {error.reason}"
                 if error.code != 429 and error.code < 500:
                     raise FetchError(f"{self.who}: {plain(url)} {problem}", hint=_advice(error.code)) from None
+            except (http.client.InvalidURL, ValueError) as error:
+                raise FetchError(f"{self.who}: {plain(url)!r} is no address: {error}", hint="check base_url") from None
             except (OSError, http.client.HTTPException) as error:
                 problem = f"did not answer: {_reason(error)}"
-            except ValueError as error:
-                raise FetchError(f"{self.who}: {plain(url)!r} is no address: {error}", hint="check base_url") from None
             delay = pause if asked_pause is None else asked_pause
             if delay > _LONGEST_WAIT:
                 raise FetchError(f"{self.who}: {plain(url)} {problem} and asks to wait {delay:.0f} s", hint="try later")

@@ -112,9 +112,15 @@ class PriceListCatalogue(Catalogue, Refreshable):
                 hint="check the regions; the prices from before stay",
             )
         fresh = {_place(offer): offer for offer in found}
-        asked = set(self.regions())
-        # Earlier refreshed regions that were not asked for this time keep their prices and their date.
-        kept = [o for o in read_prices(self.path) if o.region not in asked] if self.path.exists() else []
+        answered = {offer.region for offer in found}
+        if missing := sorted(set(self.regions()) - answered):
+            yield f"{self.provider}: no price for {', '.join(missing)}; what was known of it stays"
+        kept: list[Offer] = []
+        if self.path.exists():
+            try:
+                kept = [offer for offer in read_prices(self.path) if offer.region not in answered]
+            except CatalogueError as error:
+                yield f"{self.provider}: replacing {error.file}, which could not be read"
         write_prices(self.path, [*kept, *fresh.values()])
         yield f"{self.provider}: {len(fresh)} prices kept in {self.path}"
 

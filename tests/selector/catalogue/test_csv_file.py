@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tradewind import plugins
+from tradewind.errors import CatalogueError, SpecError
+from tradewind.problem import Offer
+
+HEADER = "API Name,Provider,CPU,Memory,Category,Price\n"
+ROW = "m5.large,AWS,2,8,General purpose,0.096\n"
+
+
+def read(tmp_path: Path, text: str | bytes) -> list[Offer]:
+    path = tmp_path / "own.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return list(plugins.create("catalogue", "csv", {"path": str(path)}, data_folder=tmp_path / "data").offers())
+
+
+def test_the_form_of_the_paper(tmp_path: Path) -> None:
+    [offer] = read(tmp_path, HEADER + ROW)
+    assert offer == Offer(
+        "aws", "m5.large", vcpu=2, memory_gib=8, price_per_hour=0.096, category="general",
+        source=str(tmp_path / "own.csv"),
+    )  # fmt: skip
+
+
+def test_names_in_any_case_and_order_and_more_columns(tmp_path: Path) -> None:
+    text = (
+        "price, VCPUS ,memory (GiB),instance_type,PROVIDER,category,Region,Arch,GPUs,Spot,Price Date,Clock GHz,Disk\n"
+        '$1.50,4,16GiB,"n1, big",Google Cloud,Memory Optimised,europe-west1,arm64,2,yes,2026-07-31,3.1,ssd\n'
+        "\n"
+        "0.75,0.5,512MiB,tiny,mine,compute,,,,,,,\n"
+    )
+    big, tiny = read(tmp_path, text)
+    assert (big.provider, big.instance_type, big.category, big.region) == ("gcp", "n1, big", "memory", "europe-west1")
+    assert (big.price_per_hour, big.vcpu, big.memory_gib, big.gpus) == (1.5, 4, 16, 2)
+    assert (big.spot, big.arch, big.price_date) == (True, "arm64", "2026-07-31")
+    assert big.facts == {"clock_ghz": 3.1, "disk": "ssd"}
+    assert (tiny.vcpu, tiny.memory_gib, tiny.facts, tiny.spot) == (0.5, 0.5, {}, False)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
+    assert len(read(tmp_path, ("\ufeff" + HEADER + ROW).replace("\n", "\r\n"))) == 1
+
+
+def test_gigabytes_are_meant_as_gib(tmp_path: Path) -> None:
+    assert read(tmp_path, HEADER + "a,b,1,8 GB,c,1\n")[0].memory_gib == 8
+    assert read(tmp_path, HEADER + "a,b,1,8GB,c,1\n")[0].memory_gib == 8
+
+
+def test_the_same_type_in_two_regions(tmp_path: Path) -> None:
+    assert len(read(tmp_path, HEADER.replace("Price", "Price,Region") + "a,b,1,1,c,1,here\na,b,1,1,c,2,there\n")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (b"", 1, "the catalogue is empty"),
+        (b"\n\n", 1, "the catalogue is empty"),
+        (HEADER.encode(), 1, "no rows"),
+        (b"API Name,Provider,CPU,Memory,Price\na,b,1,1,1\n", 1, "'Category' is missing"),
+        ((HEADER + ROW).replace(",", ";").encode(), 1, "separated by ';'"),
+        ((HEADER + ROW).replace(",", "\t").encode(), 1, "separated by tabs"),
+        ((HEADER.strip() + ",Price\n" + ROW.strip() + ",1\n").encode(), 1, "'Price' is there twice"),
+        ((HEADER.strip() + ",vCPU\n" + ROW.strip() + ",1\n").encode(), 1, "'vCPU' is there twice"),
+        ((HEADER.strip() + ",\n" + ROW.strip() + ",1\n").encode(), 1, "has no name"),
+        ((HEADER.strip() + ",Nodes\n" + ROW.strip() + ",1\n").encode(), 1, "cannot be named 'Nodes'"),
+        ((HEADER + ROW + "a,b,two,1,c,1\n").encode(), 3, "CPU 'two' is not a number"),
+        ((HEADER + "a,b,0,1,c,1\n").encode(), 2, "CPU must be above zero"),
+        ((HEADER + "a,b,-1,1,c,1\n").encode(), 2, "CPU must be above zero"),
+        ((HEADER + "a,b,nan,1,c,1\n").encode(), 2, "finite"),
+        ((HEADER + "a,b,1,0,c,1\n").encode(), 2, "Memory must be above zero"),
+        ((HEADER + "a,b,1,8 bananas,c,1\n").encode(), 2, "not an amount of memory"),
+        ((HEADER + "a,b,1,much,c,1\n").encode(), 2, "Memory 'much' is not a number"),
+        ((HEADER + "a,b,1,1,c,0\n").encode(), 2, "means unknown"),
+        ((HEADER + "a,b,1,1,c,0.000\n").encode(), 2, "means unknown"),
+        ((HEADER + "a,b,1,1,c,-0.1\n").encode(), 2, "negative"),
+        ((HEADER + "a,b,1,1,c,NaN\n").encode(), 2, "finite"),
+        ((HEADER + "a,b,1,1,c,inf\n").encode(), 2, "finite"),
+        ((HEADER + "a,b,1,1,c,free\n").encode(), 2, "Price 'free' is not a number"),
+        ((HEADER + 'a,b,1,1,c,"0,25"\n').encode(), 2, "a point, not a comma"),
+        ((HEADER + "a,b,1,1,c,\n").encode(), 2, "Price is empty"),
+        ((HEADER + ",b,1,1,c,1\n").encode(), 2, "API Name is empty"),
+        ((HEADER + ROW + ROW).encode(), 3, "listed twice, first on line 2"),
+        ((HEADER + "a,b,1,1,c\n").encode(), 2, "5 cells where the header has 6"),
+        ((HEADER + "a,b,1,1,c,0,25\n").encode(), 2, "7 cells"),
+        ((HEADER + 'a,"b,1,1,c,1\n').encode(), 2, "is no CSV"),
+        ((HEADER.replace("Price", "Price,GPUs") + "a,b,1,1,c,1,1.5\n").encode(), 2, "GPUs must be a whole"),
+        ((HEADER.replace("Price", "Price,Spot") + "a,b,1,1,c,1,maybe\n").encode(), 2, "neither yes nor no"),
+        ((HEADER.replace("Price", "Price,Price Date") + "a,b,1,1,c,1,today\n").encode(), 2, "not a date"),
+        ((HEADER.replace("Price", "Price,Clock") + "a,b,1,1,c,1,nan\n").encode(), 2, "finite"),
+        (HEADER.encode() + b"caf\xe9,b,1,1,c,1\n", 2, "not UTF-8"),
+        ((HEADER + ROW).encode("utf-16"), 1, "UTF-16"),
+        ((HEADER + "a,b,1,1,c,1" + "9" * 200_000 + "\n").encode(), 2, "is no CSV"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, text: bytes, line: int, words: str) -> None:
+    with pytest.raises(CatalogueError) as caught:
+        read(tmp_path, text)
+    assert words in str(caught.value)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "own.csv"), line)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["missing.csv", "."])
+def test_a_file_that_is_not_there(tmp_path: Path, path: str) -> None:
+    catalogue = plugins.create("catalogue", "csv", {"path": str(tmp_path / path)}, data_folder=tmp_path)
+    with pytest.raises(CatalogueError, match="cannot be read"):
+        catalogue.offers()
+
+
+def test_the_path_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="path"):
+        plugins.create("catalogue", "csv", {}, data_folder=tmp_path)

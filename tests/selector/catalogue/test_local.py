@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind import plugins
+from tradewind.errors import SpecError
+from tradewind.problem import Offer
+from tradewind.selector.catalogue import local
+
+
+def sells(**settings: Any) -> dict[str, Offer]:
+    catalogue = plugins.create("catalogue", "local", settings, data_folder=Path("/nonexistent"))
+    return {offer.instance_type: offer for offer in catalogue.offers()}
+
+
+def test_doubles_up_to_the_machines_own_count() -> None:
+    offers = sells(vcpu=6, memory_gib=1000.0)
+    assert list(offers) == [f"local.{letter}{count}" for count in (1, 2, 4, 6) for letter in "cgm"]
+    assert (offers["local.c4"].memory_gib, offers["local.g4"].memory_gib, offers["local.m4"].memory_gib) == (4, 8, 16)
+    assert (offers["local.c1"].category, offers["local.g1"].category) == ("compute", "general")
+    assert offers["local.m6"].category == "memory"
+
+
+def test_leaves_out_what_does_not_fit_into_memory() -> None:
+    assert list(sells(vcpu=4, memory_gib=4.0)) == [
+        "local.c1",
+        "local.g1",
+        "local.m1",
+        "local.c2",
+        "local.g2",
+        "local.c4",
+    ]
+
+
+@pytest.mark.parametrize("memory", [0.5, 0.99])
+def test_a_tiny_machine_still_sells_itself(memory: float) -> None:
+    [offer] = sells(vcpu=1, memory_gib=memory).values()
+    assert (offer.instance_type, offer.vcpu, offer.memory_gib) == ("local.c1", 1, memory)
+
+
+def test_one_core() -> None:
+    assert list(sells(vcpu=1, memory_gib=8.0)) == ["local.c1", "local.g1", "local.m1"]
+
+
+def test_price_is_cpus_and_memory() -> None:
+    assert sells(vcpu=2, memory_gib=8.0)["local.m2"].price_per_hour == pytest.approx(2 * 0.04 + 8 * 0.005)
+    offer = sells(vcpu=2, memory_gib=8.0, price_per_vcpu=1.0, price_per_gib=0.0)["local.m2"]
+    assert offer.price_per_hour == 2.0
+    assert "stand-in" in offer.source
+
+
+@pytest.mark.parametrize("wrong", [{"price_per_vcpu": 0}, {"price_per_gib": -1}, {"vcpu": 0}, {"memory_gib": 0}])
+def test_wrong_settings(wrong: dict[str, float]) -> None:
+    with pytest.raises(SpecError, match="catalogue local"):
+        sells(**wrong)
+
+
+def test_the_machine_at_hand() -> None:
+    offers = sells()
+    assert max(offer.vcpu for offer in offers.values()) <= local.cpus_here()
+    assert max(offer.memory_gib for offer in offers.values()) <= max(1.0, local.memory_here() / 2**30)
+
+
+def test_a_container_has_less_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(local, "_CGROUP_LIMITS", (tmp_path / "missing", limit))
+    limit.write_text("max\n")
+    whole = local.memory_here()
+    limit.write_text("1073741824\n")
+    assert local.memory_here() == 1 << 30 < whole
