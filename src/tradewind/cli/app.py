@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -61,25 +61,48 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    code = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     from tradewind.errors import InterruptedSearch, TradewindError
 
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="tradewind")
     except SystemExit as end:
+        if end.code in (1, InterruptedSearch.exit_code):
+            for hidden in _behind(end):  # typer makes numbers of an interrupt and of a closed pipe
+                if isinstance(hidden, KeyboardInterrupt):
+                    print("tradewind: interrupted", file=sys.stderr)
+                    return InterruptedSearch.exit_code
+                if isinstance(hidden, BrokenPipeError):
+                    _drop_output()
+                    return 0
         return end.code if isinstance(end.code, int) else 1 if end.code else 0
     except TradewindError as error:
         print(f"tradewind: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("tradewind: interrupted", file=sys.stderr)
-        return InterruptedSearch.exit_code
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         print(f"tradewind: {_unexpected(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _drop_output() -> None:
+    """The reader of our output (head, less) has gone: what is still in our buffers goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    """The errors during whose handling this one was raised, the latest first."""
+    while error.__context__ is not None:
+        error = error.__context__
+        yield error
 
 
 def _unexpected(error: Exception) -> str:

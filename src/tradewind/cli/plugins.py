@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -147,6 +148,7 @@ _WORDS: Mapping[Any, str] = {
     int: "whole number",
     float: "number",
     bool: "true or false",
+    Path: "path",
     type(None): "null",
     Any: "anything",
 }
@@ -154,7 +156,7 @@ _WORDS: Mapping[Any, str] = {
 
 def type_words(annotation: Any) -> str:
     """A type in a user's words: ``number``, ``list of text``, ``one of a, b``."""
-    if annotation in _WORDS:
+    if isinstance(annotation, Hashable) and annotation in _WORDS:
         return _WORDS[annotation]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:

@@ -1,0 +1,166 @@
+"""The rules of the house that no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tradewind
+from tradewind import plugins
+from tradewind.plugins import KINDS
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+FILE_LINES, FUNCTION_LINES = 400, 60
+
+LONG_FILES: dict[str, int] = {}
+"""Files that may be longer than the rest, with their limit, each for a reason that is written beside it."""
+
+LONG_FUNCTIONS: dict[str, int] = {}
+"""Functions likewise, as ``path:name``."""
+
+
+def _path(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_rooms_import_downwards_only() -> None:
+    program = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_room_is_in_the_layers(project: dict[str, Any]) -> None:
+    """A new room that nobody wrote into the contract would be checked by nobody."""
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    listed = {name.strip() for layer in layers for name in layer.split("|")}
+    there = {
+        f"tradewind.{p.stem if p.is_file() else p.name}"
+        for p in (ROOT / "src/tradewind").iterdir()
+        if p.suffix == ".py" or (p.is_dir() and (p / "__init__.py").exists())
+    }
+    assert there - listed <= {"tradewind.__init__", "tradewind.__main__"}
+
+
+def test_public_names_are_sorted_exist_and_are_documented() -> None:
+    names = tradewind.__all__
+    assert names == sorted(names)
+    assert [name for name in names if not hasattr(tradewind, name)] == []
+    page = (ROOT / "docs/reference/python.md").read_text()
+    assert [n for n in names if not n.startswith("__") and f"\n## {n}\n" not in page] == []
+
+
+def test_package_listing_is_the_public_names() -> None:
+    """What ``from tradewind import *`` and completion offer is what is promised, and nothing else."""
+    extra = {
+        name
+        for name, value in vars(tradewind).items()
+        if not name.startswith("_") and name not in tradewind.__all__ and not isinstance(value, type(sys))
+    }
+    assert extra - {"annotations", "TYPE_CHECKING", "Any"} == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_path)
+def test_source_file(path: Path) -> None:
+    """A docstring, a readable length, and nothing left over."""
+    text = path.read_text()
+    tree = ast.parse(text, feature_version=(3, 11))
+    place = _path(path)
+    assert ast.get_docstring(tree), f"{place} has no docstring"
+    lines = text.count("\n")
+    assert lines <= LONG_FILES.get(place, FILE_LINES), f"{place} has {lines} lines"
+    for function in _functions(tree):
+        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        limit = LONG_FUNCTIONS.get(f"{place}:{function.name}", FUNCTION_LINES)
+        assert length <= limit, f"{place}:{function.lineno} {function.name} has {length} lines"
+    left_over = re.search(r"\b(TODO|FIXME|XXX|HACK)\b|except Exception:\s*pass", text)
+    assert left_over is None, f"{place}: {left_over}"
+
+
+def test_allow_lists_name_only_what_needs_it() -> None:
+    for place in LONG_FILES:
+        assert (ROOT / place).read_text().count("\n") > FILE_LINES, f"{place} needs no exception any more"
+    for place in LONG_FUNCTIONS:
+        path, _, name = place.partition(":")
+        lengths = [
+            (f.end_lineno or f.lineno) - f.lineno + 1
+            for f in _functions(ast.parse((ROOT / path).read_text()))
+            if f.name == name
+        ]
+        assert max(lengths) > FUNCTION_LINES, f"{place} needs no exception any more"
+
+
+def test_every_test_checks_something() -> None:
+    """A test that asserts nothing and expects nothing cannot fail."""
+    empty = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for function in _functions(ast.parse(path.read_text())):
+            if function.name.startswith("test_") and not _checks(function):
+                empty.append(f"{_path(path)}:{function.lineno} {function.name}")
+    assert empty == []
+
+
+_CHECKING = re.compile(r"raises|warns|assert|check|expect|verify|fail|refus|must", re.IGNORECASE)
+
+
+def _checks(function: ast.AST) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert | ast.Raise):
+            return True
+        if isinstance(node, ast.Call) and _CHECKING.search(ast.unparse(node.func)):
+            return True
+    return False
+
+
+def test_announced_parts_load() -> None:
+    ours = [row for row in plugins.broken() if plugins.origin(row.kind, row.name)[0] in ("tradewind", "")]
+    assert ours == []
+
+
+def test_entry_points_are_sorted_and_of_known_kinds(project: dict[str, Any]) -> None:
+    groups = project["project"]["entry-points"]
+    assert set(groups) == {f"tradewind.{kind}s" for kind in KINDS}
+    for group, points in groups.items():
+        assert list(points) == sorted(points), group
+        for name, value in points.items():
+            assert re.fullmatch(r"[a-z][a-z0-9_]*", name), f"{group}: {name}"
+            role = group.removeprefix("tradewind.").removesuffix("s").capitalize()
+            assert value.rpartition(":")[2].endswith(role), f"{group}: {value} does not end with its role"
+
+
+def test_what_is_installed_is_what_the_project_announces(project: dict[str, Any]) -> None:
+    """An entry point that was added and not installed would be tested by nobody: run pip install again."""
+    groups = project["project"]["entry-points"]
+    for kind in KINDS:
+        ours = [name for name in plugins.names(kind) if plugins.origin(kind, name)[0] == "tradewind"]
+        assert ours == sorted(groups[f"tradewind.{kind}s"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_part_says_what_it_is_and_every_setting_what_it_does(kind: str) -> None:
+    for name, part in plugins.load_all(kind).items():
+        assert len(part.summary()) > 10, f"{kind} {name} has no docstring"
+        assert part.summary().endswith((".", "``.", ":")) or len(part.summary()) < 120, f"{kind} {name}"
+        for setting, field in part.Settings.model_fields.items():
+            assert field.description, f"{kind} {name}: the setting {setting} has no description"
+
+
+def test_version_is_in_one_piece(project: dict[str, Any]) -> None:
+    assert project["project"]["version"] == tradewind.__version__
+    assert f"## [{tradewind.__version__}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -1,0 +1,87 @@
+"""plugins.md and one page a kind: what each part can do, and its settings."""
+
+from __future__ import annotations
+
+import importlib
+
+from reference.text import docstring, first_line, page, table
+from tradewind import plugins
+from tradewind.cli.plugins import setting_rows
+from tradewind.plugins import KINDS, Capability, Plugin
+
+BASES = {
+    "searcher": "tradewind.searcher.base",
+    "selector": "tradewind.selector.base",
+    "catalogue": "tradewind.selector.catalogue.base",
+    "provisioner": "tradewind.deployer.provisioner.base",
+    "runner": "tradewind.deployer.runner.base",
+    "interpreter": "tradewind.interpreter.base",
+    "store": "tradewind.store.base",
+}
+"""Where each kind's contract and its capabilities are."""
+
+INTRO = """\
+Everything that can be exchanged is a part: a class that an entry point announces. These are the parts that come with
+Tradewind; `tradewind plugins` shows those of other packages too. A part is chosen in the job YAML by its name, `gp`, or
+with settings, `{use: gp, xi: 0.01}`. [Extending](../guides/extending.md) shows how to add one."""
+
+
+def write() -> dict[str, str]:
+    """The pages by file name."""
+    found = {kind: own_parts(kind) for kind in KINDS}
+    rows = [
+        [f"[`{kind}`](plugins/{kind}.md)", f"[`{name}`](plugins/{kind}.md#{name})", first_line(part)]
+        for kind in KINDS
+        for name, part in found[kind].items()
+    ]
+    matrices = [block for kind in KINDS if (block := _matrix(kind, found[kind]))]
+    index = page("Parts", INTRO, table(["kind", "part", "what it does"], rows), "## What each can do", *matrices)
+    return {"plugins.md": index, **{f"plugins/{kind}.md": _kind_page(kind, found[kind]) for kind in KINDS}}
+
+
+def own_parts(kind: str) -> dict[str, type[Plugin]]:
+    """The parts of a kind that Tradewind itself brings, by name: the page must not depend on what else is installed."""
+    return {
+        name: plugins.load(kind, name) for name in plugins.names(kind) if plugins.origin(kind, name)[0] == "tradewind"
+    }
+
+
+def capabilities_of(kind: str) -> list[type[Capability]]:
+    """The capabilities that the contract of a kind defines, by name."""
+    module = importlib.import_module(BASES[kind])
+    here = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
+    return sorted((c for c in here if Capability in c.__bases__), key=lambda c: c.__name__)
+
+
+def _matrix(kind: str, parts: dict[str, type[Plugin]]) -> str:
+    wanted = capabilities_of(kind)
+    if not wanted:
+        return ""
+    rows = [
+        [f"`{name}`", *("yes" if c.__name__ in part.capabilities() else "" for c in wanted)]
+        for name, part in parts.items()
+    ]
+    meanings = "\n".join(f"- `{c.__name__}`: {first_line(c)}" for c in wanted)
+    return f"### {kind.capitalize()}s\n\n{table([kind, *(f'`{c.__name__}`' for c in wanted)], rows)}\n\n{meanings}"
+
+
+def _kind_page(kind: str, parts: dict[str, type[Plugin]]) -> str:
+    base = importlib.import_module(BASES[kind])
+    contract = getattr(base, kind.capitalize())
+    return page(
+        f"{kind.capitalize()}s",
+        docstring(contract).partition("\n\n**Args**")[0],
+        *(_section(name, part) for name, part in parts.items()),
+    )
+
+
+def _section(name: str, part: type[Plugin]) -> str:
+    blocks = [f"## {name}", docstring(part).partition("\n\n**Args**")[0]]
+    if part.capabilities():
+        blocks.append("Can: " + ", ".join(f"`{c}`" for c in part.capabilities()) + ".")
+    rows = [
+        [f"`{s.name}`", s.type, "required" if s.required else f"`{s.default}`", s.description]
+        for s in setting_rows(part.Settings)
+    ]
+    blocks.append(table(["setting", "type", "default", "what it does"], rows) or "It has no settings.")
+    return "\n\n".join(blocks)
