@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess, Priors
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess, Priors, factorise
 
 _SWEEPS = 12
 _DAMPING = 0.8
@@ -100,13 +100,10 @@ def bound_sites(
 
 def _posterior(prior: Array, precision: Array, product: Array) -> tuple[Array, Array]:
     """Mean and covariance of N(0, prior) times Gaussian sites (Rasmussen & Williams 2006, equations 3.53 and 3.68)."""
-    from scipy.linalg import cho_factor, cho_solve
-
     root = np.sqrt(precision)
     inner = np.eye(len(prior)) + root[:, None] * prior * root[None, :]
     inner[np.diag_indices(len(prior))] += 1e-10
-    factor = cho_factor(inner, lower=True, check_finite=False)
-    scaled = root[:, None] * prior
-    covariance: Array = prior - scaled.T @ cho_solve(factor, scaled, check_finite=False)
+    half = factorise(inner)[1] @ (root[:, None] * prior)
+    covariance: Array = prior - half.T @ half
     mean: Array = covariance @ product
     return mean, covariance
