@@ -1,5 +1,6 @@
 """Floor 1: the frozen types that all rooms speak in."""
 
+from tradewind.problem.candidates import Candidates
 from tradewind.problem.configuration import Configuration, Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
@@ -14,6 +15,7 @@ from tradewind.problem.objective import (
 )
 from tradewind.problem.offer import Billing, Offer, round_money
 from tradewind.problem.parameter import (
+    ENUMERABLE,
     Categorical,
     Features,
     Float,
@@ -23,7 +25,7 @@ from tradewind.problem.parameter import (
     Ordinal,
     Parameter,
 )
-from tradewind.problem.problem import Candidates, Problem, Resolver, Terms
+from tradewind.problem.problem import Problem, Resolver, Terms
 from tradewind.problem.query import OfferQuery
 from tradewind.problem.run import (
     Fault,
@@ -37,7 +39,7 @@ from tradewind.problem.run import (
     RunStatus,
     Usage,
 )
-from tradewind.problem.space import ENUMERABLE, Codes, Space
+from tradewind.problem.space import Codes, Space
 from tradewind.problem.trial import Observation, Proposal, Trial, TrialState
 
 __all__ = [

@@ -21,6 +21,11 @@ def stable_hash(document: object, length: int = 16) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
+def plain_number(value: Value) -> Value:
+    """A whole float as the integer of the same value; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class Configuration(Mapping[str, Value]):
     """An immutable choice of values by parameter name.
 
@@ -41,11 +46,7 @@ class Configuration(Mapping[str, Value]):
     def key(self) -> str:
         """The hash: 16 hexadecimal digits."""
         if self._key is None:
-            plain = {
-                name: int(value) if isinstance(value, float) and value.is_integer() else value
-                for name, value in self._values.items()
-            }
-            self._key = stable_hash(plain)
+            self._key = stable_hash({name: plain_number(value) for name, value in self._values.items()})
         return self._key
 
     def __getitem__(self, name: str) -> Value:

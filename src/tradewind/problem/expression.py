@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -28,7 +29,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: np.divide,
     ast.FloorDiv: np.floor_divide,
     ast.Mod: np.mod,
-    ast.Pow: lambda a, b: np.power(np.asarray(a, dtype=float), b),
+    ast.Pow: np.power,
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
@@ -43,6 +44,21 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": lambda *a: reduce(np.maximum, a),
     "abs": np.abs,
 }
+
+
+_WORDS = {"true": True, "false": False}
+"""The booleans as YAML writes them."""
+
+_LONGEST = 2_000
+_DEEPEST = 60
+
+
+def _floats(value: Any) -> Any:
+    """Numbers as floats: they do not overflow into nonsense, and ``9 ** 9 ** 9`` is infinite at once."""
+    array = np.asarray(value)
+    if array.dtype.kind in "US" or (array.dtype == object and any(isinstance(v, str) for v in array.flat)):
+        raise TypeError("text in arithmetic")
+    return array.astype(float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +79,18 @@ class Expression:
     _tree: ast.expr = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if len(self.text) > _LONGEST:
+            raise SpecError(f"an expression is longer than {_LONGEST} characters", hint="split it in several")
         try:
-            tree = ast.parse(self.text.strip(), mode="eval").body
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a doubtful escape in a text is no business of the user's screen
+                tree = ast.parse(self.text.strip(), mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
             raise SpecError(f"cannot read the expression {self.text!r}: {reason}") from None
         names: set[str] = set()
         attributes: set[str] = set()
-        _check(tree, self.text, names, attributes)
+        _check(tree, self.text, names, attributes, _DEEPEST)
         object.__setattr__(self, "names", frozenset(names))
         object.__setattr__(self, "attributes", frozenset(attributes))
         values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
@@ -106,20 +126,22 @@ class Expression:
         try:
             with np.errstate(all="ignore"):
                 return np.asarray(_evaluate(self._tree, columns, facts))
-        except (TypeError, np.exceptions.DTypePromotionError):
+        except (TypeError, ValueError, OverflowError):  # DTypePromotionError is a TypeError
             raise SpecError(f"the expression {self.text!r} mixes text and numbers") from None
 
     def __str__(self) -> str:
         return self.text
 
 
-def _check(node: ast.expr, text: str, names: set[str], attributes: set[str]) -> None:
+def _check(node: ast.expr, text: str, names: set[str], attributes: set[str], depth: int) -> None:
     """Collect the names of an expression, and refuse whatever is not in the language."""
+    if depth == 0:
+        raise SpecError(f"the expression {_shorten(text)!r} is nested too deeply", hint="split it in several")
     match node:
         case ast.Constant(value=bool() | int() | float() | str()):
             return
         case ast.Name(id=name):
-            names.add(name)
+            names |= {name} - _WORDS.keys()
             return
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if not attribute.startswith("_"):
             names.add(name)
@@ -143,11 +165,15 @@ def _check(node: ast.expr, text: str, names: set[str], attributes: set[str]) -> 
             parts = arguments
         case _:
             raise SpecError(
-                f"the expression {text!r} uses {ast.unparse(node)!r}, which is not allowed",
+                f"the expression {_shorten(text)!r} uses {_shorten(ast.unparse(node))!r}, which is not allowed",
                 hint="parameters, numbers, text, + - * / // % **, comparisons, in, and, or, not, min, max, abs",
             )
     for part in parts:
-        _check(part, text, names, attributes)
+        _check(part, text, names, attributes, depth - 1)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _evaluate(node: ast.expr, columns: Mapping[str, Column], facts: Callable[[str, str], Column]) -> Any:
@@ -158,15 +184,15 @@ def _evaluate(node: ast.expr, columns: Mapping[str, Column], facts: Callable[[st
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name):
-            return columns[name]
+            return columns[name] if name in columns else _WORDS[name]
         case ast.Attribute(value=ast.Name(id=name), attr=attribute):
             return facts(name, attribute)
         case ast.BinOp(left=a, op=operator, right=b):
-            return _BINARY[type(operator)](go(a), go(b))
+            return _BINARY[type(operator)](_floats(go(a)), _floats(go(b)))
         case ast.UnaryOp(op=operation, operand=a):
             if isinstance(operation, ast.Not):
                 return np.logical_not(go(a))
-            return np.negative(go(a)) if isinstance(operation, ast.USub) else go(a)
+            return np.negative(_floats(go(a))) if isinstance(operation, ast.USub) else go(a)
         case ast.BoolOp(op=operation, values=values):
             combine = np.logical_and if isinstance(operation, ast.And) else np.logical_or
             return reduce(combine, [go(v) for v in values])

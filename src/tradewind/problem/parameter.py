@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import ConfigurationError, SpecError
-from tradewind.problem.configuration import Value
+from tradewind.problem.configuration import Value, plain_number
 from tradewind.problem.expression import Column, Expression
 from tradewind.problem.offer import Offer
 
@@ -20,6 +20,12 @@ Features = NDArray[np.float64]
 
 _LOG_RATIO = 4.0
 """Numbers that span at least this ratio are given to models on a log scale."""
+
+ENUMERABLE = 2_000_000
+"""Values, or combinations of them, up to which they are listed; more are sampled, like continuous ones."""
+
+_EXACT = 2**53
+"""Whole numbers up to here are exact as floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,14 @@ class Parameter(ABC):
     @property
     @abstractmethod
     def levels(self) -> Column | None:
-        """All values in order, shape (levels,); None for a continuous parameter."""
+        """All values in order, shape (levels,); None for a continuous parameter, or one of too many values to list."""
+
+    def level(self, index: int) -> Value:
+        """The value at a place of `levels`, as this parameter writes it."""
+        levels = self.levels
+        assert levels is not None
+        value: Value = levels[index].item()
+        return value
 
     @abstractmethod
     def draw(self, unit: Features) -> Column:
@@ -79,6 +92,11 @@ def _scale(values: Features, low: float, high: float, log: bool) -> Features:
 def _pick(levels: Column, unit: Features) -> Column:
     chosen: Column = levels[np.minimum((unit * len(levels)).astype(int), len(levels) - 1)]
     return chosen
+
+
+def token(value: Value) -> str:
+    """What two writings of the same value have in common: 2 and 2.0 are the same."""
+    return str(plain_number(value))
 
 
 def _number(parameter: Parameter, value: Value) -> float:
@@ -172,24 +190,32 @@ class Integer(_Range):
         _Range.__post_init__(self)
         if self.low != int(self.low) or self.high != int(self.high):
             raise SpecError(f"{self.name}: an integer needs whole low and high")
+        if max(abs(self.low), abs(self.high)) > _EXACT:
+            raise SpecError(f"{self.name}: whole numbers go up to {_EXACT}", hint="use a float")
         if self.step < 1:
             raise SpecError(f"{self.name}: step must be at least 1, got {self.step}")
 
     @property
     def levels(self) -> Column | None:
-        """All whole numbers of the range."""
+        """All whole numbers of the range; None for more than `ENUMERABLE` of them."""
+        if self._count > ENUMERABLE:
+            return None
         return np.arange(int(self.low), int(self.high) + 1, self.step)
+
+    @property
+    def _count(self) -> int:
+        return (int(self.high) - int(self.low)) // self.step + 1
 
     def draw(self, unit: Features) -> Column:
         """Uniform over the levels, or over the log of the range."""
-        levels = self.levels
-        assert levels is not None
-        if not self.log:
-            return _pick(levels, unit)
-        low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
-        raw = np.exp(low + unit * (high - low))
-        index = np.clip(np.rint((raw - self.low) / self.step).astype(int), 0, len(levels) - 1)
-        chosen: Column = levels[index]
+        if self.log:
+            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            raw = np.exp(low + unit * (high - low))
+            index = np.rint((raw - self.low) / self.step)
+        else:
+            index = np.floor(unit * self._count)
+        whole = np.clip(index, 0, self._count - 1).astype(np.int64)
+        chosen: Column = int(self.low) + whole * self.step
         return chosen
 
     def coerce(self, value: Value) -> Value:
@@ -213,17 +239,26 @@ class _Listed(Parameter):
     def __post_init__(self) -> None:
         if not self.values:
             raise SpecError(f"{self.name}: the list of values is empty")
-        if len({str(v) for v in self.values}) < len(self.values):
-            raise SpecError(f"{self.name}: a value is listed twice")
+        seen: set[str] = set()
+        for value in self.values:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise SpecError(f"{self.name}: {value} is not a finite number")
+            if token(value) in seen:
+                raise SpecError(f"{self.name}: the value {value!r} is listed twice")
+            seen.add(token(value))
 
     @property
     def levels(self) -> Column | None:
         """The listed values."""
-        return _column(self.values)
+        return column(self.values)
+
+    def level(self, index: int) -> Value:
+        """The value as it was listed."""
+        return self.values[index]
 
     def draw(self, unit: Features) -> Column:
         """Uniform over the list."""
-        levels = _column(self.values)
+        levels = column(self.values)
         return _pick(levels, unit)
 
     def coerce(self, value: Value) -> Value:
@@ -237,11 +272,12 @@ class _Listed(Parameter):
         raise self._refuse(value, "one of " + ", ".join(str(v) for v in self.values[:12]))
 
     def _indices(self, values: Column) -> NDArray[np.intp]:
-        place = {str(v): i for i, v in enumerate(self.values)}
-        return np.array([place[str(v)] for v in values], dtype=np.intp)
+        place = {token(v): i for i, v in enumerate(self.values)}
+        return np.array([place[token(v)] for v in values], dtype=np.intp)
 
 
-def _column(values: Sequence[Value]) -> Column:
+def column(values: Sequence[Value]) -> Column:
+    """Values as an array: of numbers if all are numbers, else of objects."""
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     return np.array(values) if numeric else np.array(values, dtype=object)
 
@@ -259,7 +295,7 @@ class Ordinal(_Listed):
 
     def features(self, values: Column) -> Features:
         """One column: numbers on a linear or log scale, words by their rank."""
-        levels = _column(self.values)
+        levels = column(self.values)
         if levels.dtype == object:
             ranks = self._indices(values).astype(float)
             return _scale(ranks, 0.0, float(len(self.values) - 1), False)[:, None]
@@ -315,10 +351,18 @@ class Instance(_Listed):
         Raises:
             SpecError: No offer has such a fact.
         """
-        by_value = {value: offer.attribute(name) for value, offer in self.offers.items()}
-        if all(v is None for v in by_value.values()):
+        return self.facts(name)[self._indices(values)]
+
+    def facts(self, name: str) -> Column:
+        """A fact of each level's offer, shape (levels,); NaN where an offer does not have it.
+
+        Raises:
+            SpecError: No offer has such a fact.
+        """
+        found = [self.offers[str(value)].attribute(name) for value in self.values]
+        if all(fact is None for fact in found):
             raise SpecError(f"{self.name}.{name}: no offer has this fact", hint="vcpu, memory, price, category, ...")
-        return _column([math.nan if (v := by_value[str(value)]) is None else v for value in values])
+        return column([math.nan if fact is None else fact for fact in found])
 
     def features(self, values: Column) -> Features:
         """Logarithms of vCPU, memory, price and other positive facts; 0 and 1 for each word; constants left out."""
@@ -350,8 +394,10 @@ class Instance(_Listed):
                 columns.append((label, _scale(numbers, float(numbers.min()), float(numbers.max()), log)))
             else:
                 words = sorted({str(fact) for fact in facts})
-                for word in words if len(words) > 2 else words[1:]:
-                    columns.append((f"{label}={word}", np.array([float(str(f) == word) for f in facts])))
+                columns += [
+                    (f"{label}={word}", np.array([float(str(f) == word) for f in facts]))
+                    for word in (words if len(words) > 2 else words[1:])
+                ]
         if not columns and len(self.values) > 1:  # offers that differ by name only
             columns = [(f"{self.name}={v}", np.eye(len(self.values))[i]) for i, v in enumerate(self.values)]
         return columns

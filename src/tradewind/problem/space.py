@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Configuration, Value
 from tradewind.problem.expression import Column, Expression
-from tradewind.problem.parameter import Features, Instance, Parameter
+from tradewind.problem.parameter import ENUMERABLE, Features, Instance, Parameter, column, token
 
 Codes = NDArray[np.int32]
 """Configurations of a finite space: shape (n, parameters), the index of each level, -1 where inactive."""
-
-ENUMERABLE = 2_000_000
-"""Combinations up to which a finite space is enumerated; larger ones are sampled, like continuous ones."""
 
 _CHUNK = 1 << 18
 
@@ -50,8 +47,12 @@ class Space:
         for i, parameter in enumerate(self.parameters):
             if parameter.when is not None:
                 parameter.when.require(self.names[:i])
+                if not parameter.when.names:
+                    raise SpecError(f"{parameter.name}: the condition {parameter.when.text!r} names no parameter")
         for constraint in self.where:
             constraint.require(self.names)
+            if not constraint.names:
+                raise SpecError(f"the constraint {constraint.text!r} names no parameter", hint="remove it")
         self._by_name = {p.name: p for p in self.parameters}
 
     def __getitem__(self, name: str) -> Parameter:
@@ -63,9 +64,14 @@ class Space:
     # ------------------------------------------------------------------ finite spaces
 
     @cached_property
+    def levels(self) -> tuple[Column | None, ...]:
+        """The values of each parameter; None for one that cannot be listed."""
+        return tuple(p.levels for p in self.parameters)
+
+    @cached_property
     def combinations(self) -> float:
         """Combinations before conditions and constraints; infinite for a continuous space."""
-        return math.prod(math.inf if p.levels is None else len(p.levels) for p in self.parameters)
+        return math.prod(math.inf if listed is None else len(listed) for listed in self.levels)
 
     @property
     def enumerable(self) -> bool:
@@ -77,13 +83,12 @@ class Space:
         """All allowed configurations of an enumerable space, in lexicographic order, shape (n, parameters)."""
         if not self.enumerable:
             raise SpecError(f"the space has {self.combinations:g} combinations, too many to list")
-        levels = [p.levels for p in self.parameters]
         rows = np.zeros((1, 0), dtype=np.int32)
         for i, parameter in enumerate(self.parameters):
-            column = levels[i]
-            assert column is not None
+            listed = self.levels[i]
+            assert listed is not None
             active = self._active(parameter, self.names[:i], rows)
-            repeats = np.where(active, len(column), 1)
+            repeats = np.where(active, len(listed), 1)
             ends = np.cumsum(repeats)
             code = np.arange(ends[-1] if len(ends) else 0, dtype=np.int32) - np.repeat(ends - repeats, repeats)
             code = np.where(np.repeat(active, repeats), code, -1).astype(np.int32)
@@ -105,22 +110,34 @@ class Space:
         values: dict[str, Value] = {}
         for parameter, index in zip(self.parameters, code, strict=True):
             if index >= 0:
-                levels = parameter.levels
-                assert levels is not None
-                values[parameter.name] = _plain(levels[index])
+                values[parameter.name] = parameter.level(int(index))
         return Configuration(values)
 
     def code(self, configuration: Mapping[str, Value]) -> tuple[int, ...]:
         """The row of a configuration of an enumerable space; the inverse of `configuration`."""
         checked = self.check(configuration)
-        return tuple(self._places[p.name][str(checked[p.name])] if p.name in checked else -1 for p in self.parameters)
+        row = self.place(checked)
+        assert row is not None
+        return row
+
+    def place(self, values: Mapping[str, Value]) -> tuple[int, ...] | None:
+        """The row that some values of an enumerable space would have, whether it is allowed or not; None if none."""
+        row = []
+        for parameter in self.parameters:
+            index = -1
+            if parameter.name in values:
+                index = self._places[parameter.name].get(token(values[parameter.name]), -2)
+            if index < -1:
+                return None
+            row.append(index)
+        return tuple(row)
 
     @cached_property
     def _places(self) -> dict[str, dict[str, int]]:
         return {
-            p.name: {str(_plain(v)): i for i, v in enumerate(levels)}
-            for p in self.parameters
-            if (levels := p.levels) is not None
+            p.name: {token(p.level(i)): i for i in range(len(listed))}
+            for p, listed in zip(self.parameters, self.levels, strict=True)
+            if listed is not None
         }
 
     # ------------------------------------------------------------------ any space
@@ -136,7 +153,7 @@ class Space:
                 raise ConfigurationError(f"there is no parameter {name!r}", hint=f"known: {', '.join(self.names)}")
         chosen: dict[str, Value] = {}
         for parameter in self.parameters:
-            if parameter.when is not None and not self._true(parameter.when, chosen):
+            if parameter.when is not None and not self._true(parameter.when, chosen, inactive=False):
                 if parameter.name in values:
                     raise ConfigurationError(f"{parameter.name} exists only when {parameter.when}")
                 continue
@@ -144,7 +161,7 @@ class Space:
                 raise ConfigurationError(f"{parameter.name} is missing", hint=f"wanted {parameter.describe()}")
             chosen[parameter.name] = parameter.coerce(values[parameter.name])
         for constraint in self.where:
-            if not self._true(constraint, chosen):
+            if not self._true(constraint, chosen, inactive=True):
                 raise ConfigurationError(f"{Configuration(chosen)} breaks the constraint {constraint}")
         return Configuration(chosen)
 
@@ -160,14 +177,14 @@ class Space:
         """
         chosen: dict[str, Value] = {}
         for parameter in self.parameters:
-            if parameter.when is None or self._true(parameter.when, chosen):
+            if parameter.when is None or self._true(parameter.when, chosen, inactive=False):
                 name = parameter.name
                 chosen[name] = parameter.coerce(values[name] if name in values else otherwise[name])
         return self.check(chosen)
 
     def holds(self, expression: Expression, values: Mapping[str, Value]) -> bool:
         """Whether a condition or constraint holds for some values; a condition on what is not given does not."""
-        return self._true(expression, values)
+        return self._true(expression, values, inactive=expression in self.where)
 
     def sample(self, rng: np.random.Generator, n: int, *, tries: int = 200) -> list[Configuration]:
         """Up to ``n`` different allowed configurations, each parameter uniform on its scale.
@@ -230,60 +247,48 @@ class Space:
 
     def encode_codes(self, codes: Codes) -> Features:
         """As `encode`, for rows of `codes`: one table look-up a parameter, quick for a million rows."""
-        blocks: list[Features] = []
+        out = np.empty((len(codes), len(self.feature_names)))
+        start = 0
         for i, parameter in enumerate(self.parameters):
-            levels = parameter.levels
-            assert levels is not None
-            width = len(parameter.feature_names())
+            listed = self.levels[i]
+            assert listed is not None
+            end = start + len(parameter.feature_names())
             # The last row answers index -1: inactive.
-            table = np.vstack([parameter.features(levels), np.full((1, width), 0.5)])
-            blocks.append(table[codes[:, i]])
+            table = np.vstack([parameter.features(listed), np.full((1, end - start), 0.5)])
+            out[:, start:end] = table[codes[:, i]]
             if parameter.when is not None:
-                blocks.append((codes[:, i] >= 0).astype(float)[:, None])
-        return np.concatenate(blocks, axis=1)
+                out[:, end] = codes[:, i] >= 0
+                end += 1
+            start = end
+        return out
 
     # ------------------------------------------------------------------ conditions and constraints
 
-    def _fact(self, columns: Mapping[str, Column], name: str, attribute: str) -> Column:
+    def _facts(self, name: str, attribute: str) -> Column:
+        """A fact of each value of an instance parameter."""
         parameter = self._by_name[name]
         if not isinstance(parameter, Instance):
             raise SpecError(f"{name}.{attribute}: only an instance has facts, {name} is {parameter.kind}")
-        return parameter.fact(columns[name], attribute)
+        return parameter.facts(attribute)
 
-    def _true(self, expression: Expression, chosen: Mapping[str, Value]) -> bool:
-        columns = {name: np.array([value], dtype=object) for name, value in chosen.items()}
+    def _true(self, expression: Expression, chosen: Mapping[str, Value], *, inactive: bool) -> bool:
+        columns = {name: column([value]) for name, value in chosen.items()}
         active = {name: np.array([name in chosen]) for name in self.names}
-        is_constraint = expression in self.where
-        return bool(self._mask(expression, columns, active, inactive=is_constraint)[0])
+        return bool(self._mask(expression, columns, active, inactive=inactive)[0])
 
     def _mask(
-        self,
-        expression: Expression,
-        columns: Mapping[str, Column],
-        active: Mapping[str, Column],
-        *,
-        inactive: bool,
+        self, expression: Expression, columns: Mapping[str, Column], active: Mapping[str, Column], *, inactive: bool
     ) -> NDArray[np.bool_]:
         """Where an expression holds; it is ``inactive`` where it names a parameter that is not active."""
-        n = len(next(iter(active.values())))
-        named = [active[name] for name in sorted(expression.names)]
-        usable = np.logical_and.reduce(named) if named else np.ones(n, dtype=bool)
-        result = np.full(n, inactive)
-        if usable.any():
-            chosen = {name: columns[name][usable] for name in expression.names}
-            value = expression.evaluate(chosen, lambda name, fact: self._fact(chosen, name, fact))
-            result[usable] = np.broadcast_to(value.astype(bool), (int(usable.sum()),))
-        return result
 
-    def _columns(self, names: Sequence[str], rows: Codes) -> tuple[dict[str, Column], dict[str, Column]]:
-        columns: dict[str, Column] = {}
-        active: dict[str, Column] = {}
-        for i, name in enumerate(names):
-            levels = self._by_name[name].levels
-            assert levels is not None
-            columns[name] = levels[rows[:, i]]
-            active[name] = rows[:, i] >= 0
-        return columns, active
+        def fact(name: str, attribute: str) -> Column:
+            table = self._facts(name, attribute)
+            place = self._places[name]
+            return table[[place[token(value)] for value in columns[name][usable]]]
+
+        usable = _all_active(expression, active)
+        chosen = {name: columns[name][usable] for name in expression.names} if usable.any() else {}
+        return _where_true(expression, chosen, usable, fact, inactive=inactive)
 
     def _active(self, parameter: Parameter, names: Sequence[str], rows: Codes) -> NDArray[np.bool_]:
         if parameter.when is None:
@@ -296,16 +301,47 @@ class Space:
     def _over_rows(
         self, expression: Expression, names: Sequence[str], rows: Codes, *, inactive: bool
     ) -> NDArray[np.bool_]:
-        wanted = [name for name in names if name in expression.names]
-        if not wanted or not len(rows):
-            value = np.asarray(expression.evaluate({}, lambda name, fact: self._fact({}, name, fact)))
-            return np.full(len(rows), bool(value))
-        at = [names.index(name) for name in wanted]
-        parts = []
+        """As `_mask`, for rows of codes; facts are looked up by level, not by value."""
+        parts = [np.zeros(0, dtype=bool)]
         for start in range(0, len(rows), _CHUNK):  # bounded memory, whatever the size of the space
-            columns, active = self._columns(wanted, rows[start : start + _CHUNK][:, at])
-            parts.append(self._mask(expression, columns, active, inactive=inactive))
+            codes = {name: rows[start : start + _CHUNK, names.index(name)] for name in expression.names}
+            usable = _all_active(expression, {name: code >= 0 for name, code in codes.items()})
+            used = {name: code[usable] for name, code in codes.items()}
+
+            def fact(name: str, attribute: str, used: Mapping[str, Codes] = used) -> Column:
+                return self._facts(name, attribute)[used[name]]
+
+            chosen = {name: self._listed(name)[code] for name, code in used.items()}
+            parts.append(_where_true(expression, chosen, usable, fact, inactive=inactive))
         return np.concatenate(parts)
+
+    def _listed(self, name: str) -> Column:
+        listed = self.levels[self.names.index(name)]
+        assert listed is not None
+        return listed
+
+
+def _all_active(expression: Expression, active: Mapping[str, Column]) -> NDArray[np.bool_]:
+    named = [active[name] for name in sorted(expression.names)]
+    together: NDArray[np.bool_] = np.logical_and.reduce(named)
+    return together
+
+
+def _where_true(
+    expression: Expression,
+    chosen: Mapping[str, Column],
+    usable: NDArray[np.bool_],
+    fact: Callable[[str, str], Column],
+    *,
+    inactive: bool,
+) -> NDArray[np.bool_]:
+    """The truth of an expression over the usable rows, and ``inactive`` in all others."""
+    result = np.full(len(usable), inactive)
+    count = int(usable.sum())
+    if count:
+        value = expression.evaluate(chosen, fact)
+        result[usable] = np.broadcast_to(value.astype(bool), (count,))
+    return result
 
 
 def _plain(value: object) -> Value:

@@ -50,7 +50,8 @@ def build(source: Source, base: Path, *, check_parts: bool = True) -> Spec:
         SpecError: Something is wrong; the first thing in the file is named.
     """
     try:
-        model = JobFile.model_validate(source.document)
+        # A key whose lines are all commented out is not there.
+        model = JobFile.model_validate({key: value for key, value in source.document.items() if value is not None})
     except ValidationError as error:
         raise first_error(spec_errors(error, JobFile, source)) from None
     _check_name(model.name, source)

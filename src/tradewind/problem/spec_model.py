@@ -237,7 +237,7 @@ class JobFile(Part):
     )
     deploy: DeployModel = Field(DeployModel(), description="Where and how runs take place.")
     select: Selector = Field(ChoiceModel(use="exact"), description="How a configuration becomes an offer.")
-    interpret: Annotated[list[Interpreter], _read_list] = Field(
+    interpret: Annotated[list[Interpreter], _read_list, Also({"x-tradewind-part": "interpreter"})] = Field(
         [ChoiceModel(use="exit_code"), ChoiceModel.model_validate({"use": "json_lines", "optional": True})],
         description="How metrics are read from a run, one after the other.",
     )

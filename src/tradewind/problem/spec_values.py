@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -52,7 +53,7 @@ class Also:
         """Called by pydantic."""
         long = handler(core)
         longs = [] if self.only else long.get("oneOf") or long.get("anyOf") or [long]
-        shapes = [*self.shapes, *longs]
+        shapes = [*copy.deepcopy(self.shapes), *longs]  # pydantic writes descriptions and defaults into them
         return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
 
 

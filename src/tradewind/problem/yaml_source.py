@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -38,7 +38,8 @@ _NULL = re.compile(r"~|null|Null|NULL|")
 class _Loader(yaml.SafeLoader):
     """A loader that gives every plain scalar as text; `_scalar` decides what it means."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[Any]]] = {}
+
+_Loader.yaml_implicit_resolvers = {}
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def parse_source(text: str, file: str) -> Source:
     if len(text) > _MAX_BYTES:
         raise SpecError(f"is larger than {_MAX_BYTES // 1000} kB", hint="a job YAML is short text", file=file)
     try:
-        node = yaml.compose(text, Loader=_Loader)  # noqa: S506  (derived from SafeLoader; nothing is constructed)
+        node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, text, file) from None
     except yaml.YAMLError as error:
