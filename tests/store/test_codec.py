@@ -53,7 +53,7 @@ def test_the_document_shares_nothing_with_the_trial() -> None:
 
 
 def test_any_mapping_and_numpy_numbers_are_written() -> None:
-    why = MappingProxyType({"ei": np.float64(0.5), "count": np.int64(3)})
+    why: Any = MappingProxyType({"ei": np.float64(0.5), "count": np.int64(3)})
     given_ = replace(trial(0), proposal=Proposal(Configuration({"a": 1}), why=why))
     document = json.loads(codec.dumps(codec.trial_to_json(given_)))
     assert document["proposal"]["why"] == {"ei": 0.5, "count": 3}

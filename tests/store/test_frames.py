@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from tradewind.errors import MissingProgramError
-from tradewind.problem import Configuration, Proposal
+from tradewind.problem import Configuration, Proposal, Value
 from tradewind.store import frames
 from tradewind.store.base import Change, Store
 from tradewind.testing.stores import study_row, trial
@@ -25,7 +25,7 @@ Columns = Mapping[str, Sequence[Any]]
 def columns(sqlite_url: str, open_store: Callable[..., Store]) -> Columns:
     store = open_store(sqlite_url)
     study = store.create_study(study_row())
-    chosen = [
+    chosen: list[dict[str, Value]] = [
         {"nodes": 2, "codec": "zstd", "level": 3, "ratio": 1, "size": "auto", "fast": True},
         {"nodes": 4, "codec": "none", "ratio": 0.5, "size": 64, "fast": False},
         {"nodes": 8, "codec": "gzip", "level": 9, "ratio": 0.25},

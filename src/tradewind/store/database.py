@@ -201,15 +201,19 @@ def _make_file(path: Path, place: str) -> None:
     try:
         if path.is_dir():
             raise StoreError(f"{place} is a folder, not a store", hint=_ADDRESS_HINT)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # O_EXCL: closing a second descriptor of an open SQLite file would drop this process's locks on it.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        if not path.is_file():
-            raise StoreError(f"the store {place} cannot be made: something else is there") from None
-    except OSError as error:
         if not path.exists():
-            raise faults.of_os(error, place) from error
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # O_EXCL: closing a second descriptor of an open SQLite file would drop this process's locks on it.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError as error:
+        if not path.exists():
+            raise StoreError(
+                f"the store {place} cannot be made: {path.parent} is no folder", hint=_ADDRESS_HINT
+            ) from error
+    except OSError as error:
+        raise faults.of_os(error, place) from error
+    if not path.is_file():
+        raise StoreError(f"the store {place} cannot be made: something else is there", hint=_ADDRESS_HINT)
 
 
 def _on_sqlite_connect(driver: Any, _record: object) -> None:
