@@ -332,10 +332,12 @@ class Flight:
             self.note(None, next(found, None))
         if self.cluster is None or self.cluster.state is ClusterState.GONE:
             return True
-        if clock.now() >= self._destroyed_at + _REPEAT_SECONDS:
-            self.note(None, provisioner.destroy(self.cluster))
-            self._destroyed_at = clock.now()
-        return self.cluster.state is ClusterState.GONE
+        if clock.now() < self._destroyed_at + _REPEAT_SECONDS:
+            return False
+        cluster = provisioner.destroy(self.cluster)
+        self.note(None, cluster)
+        self._destroyed_at = clock.now()
+        return cluster.state is ClusterState.GONE
 
     def _put_off(self, problem: str) -> None:
         """Giving back failed: it is tried again later, and the run stays open until it works."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
+from tradewind import plugins
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
 from tradewind.errors import DeployError
-from tradewind.plugins import Settings
 from tradewind.problem import Machine, Offer
 
 
-class NoneSettings(Settings):
+class NoneSettings(plugins.Settings):
     """Settings of the provisioner of machines that are there already."""
 
     hosts: tuple[str, ...] = Field((), description="Addresses of the machines; empty means this machine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
 import signal
@@ -15,20 +14,21 @@ from urllib.parse import quote
 
 from pydantic import Field
 
+from tradewind import plugins
 from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, SurvivesController
+from tradewind.deployer.runner.files import document, folder_error
 from tradewind.deployer.runner.warden import CANCEL, PID, RESULT, STARTED
 from tradewind.deployer.runner.warden_client import WardenClient
 from tradewind.errors import DeployError, MissingProgramError
-from tradewind.plugins import Settings
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory
 
 _LOOK_SECONDS = 0.05
 
 
-class ProcessSettings(Settings):
+class ProcessSettings(plugins.Settings):
     """Settings of the process runner."""
 
     grace: float = Field(
@@ -51,7 +51,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
     Settings = ProcessSettings
     settings: ProcessSettings
 
-    def __init__(self, *, settings: Settings, data_folder: Path) -> None:
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._folder = data_folder / "process"
         self._warden: WardenClient | None = None
@@ -85,7 +85,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
                 note.parent.mkdir(parents=True, exist_ok=True)
                 note.write_text(str(folder), encoding="utf-8")
             except OSError as error:
-                raise _folder_error(error, folder) from error
+                raise folder_error(error, folder) from error
             self._start(request, folder)
         return handle
 
@@ -109,8 +109,8 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
 
     def _order(self, request: RunRequest, folder: Path) -> dict[str, Any]:
         offer, limits = request.offer, request.limits
-        cpus = offer.vcpu if limits.cpus is None else limits.cpus
-        memory = int(offer.memory_gib * 2**30) if limits.memory_bytes is None else limits.memory_bytes
+        cpus = (offer.vcpu or None) if limits.cpus is None else limits.cpus
+        memory = int(offer.memory_gib * 2**30) or None if limits.memory_bytes is None else limits.memory_bytes
         return {
             "op": "start",
             "run_id": request.run_id,
@@ -124,8 +124,8 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
             },
             "cwd": str(request.workdir),
             "folder": str(folder),
-            "cpus": cpus * offer.nodes,
-            "memory_bytes": memory * offer.nodes,
+            "cpus": None if cpus is None else cpus * offer.nodes,
+            "memory_bytes": None if memory is None else memory * offer.nodes,
             "address_space": memory if self.settings.address_space else 0,
             "wall_seconds": limits.wall_seconds,
             "log_bytes": limits.log_bytes,
@@ -157,10 +157,10 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
     def _look(self, handle: Handle) -> RunStatus:
         """The state of a run that another warden started, from the files that it left."""
         folder = _folder_of(handle)
-        result = folder and _document(folder / RESULT)
+        result = folder and document(folder / RESULT)
         if result:
             return _status_of(result)
-        claim = _document(folder / STARTED) if folder else None
+        claim = document(folder / STARTED) if folder else None
         if claim is None:
             if procfs.kill_members(handle.run_id, str(folder or "")):
                 return RunStatus(RunState.EXECUTING)
@@ -171,7 +171,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
         if claim["boot"] == procfs.boot_id():
             if procfs.alive(*claim["warden"]):
                 return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.monotonic() - claim["begun"]))
-            result = _document(folder / RESULT)  # it may have been written just before the warden ended
+            result = document(folder / RESULT)  # it may have been written just before the warden ended
             if result:
                 return _status_of(result)
             if procfs.kill_members(handle.run_id, str(folder), _leader(folder)):
@@ -214,7 +214,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
             order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
             if self._warden.send(order):
                 return
-        claim = _document(folder / STARTED) if folder else None
+        claim = document(folder / STARTED) if folder else None
         if claim and (claim["host"], claim["boot"]) == (os.uname().nodename, procfs.boot_id()):
             pid, ticks = claim["warden"]
             if procfs.send(pid, ticks, signal.SIGUSR1):
@@ -227,7 +227,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
         found = {}
         for note in sorted(notes.glob("*.run")) if notes.is_dir() else ():
             folder = _text(note)
-            run_id = _document(Path(folder) / STARTED) or {}
+            run_id = document(Path(folder) / STARTED) or {}
             name = str(run_id.get("run_id") or note.stem)
             found[name] = Handle(name, self.name, {"folder": folder, "owner": owner})
         for name in sorted(procfs.runs_of(owner) - set(found)):
@@ -259,14 +259,6 @@ def _folder_of(handle: Handle) -> Path | None:
     return Path(folder) if folder else None
 
 
-def _document(path: Path) -> dict[str, Any] | None:
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
@@ -289,14 +281,14 @@ def _leave(path: Path, text: str) -> None:
 
 
 def _leader(folder: Path) -> tuple[int, int] | None:
-    first = _document(folder / PID)
+    first = document(folder / PID)
     return (first["pid"], first["ticks"]) if first else None
 
 
 def _lived(folder: Path, claim: Mapping[str, Any]) -> float:
     """Seconds that a run lived whose warden was killed: up to the last sign of life, or to its wall time."""
     try:
-        lived = (folder / STARTED).stat().st_mtime - claim["started"]
+        lived: float = (folder / STARTED).stat().st_mtime - claim["started"]
     except OSError:
         return 0.0
     wall = claim.get("wall_seconds")
@@ -342,18 +334,6 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-def _folder_error(error: OSError, folder: Path) -> DeployError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DeployError(f"the disk under {folder} is full", hint="free some space and repeat the command")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-        return DeployError(
-            f"the run folder {folder} cannot be written: {error.strerror}",
-            hint="set TRADEWIND_HOME to a folder that can",
-            retryable=False,
-        )
-    return DeployError(f"the run folder {folder} cannot be used: {error.strerror}")
-
-
 def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> DeployError | MissingProgramError:
     program, why = request.argv[0], os.strerror(number) if number else ""
     if kind == "cancelled":
@@ -376,4 +356,4 @@ def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> Deplo
         )
     if kind == "missing":
         return MissingProgramError(f"{program} cannot be run: {why}")
-    return _folder_error(OSError(number, why), folder)
+    return folder_error(OSError(number, why), folder)

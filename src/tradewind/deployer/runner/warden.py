@@ -293,8 +293,8 @@ class Warden:
             if os.getppid() != self._pid:
                 os._exit(1)
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
+            for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
+                signal.signal(ignored, signal.SIG_DFL)
             os.sched_setaffinity(0, cpus)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if order.get("address_space"):
