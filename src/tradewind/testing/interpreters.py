@@ -44,8 +44,8 @@ REASONS = frozenset(
 
 FILES = ("stdout", "stderr", "metrics.jsonl")
 
-_HUGE = 24 << 20
-_MEMORY = 16 << 20
+_HUGE = 12 << 20
+_MEMORY = 10 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""A searcher and an interpreter for Tradewind, from outside."""
