@@ -36,7 +36,7 @@ def report(
         raise InputError("--open needs a web page", hint="add --html report.html")
     with closing(open_store(store, must_exist=True)) as opened:
         data = StudyData.load(opened, find_study(opened, study).id)
-    written = _write(data, html, png)
+    written = write_files(data, html, png)
     if as_json:
         emit_json({**report_document(data), "files": [str(path) for path in written]})
     elif written:
@@ -52,7 +52,8 @@ def report(
         typer.launch(html.absolute().as_uri())
 
 
-def _write(data: StudyData, html: Path | None, png: Path | None) -> list[Path]:
+def write_files(data: StudyData, html: Path | None, png: Path | None) -> list[Path]:
+    """Write the report as HTML and its plots as PNG, whichever is wanted; returns the files."""
     from tradewind.errors import InputError
 
     written = []

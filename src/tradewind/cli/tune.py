@@ -75,6 +75,7 @@ def _finish(
     spec: Spec, store: Store, study: StudyRow, ended: Stop, *, html: Path | None, png: Path | None, as_json: bool
 ) -> None:
     """Say what was found, and end with the exit code that fits."""
+    from tradewind.cli.report import write_files
     from tradewind.errors import BudgetError, InterruptedSearch, NothingFeasibleError
     from tradewind.report.data import StudyData
 
@@ -87,22 +88,13 @@ def _finish(
         from tradewind.report.terminal import print_report
 
         print_report(data, Console(highlight=False))
-    if html is not None:
-        from tradewind.report.html import write_html
-
-        write_html(data, html)
+    for path in write_files(data, html, png):
         if not as_json:
-            typer.echo(f"Report: {html}")
-    if png is not None:
-        from tradewind.report.png import write_png
-
-        for path in write_png(data, png):
-            if not as_json:
-                typer.echo(f"Plot: {path}")
+            typer.echo(f"Written: {path}")
     if ended.interrupted:
         raise InterruptedSearch("interrupted", hint=f"tradewind tune {spec.file} resumes")
     if data.best is None:
-        if "does not pay a single run" in ended.reason:
+        if not len(data) and spec.budget.dollars is not None:
             raise BudgetError(ended.reason, hint="raise budget.dollars, or allow cheaper instance types")
         raise NothingFeasibleError(
             f"no feasible configuration was found: {ended.reason}",

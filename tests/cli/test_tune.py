@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind.cli.app import run
+
+JOB = """
+name: quick
+job:
+  command: [sh, -c, 'echo "score={{ x }}"; echo $TRADEWIND_RUN_ID >> started; {{ do }}']
+  parameters: {do: "true"}
+space:
+  instance: {provider: local, vcpu: 1, limit: 1}
+  x: 1..6
+objective: {maximise: score}
+interpret:
+- exit_code
+- use: regex
+  patterns: 'score=(?P<score>\\d+)'
+searcher: {use: exhaustive, order: declared}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+def tuned(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    code = run(["tune", "job.yaml", "--json", *words])
+    out = capsys.readouterr()
+    return code, json.loads(out.out) if out.out else out.err
+
+
+def test_the_best_configuration_is_found_and_printed(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", str(job)]) == 0
+    out = capsys.readouterr().out
+    assert "trial 5 succeeded" in out
+    assert "Use instance=local.c1 x=6" in out
+
+
+def test_json_has_the_best_trial_and_nothing_else(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, result = tuned(capsys)
+    assert code == 0
+    assert result["best"]["configuration"]["x"] == 6
+    assert result["trials"] == {"succeeded": 6}
+    assert result["reason"]
+
+
+def test_the_same_command_goes_on_and_fresh_starts_anew(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, first = tuned(capsys, "--trials", "2")
+    assert first["trials"] == {"succeeded": 2}
+    _, second = tuned(capsys, "--trials", "4")
+    assert (second["id"], second["trials"]) == (first["id"], {"succeeded": 4})
+    _, third = tuned(capsys, "--fresh", "--trials", "1")
+    assert third["id"] != first["id"]
+    assert (job.parent / "started").read_text().count("\n") == 5
+
+
+def test_another_problem_is_another_study(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, first = tuned(capsys, "--trials", "1")
+    job.write_text(JOB.replace("1..6", "1..7"))
+    _, second = tuned(capsys, "--trials", "1")
+    assert second["id"] != first["id"]
+
+
+def test_nothing_feasible_has_its_own_exit_code(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB + "constraints: {metrics: {score: '>= 100'}}\n")
+    assert run(["tune", str(job), "--quiet"]) == 6
+    assert "no feasible configuration was found" in capsys.readouterr().err
+
+
+def test_a_budget_that_pays_no_run_has_its_own_exit_code(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 5
+    assert "does not pay" in capsys.readouterr().err
+
+
+def test_failing_programs_end_the_search_with_the_reason(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace('do: "true"', 'do: "exit 3"') + "stop: [{use: all_failed, trials: 2}]\n")
+    assert run(["tune", str(job), "--quiet"]) == 6
+    assert "exited with code 3" in capsys.readouterr().err
+
+
+def test_a_second_process_is_told_that_the_study_is_busy(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"'))
+    process = subprocess.Popen([sys.executable, "-m", "tradewind", "tune", str(job)], stdout=subprocess.DEVNULL)
+    try:
+        _wait_for(job.parent / "started")
+        assert run(["tune", str(job)]) == 12
+        assert str(process.pid) in capsys.readouterr().err
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
+    job: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"'))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tradewind", "tune", str(job)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ),
+        text=True,
+    )
+    _wait_for(job.parent / "started")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"tradewind tune {job} resumes" in err
+    assert "Traceback" not in err
+    # The same problem, but now its program ends at once: what was interrupted is run again, and paid twice.
+    (job.parent / "sleep").write_text("#!/bin/sh\n")
+    (job.parent / "sleep").chmod(0o755)
+    path = {**os.environ, "PATH": f"{job.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tradewind", "tune", str(job), "--json"], env=path, capture_output=True, timeout=60
+    )
+    result = json.loads(done.stdout)
+    assert result["trials"] == {"succeeded": 6}
+    assert (job.parent / "started").read_text().count("\n") == 7
+
+
+def _wait_for(path: Path, seconds: float = 20.0) -> None:
+    limit = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < limit, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+def test_reports_are_written_at_the_end(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", str(job), "--html", "r.html", "--png", "plots"]) == 0
+    assert "<svg" in (job.parent / "r.html").read_text()
+    assert list((job.parent / "plots").glob("*.png"))
