@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from tradewind import __version__
-from tradewind.cli import doctor, init, offers, plugins, schema, tune
+from tradewind.cli import doctor, export, init, logs, offers, plugins, report, schema, status, tune
 from tradewind.cli import run as run_command
 
 app = typer.Typer(
@@ -45,6 +45,11 @@ def _root(
 
 app.command("tune")(tune.tune)
 app.command("run")(run_command.run)
+app.command("status")(status.status)
+app.command("logs")(logs.logs)
+app.command("report")(report.report)
+app.command("export")(export.export)
+app.command("import")(export.import_records)
 app.command("init")(init.init)
 app.command("schema")(schema.schema)
 app.add_typer(offers.offers_app, name="offers")
