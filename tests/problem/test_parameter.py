@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem import Categorical, Float, Instance, Integer, Nodes, Offer, Ordinal, Parameter, Value
+
+units = st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20).map(np.array)
+
+
+@st.composite
+def integers(draw: st.DrawFn) -> Integer:
+    log = draw(st.booleans())
+    low = draw(st.integers(1 if log else -1000, 1000))
+    return Integer(name="x", low=low, high=low + draw(st.integers(0, 10**7)), step=draw(st.integers(1, 50)), log=log)
+
+
+@st.composite
+def floats(draw: st.DrawFn) -> Float:
+    log = draw(st.booleans())
+    low = draw(st.floats(1e-6 if log else -1e6, 1e6))
+    return Float(name="x", low=low, high=low + draw(st.floats(0, 1e6)), log=log)
+
+
+listed = st.one_of(
+    st.lists(st.integers(-100, 100), min_size=1, max_size=8, unique=True).map(
+        lambda v: Ordinal(name="x", values=tuple(v))
+    ),
+    st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=8, unique=True).map(
+        lambda v: Categorical(name="x", values=tuple(v))
+    ),
+    st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=8, unique=True).map(
+        lambda v: Ordinal(name="x", values=tuple(v))
+    ),
+    st.lists(st.integers(1, 64), min_size=1, max_size=8, unique=True).map(lambda v: Nodes(name="x", values=tuple(v))),
+)
+
+
+@given(st.one_of(integers(), floats(), listed), units)
+def test_what_is_drawn_is_in_the_space_and_has_features_from_0_to_1(
+    parameter: Parameter, unit: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> None:
+    drawn = parameter.draw(unit)
+    for value in drawn:
+        plain: Value = value.item() if isinstance(value, np.generic) else value
+        assert parameter.coerce(plain) == plain
+    features = parameter.features(drawn)
+    assert features.shape == (len(unit), len(parameter.feature_names()))
+    assert np.all((features >= -1e-9) & (features <= 1 + 1e-9))
+
+
+@given(st.one_of(integers(), listed))
+def test_every_level_is_its_own_value(parameter: Parameter) -> None:
+    levels = parameter.levels
+    if levels is None:
+        return
+    for i in {0, len(levels) // 2, len(levels) - 1}:
+        assert parameter.level(i) == levels[i]
+        assert parameter.coerce(parameter.level(i)) == parameter.level(i)
+
+
+def test_an_integer_range_too_long_to_list_is_drawn_without_listing_it() -> None:
+    parameter = Integer(name="x", low=0, high=10**15, step=7)
+    assert parameter.levels is None
+    drawn = parameter.draw(np.array([0.0, 0.5, 0.999999]))
+    assert drawn[0] == 0
+    assert all(value % 7 == 0 for value in drawn)
+
+
+def test_a_log_scale_spends_half_of_the_draws_below_the_geometric_mean() -> None:
+    unit = (np.arange(1000) + 0.5) / 1000
+    assert np.mean(Float(name="x", low=1, high=10_000, log=True).draw(unit) < 100) == pytest.approx(0.5, abs=0.01)
+    assert np.mean(Integer(name="x", low=1, high=10_000, log=True).draw(unit) < 100) == pytest.approx(0.53, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Float(name="x", low=2, high=1), "low 2 is above high 1"),
+        (lambda: Float(name="x", low=0, high=1, log=True), "above 0"),
+        (lambda: Float(name="x", low=0, high=math.inf), "finite"),
+        (lambda: Integer(name="x", low=0.5, high=1), "whole"),
+        (lambda: Integer(name="x", low=0, high=1, step=0), "step"),
+        (lambda: Integer(name="x", low=0, high=2.0**60), "go up to"),
+        (lambda: Ordinal(name="x", values=()), "empty"),
+        (lambda: Ordinal(name="x", values=(1, 1.0)), "listed twice"),
+        (lambda: Ordinal(name="x", values=(1, math.inf)), "finite"),
+        (lambda: Categorical(name="x", values=("a", "a")), "listed twice"),
+        (lambda: Nodes(name="x", values=(0,)), "from 1"),
+        (lambda: Nodes(name="x", values=(True,)), "from 1"),
+        (lambda: Nodes(name="x", values=(1.5,)), "from 1"),
+    ],
+)
+def test_nonsense_is_refused(make: Callable[[], Parameter], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "wanted"),
+    [
+        (Integer(name="x", low=1, high=9, step=2), "5", 5),
+        (Integer(name="x", low=1, high=9), 5.0, 5),
+        (Float(name="x", low=0, high=1), 1, 1.0),
+        (Ordinal(name="x", values=(1, 2.5)), "2.5", 2.5),
+        (Categorical(name="x", values=(True, False)), "true", True),
+        (Categorical(name="x", values=("gzip", "BZ2")), "bz2", "BZ2"),
+        (Nodes(name="x", values=(1, 2)), "2", 2),
+    ],
+)
+def test_values_from_a_command_line_are_understood(parameter: Parameter, value: Value, wanted: Value) -> None:
+    got = parameter.coerce(value)
+    assert (got, type(got)) == (wanted, type(wanted))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        (Integer(name="x", low=1, high=9, step=2), 4),
+        (Integer(name="x", low=1, high=9), 1.5),
+        (Integer(name="x", low=1, high=9), 10),
+        (Integer(name="x", low=1, high=9), True),
+        (Float(name="x", low=0, high=1), "fast"),
+        (Float(name="x", low=0, high=1), math.nan),
+        (Float(name="x", low=0, high=1), 1.01),
+        (Categorical(name="x", values=("a", "b")), "c"),
+        (Ordinal(name="x", values=(0, 1)), True),
+    ],
+)
+def test_values_outside_are_refused_with_what_is_wanted(parameter: Parameter, value: Value) -> None:
+    with pytest.raises(ConfigurationError, match=r"x=.* is not in the space \(wanted "):
+        parameter.coerce(value)
+
+
+def test_instances_are_described_by_what_differs(make_offer: Callable[..., Offer]) -> None:
+    offers = {
+        "a": make_offer("a", 1, 0.1, category="general", facts={"disk": 10.0, "net": "slow"}),
+        "b": make_offer("b", 4, 0.4, category="compute", facts={"disk": 20.0}),
+        "c": make_offer("c", 2, 0.2, category="memory", facts={"disk": 40.0}),
+    }
+    instance = Instance(name="instance", values=tuple(offers), offers=offers)
+    names = instance.feature_names()
+    assert names == (
+        "instance.vcpu",
+        "instance.price",
+        "instance.category=compute",
+        "instance.category=general",
+        "instance.category=memory",
+        "instance.disk",
+    )
+    table = instance.features(np.array(["a", "b", "c"], dtype=object))
+    assert table[:, 0].tolist() == [0, 1, 0.5]  # 1, 4 and 2 vCPU on a log scale
+    assert instance.features(np.array([], dtype=object)).shape == (0, 6)
+    assert instance.fact(np.array(["c", "a"], dtype=object), "vcpu").tolist() == [2, 1]
+    assert instance.facts("net").tolist()[0] == "slow"
+    with pytest.raises(SpecError, match="no offer has this fact"):
+        instance.facts("colour")
+
+
+def test_offers_that_differ_by_name_only_are_told_apart(make_offer: Callable[..., Offer]) -> None:
+    offers = {"a": make_offer("a"), "b": make_offer("b")}
+    instance = Instance(name="i", values=("a", "b"), offers=offers)
+    assert instance.feature_names() == ("i=a", "i=b")
+    spots = {"a": make_offer("a"), "b": make_offer("b", spot=True)}
+    assert Instance(name="i", values=("a", "b"), offers=spots).feature_names() == ("i.spot",)
+
+
+def test_values_are_described_shortly() -> None:
+    assert Integer(name="x", low=1, high=64, log=True).describe() == "1 to 64 (log)"
+    assert Ordinal(name="x", values=tuple(range(20))).describe().endswith("6, 7…")
+    assert Categorical(name="x", values=("a", "b", "c")).feature_names() == ("x=a", "x=b", "x=c")
+    assert Float(name="x", low=1, high=1).levels is not None
+    assert Float(name="x", low=1, high=1).level(0) == 1.0
+    assert Float(name="x", low=1, high=2).levels is None
