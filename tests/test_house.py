@@ -20,10 +20,18 @@ ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FILE_LINES, FUNCTION_LINES = 400, 60
 
-LONG_FILES: dict[str, int] = {}
-"""Files that may be longer than the rest, with their limit, each for a reason that is written beside it."""
+LONG_FILES = {
+    "src/tradewind/deployer/runner/warden.py": 500,  # runs by itself, without the package
+    "src/tradewind/engine/state.py": 480,  # one machine: its states are understood together or not at all
+    "src/tradewind/problem/parameter.py": 440,  # six short classes of one contract
+    "src/tradewind/testing/problems.py": 500,  # a collection
+    "src/tradewind/testing/stores.py": 440,  # one suite
+}
+"""Files that may be longer than the rest, with their limit and the reason."""
 
-LONG_FUNCTIONS: dict[str, int] = {}
+LONG_FUNCTIONS = {
+    "src/tradewind/store/migrations/versions/0001_first_tables.py:upgrade": 80,  # a list of columns
+}
 """Functions likewise, as ``path:name``."""
 
 
@@ -66,14 +74,22 @@ def test_public_names_are_sorted_exist_and_are_documented() -> None:
     assert [n for n in names if not n.startswith("__") and f"\n## {n}\n" not in page] == []
 
 
-def test_package_listing_is_the_public_names() -> None:
-    """What ``from tradewind import *`` and completion offer is what is promised, and nothing else."""
-    extra = {
-        name
-        for name, value in vars(tradewind).items()
-        if not name.startswith("_") and name not in tradewind.__all__ and not isinstance(value, type(sys))
-    }
-    assert extra - {"annotations", "TYPE_CHECKING", "Any"} == set()
+def test_package_lists_its_public_names_and_nothing_else() -> None:
+    assert sorted(dir(tradewind)) == sorted(tradewind.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = tradewind.no_such_name
+
+
+def test_public_names_mean_the_same_whatever_is_imported() -> None:
+    """A room with the name of a public function would take its place as soon as somebody imports the room."""
+    code = (
+        "import importlib, pkgutil, tradewind\n"
+        "for module in pkgutil.iter_modules(tradewind.__path__, 'tradewind.'):\n"
+        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "print(*[n for n in tradewind.__all__ if type(getattr(tradewind, n)).__name__ == 'module'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [], done.stderr
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_path)

@@ -9,10 +9,6 @@ if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/p
   missing+=(postgresql)
   skipped+=('the store on PostgreSQL')
 fi
-if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
-  missing+=(chromium)
-  skipped+=('the HTML report in a browser')
-fi
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi

@@ -56,8 +56,8 @@ def test_every_part_has_its_section(kind: str) -> None:
             continue
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert section, f"{kind} {name} is not in plugins/{kind}.md"
-        for setting in part.Settings.model_fields:
-            assert f"`{setting}`" in section, f"{kind} {name}: {setting}"
+        for setting, field in part.Settings.model_fields.items():
+            assert f"`{field.alias or setting}`" in section, f"{kind} {name}: {setting}"
 
 
 def test_capability_matrix_says_what_the_classes_say() -> None:

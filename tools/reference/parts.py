@@ -76,7 +76,7 @@ def _kind_page(kind: str, parts: dict[str, type[Plugin]]) -> str:
 
 
 def _section(name: str, part: type[Plugin]) -> str:
-    blocks = [f"## {name}", docstring(part).partition("\n\n**Args**")[0]]
+    blocks = [f"## {name}", docstring(part).partition("\n\n**")[0]]
     if part.capabilities():
         blocks.append("Can: " + ", ".join(f"`{c}`" for c in part.capabilities()) + ".")
     rows = [

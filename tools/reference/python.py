@@ -17,8 +17,8 @@ also import the contracts (`tradewind.searcher.base`, `tradewind.deployer.runner
 
 def write() -> str:
     """The page."""
-    names = getattr(tradewind, "__all__", [])
-    things = {name: getattr(tradewind, name) for name in names if not name.startswith("__")}
+    names = tradewind.__all__
+    things = {name: tradewind.__getattr__(name) for name in names if not name.startswith("__")}
     rows = [[f"[`{name}`](#{name.lower()})", first_line(thing)] for name, thing in things.items()]
     return page("Python", INTRO, table(["name", "what it is"], rows), *(_section(n, t) for n, t in things.items()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from reference.text import cell, first_line, page, table
+from tradewind.cli.plugins import setting_rows
 
 INTRO = """\
 A job is one YAML file; `tradewind init` writes a commented one. Unknown keys are errors. A part is chosen by its name,
@@ -21,6 +23,7 @@ is GiB. Money is USD, written `2` or `$2`."""
 
 def write() -> str:
     """The page."""
+    from tradewind.engine.stopping import RULES
     from tradewind.problem.spec_model import JobFile
     from tradewind.problem.spec_space import TYPES
 
@@ -32,6 +35,11 @@ def write() -> str:
         "`0.1..0.9` one of real numbers, `1..64 log` one on a log scale; `instance` and `nodes` imply their type."
     )
     blocks += [_keys(f"type: {name}", model, schema, depth=3) for name, model in TYPES.items()]
+    blocks.append(
+        "## Stopping rules\n\nA search ends when its budget is used up or when nothing is left to try. Below `stop` "
+        "further reasons are listed, each by its name or with settings: `stop: [{use: no_improvement, trials: 20}]`."
+    )
+    blocks += [_rule(name, model) for name, (model, _) in RULES.items()]
     return page("The job YAML", INTRO, *blocks)
 
 
@@ -60,10 +68,12 @@ def _keys(title: str, model: type[BaseModel], schema: Mapping[str, Any], depth: 
     own = schema if model.__name__ == schema.get("title") else schema["$defs"][model.__name__]
     rows = []
     for name, field in model.model_fields.items():
+        if name == "type":
+            continue  # the heading says it
         default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        default = _in_memory(default) if name == "log_limit" else default
         words = _words(own["properties"][name], schema)
         rows.append([f"`{name}`", words, default, field.description or ""])
-    # A type with a | in it must not end the cell; the helper does that for all of them.
     keys = table(["key", "values", "default", "what it does"], rows)
     heading = f"{'#' * depth} {cell(title)}\n\n" if title else ""
     return f"{heading}{first_line(model)}\n\n{keys}"
@@ -81,10 +91,22 @@ def _default(value: Any) -> str:
     return f"`{json.dumps(value, ensure_ascii=False)}`" if not isinstance(value, str) else f"`{value}`"
 
 
+def _rule(name: str, model: type[BaseModel]) -> str:
+    rows = [
+        [f"`{s.name}`", s.type, "required" if s.required else f"`{s.default}`", s.description]
+        for s in setting_rows(model)
+    ]
+    return f"### {name}\n\n{first_line(model)}\n\n{table(['setting', 'values', 'default', 'what it does'], rows)}"
+
+
+def _in_memory(default: str) -> str:
+    return f"`{int(default.strip('`')) // 2**20}MiB`"
+
+
 def _words(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """A JSON schema in words."""
     if kind := shape.get("x-tradewind-part"):
-        return f"a [{kind}](plugins/{kind}.md)"
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} [{kind}](plugins/{kind}.md)"
     if "$ref" in shape:
         name = str(shape["$ref"]).rpartition("/")[2]
         return _words({**schema["$defs"][name], "title": name}, schema)
@@ -100,8 +122,9 @@ def _words(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if isinstance(kinds, list):
         return " or ".join(_SIMPLE.get(kind, kind) for kind in kinds)
     if kinds == "array":
-        inner = _words(shape["items"], schema) if shape.get("items") else "values"
-        return f"list of {inner}"
+        if not shape.get("items"):
+            return "list of two of these"
+        return "list of " + re.sub(r"^an? ", "", _words(shape["items"], schema))
     if kinds == "object":
         return "mapping"
     examples = [f"`{example}`" for example in shape.get("examples", ())]
