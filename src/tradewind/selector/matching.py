@@ -24,6 +24,9 @@ Mask = NDArray[np.bool_]
 Asked = Mapping[str, Value]
 """Wanted values by attribute."""
 
+_KEPT_DISTANCES = 1024
+"""A search asks for the same few values in all combinations; this bounds the memory of their columns."""
+
 _CANONICAL = {"memory_gib": "memory", "price_per_hour": "price", "instance_type": "type", "gpu": "gpus"}
 
 
@@ -61,14 +64,22 @@ class Table:
     def __init__(self, offers: Sequence[Offer]) -> None:
         self.offers = tuple(sorted(offers, key=lambda o: (o.price_per_hour, o.key)))
         self._columns: dict[str, Column] = {}
-
-    def __len__(self) -> int:
-        return len(self.offers)
+        self._distances: dict[tuple[str, Value], Numbers] = {}
 
     @cached_property
     def everything(self) -> Mask:
         """A mask of all offers."""
         return np.ones(len(self.offers), dtype=bool)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {offer.key: i for i, offer in enumerate(self.offers)}
+
+    def only(self, offer: Offer) -> Mask:
+        """A mask of one offer."""
+        mask = ~self.everything
+        mask[self._places[offer.key]] = True
+        return mask
 
     def column(self, attribute: str) -> Column:
         """One attribute of all offers."""
@@ -112,6 +123,13 @@ class Table:
 
     def distance(self, attribute: str, value: Value) -> Numbers:
         """How far each offer is from a value: doublings for numbers, 0 or 1 for words; infinite where unknown."""
+        if (attribute, value) not in self._distances:
+            if len(self._distances) >= _KEPT_DISTANCES:
+                self._distances.clear()
+            self._distances[attribute, value] = self._distance(attribute, value)
+        return self._distances[attribute, value]
+
+    def _distance(self, attribute: str, value: Value) -> Numbers:
         column = self.column(attribute)
         number = as_number(attribute, value)
         if column.numbers is None or number is None:
@@ -223,7 +241,7 @@ class AttributeSelector(Selector):
         if own is None:
             return self.table.equal("type", value)
         if not asked:
-            return np.array([offer.key == own.key for offer in self.table.offers], dtype=bool)
+            return self.table.only(own)
         return self.table.equal("type", own.instance_type) & self.table.equal("provider", own.provider)
 
     def _nearest_hint(self, asked: Asked, among: Mask) -> str:
@@ -252,12 +270,14 @@ def nearest(
         weights: Factor of the distance of the other attributes; 1 where not given.
     """
     place = np.flatnonzero(among)
+    for attribute in priorities:
+        if attribute in asked:
+            away = table.distance(attribute, asked[attribute])[place]
+            place = place[away == away.min()]
     total = np.zeros(len(place))
-    levels = [table.distance(name, asked[name])[place] for name in priorities if name in asked]
     for attribute, value in asked.items():
         weight = weights.get(attribute, 1.0)
         if attribute not in priorities and weight > 0:
             total += weight * table.distance(attribute, value)[place]
-    # The table is sorted by price and name and lexsort is stable, so that ties go to the cheapest, then by name.
-    order = np.lexsort((np.round(total, 9), *reversed(levels)))
-    return table.offers[int(place[order[0]])]
+    # The table is sorted by price and name, and argmin takes the first: ties go to the cheapest, then by name.
+    return table.offers[int(place[np.argmin(np.round(total, 9))])]

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import stat
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -485,7 +486,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     def full(_: int) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(price_list.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreFullError, match="cannot be written"):
         price_list.write_prices(path, [offer(price_per_hour=0.2)])
     assert path.read_bytes() == before
@@ -503,6 +504,6 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.Mo
     def refuse(**_: Any) -> None:
         raise OSError(30, os.strerror(30))
 
-    monkeypatch.setattr(price_list.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     with pytest.raises(StoreReadOnlyError, match="the old prices stay"):
         price_list.write_prices(tmp_path / "prices" / "aws.json", [offer()])
