@@ -120,13 +120,13 @@ def read_source(path: Path) -> Source:
         raise SpecError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # a NUL byte in the name
         raise SpecError(f"cannot read {str(path)!r}: {error}") from None
+    if len(raw) > _MAX_BYTES:
+        raise _too_large(str(path))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        if len(raw) <= _MAX_BYTES:
-            raise SpecError("is not UTF-8 text", hint="save it as UTF-8", file=str(path), line=line) from None
-        text = raw.decode("utf-8", errors="replace")  # cut in the middle of a character: refused by its size
+        raise SpecError("is not UTF-8 text", hint="save it as UTF-8", file=str(path), line=line) from None
     return parse_source(text, str(path))
 
 
@@ -141,7 +141,7 @@ def parse_source(text: str, file: str) -> Source:
         SpecError: It is not a YAML mapping.
     """
     if len(text) > _MAX_BYTES:
-        raise SpecError(f"is larger than {_MAX_BYTES // 1000} kB", hint="a job YAML is short text", file=file)
+        raise _too_large(file)
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -158,6 +158,10 @@ def parse_source(text: str, file: str) -> Source:
     reader = _Reader(file)
     document: dict[str, Any] = reader.value(node, ())
     return Source(document, file, reader.lines)
+
+
+def _too_large(file: str) -> SpecError:
+    return SpecError(f"is larger than {_MAX_BYTES // 1000} kB", hint="a job YAML is short text", file=file)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> SpecError:
