@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,11 @@ def test_an_unknown_study_is_not_found(store: Store) -> None:
 
 
 def test_order_of_ending_decides_the_curve(store: Store, build: Build) -> None:
-    trials = [make_trial(i, {"a": i}, 0.1) for i in range(4)] + [make_trial(4, {"a": 4})]
+    trials = [make_trial(i, {"a": i}, 0.1) for i in range(4)]
+    trials[2] = replace(trials[2], ended=2000.0)
+    trials += [make_trial(4, {"a": 4}, state=TrialState.RUNNING)]
     data = StudyData.load(store, build(trials))
-    assert data.by_end.tolist() == [0, 1, 2, 3]
+    assert data.by_end.tolist() == [0, 1, 3, 2]
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def import_records(
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import RecordError
     from tradewind.report.readers import read_records
-    from tradewind.store.holds import this_process
+    from tradewind.store.base import this_process
 
     if not file.is_file():
         raise RecordError("there is no such file", file=str(file))

@@ -30,7 +30,7 @@ _SAMPLE = 1500
 _EXACT = 8
 _ORDERS = 48
 _RIDGE = 0.3
-_FEWEST = 6
+_FEWEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Importance:
 
 
 def importance(data: StudyData) -> Importance | None:
-    """How much each parameter mattered, or None with too few measured trials (under six) or no differences."""
+    """How much each parameter mattered, or None with too few measured trials (under eight) or no differences."""
     rows = thin(np.flatnonzero(data.measured), _SAMPLE)
     if len(rows) < _FEWEST or not data.parameters:
         return None

@@ -84,7 +84,7 @@ def _heading(data: StudyData, console: Console) -> None:
 
 
 def _weights(weight: Importance | None, console: Console) -> None:
-    if weight is None:
+    if weight is None or not weight.explained:
         return
     _title(console, "What each parameter explains by itself")
     widest = max(len(name) for name in weight.shares)

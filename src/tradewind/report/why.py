@@ -175,15 +175,14 @@ def _parameters(data: StudyData, weight: Importance | None) -> list[str]:
         return []
     strong = [f"{name} ({percent(share)})" for name, share in weight.shares.items() if share >= 0.1][:3]
     metric = data.goal.objective.metric
+    few = f" (from {weight.trials} trials only)" if weight.trials < 20 else ""
     if not strong:
-        return [f"No parameter by itself explains much of the differences in {metric}."]
+        return [f"No parameter by itself explains much of the differences in {metric}{few}."]
     weak = [name for name, share in weight.shares.items() if share < 0.02]
     sentence = f"What mattered most for {metric}: {', '.join(strong)}"
     if weak:
         sentence += f"; hardly at all: {', '.join(weak[:4])}"
-    if weight.trials < 20:
-        sentence += f" (from {weight.trials} trials only)"
-    return [sentence + "."]
+    return [sentence + few + "."]
 
 
 def _failures(data: StudyData) -> list[str]:

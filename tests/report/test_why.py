@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tradewind.engine.loop import this_process
+from tradewind.problem import TrialState
+from tradewind.report.data import StudyData
+from tradewind.report.why import why
+from tradewind.store.base import Store
+
+from .conftest import SPEC, Build, make_trial, some_trials
+
+
+def said(store: Store, study: int) -> str:
+    return "\n".join(why(StudyData.load(store, study)))
+
+
+def test_no_trials(store: Store, build: Build) -> None:
+    assert said(store, build()) == "Nothing has been tried yet.\ntradewind tune starts the search."
+
+
+def test_only_running_trials(store: Store, build: Build) -> None:
+    text = said(store, build([make_trial(0, {"a": 1}, state=TrialState.RUNNING)]))
+    assert "No trial has ended yet; 1 trial on the way." in text
+    assert "1 trial is on the way or waiting." in text
+    assert "recommend" not in text
+
+
+def test_one_trial(store: Store, build: Build) -> None:
+    text = said(store, build([make_trial(0, {"workers": 4}, 0.25)], state="finished", reason="the budget is spent"))
+    assert "Use workers=4 (trial 0)." in text
+    assert "cost $0.250 this run, 10.0 s (50 %) before the deadline of 20.0 s" in text
+    assert "1 × c4 of local at $0.200 per hour" in text
+    assert "No other configuration was feasible" in text
+    assert "1 configuration was tried." in text
+    assert "It ran once" in text
+    assert "of a budget of $5.00" in text
+    assert "It stopped because: the budget is spent." in text
+    assert "mattered" not in text
+
+
+def test_the_next_best_and_the_median(store: Store, build: Build) -> None:
+    costs = [0.30, 0.20, 0.22, 0.40]
+    text = said(store, build([make_trial(i, {"a": i, "b": 1}, cost) for i, cost in enumerate(costs)]))
+    assert "Use a=1 b=1 (trial 1)." in text
+    assert "The next best is trial 2: a=2 b=1, $0.220, 10 % dearer." in text
+    assert "It is 23 % cheaper than the median of the feasible trials." in text  # the median is 0.26
+    assert "4 different configurations were tried, 3 of them one setting away" in text
+
+
+def test_a_repetition_is_not_the_next_best(store: Store, build: Build) -> None:
+    trials = [make_trial(0, {"a": 1}, 0.2), make_trial(1, {"a": 1}, 0.21), make_trial(2, {"a": 2}, 0.3)]
+    text = said(store, build(trials))
+    assert "The next best is trial 2" in text
+    assert "50 % dearer" in text
+    assert "It ran 2 times, between $0.200 and $0.210." in text
+
+
+def test_equal_values_are_called_equal(store: Store, build: Build) -> None:
+    text = said(store, build([make_trial(0, {"a": 1}, 0.2), make_trial(1, {"a": 2}, 0.2)]))
+    assert "just as good in cost" in text
+
+
+def test_a_maximised_metric(store: Store, build: Build) -> None:
+    spec = {"objective": {"maximise": "accuracy"}}
+    values = [0.5, 0.8, 0.6, 0.7]
+    trials = [make_trial(i, {"a": i}, 0.1, objective=value) for i, value in enumerate(values)]
+    text = said(store, build(trials, spec=spec))
+    assert "Use a=1 (trial 1)." in text
+    assert "It reached accuracy 0.8, took 10.0 s and cost $0.100 this run;" in text
+    assert "0.7, 13 % lower" in text
+    assert "It is 23 % higher than the median" in text
+
+
+def test_negative_values_are_compared_by_difference(store: Store, build: Build) -> None:
+    spec = {"objective": {"minimise": "loss"}}
+    text = said(store, build([make_trial(i, {"a": i}, 0.1, objective=-2.0 + i) for i in range(2)], spec=spec))
+    assert "-1, 1 higher" in text
+
+
+def test_a_runtime_objective(store: Store, build: Build) -> None:
+    trials = [make_trial(i, {"a": i}, 0.1, runtime=4.0 + 4 * i, objective=4.0 + 4 * i) for i in range(2)]
+    text = said(store, build(trials, spec={"objective": {"minimise": "runtime"}}))
+    assert "8.0 s, 100 % slower" in text
+
+
+def test_much_dearer_is_a_factor(store: Store, build: Build) -> None:
+    text = said(store, build([make_trial(0, {"a": 1}, 0.01), make_trial(1, {"a": 2}, 0.05)]))
+    assert "5.0 times as much" in text
+
+
+def test_nothing_in_time_names_the_nearest_miss(store: Store, build: Build) -> None:
+    trials = [make_trial(i, {"a": i}, 0.1, runtime=30.0 - i, feasible=False, reason="late") for i in range(3)]
+    text = said(store, build(trials, state="finished", reason="all were tried"))
+    assert "none of the 3 ended trials kept every constraint" in text
+    assert "The nearest miss is trial 2: a=2 took 28.0 s, 8.0 s past the deadline of 20.0 s" in text
+    assert "Allow a deadline above 28.0 s" in text
+    assert "Use " not in text
+
+
+def test_a_broken_threshold_is_the_nearest_miss_within_the_deadline(store: Store, build: Build) -> None:
+    trials = [
+        make_trial(0, {"a": 0}, 0.1, runtime=30.0, feasible=False, reason="late"),
+        make_trial(1, {"a": 1}, 0.3, feasible=False, reason="ratio is 1, wanted 2 ≤ ratio"),
+        make_trial(2, {"a": 2}, 0.2, feasible=False, reason="ratio is 1.5, wanted 2 ≤ ratio"),
+    ]
+    text = said(store, build(trials))
+    assert "within the deadline is trial 2: a=2; ratio is 1.5, wanted 2 ≤ ratio." in text
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [(TrialState.FAILED, "look at tradewind logs"), (TrialState.ABORTED, "raise the budget or the deadline")],
+)
+def test_nothing_ran_to_its_end(store: Store, build: Build, state: TrialState, words: str) -> None:
+    trials = [make_trial(i, {"a": i}, 0.1, state=state, reason="exit code 2") for i in range(3)]
+    text = said(store, build(trials))
+    assert words in text
+    assert "nearest miss" not in text
+
+
+def test_failures_and_losses_and_money_are_told(store: Store, build: Build) -> None:
+    trials = [
+        make_trial(0, {"a": 0}, 0.5),
+        make_trial(1, {"a": 1}, 0.25, state=TrialState.FAILED, reason="exit code 2"),
+        make_trial(2, {"a": 2}, 0.25, state=TrialState.FAILED, reason="exit code 2"),
+        make_trial(3, {"a": 3}, 0.125, state=TrialState.ABORTED, reason="cap"),
+        make_trial(4, {"a": 4}, state=TrialState.LOST),
+        make_trial(5, {"a": 5}, 0.1, feasible=False, runtime=30),
+    ]
+    text = said(store, build(trials))
+    assert "$1.23 in total on 6 ended trials" in text or "$1.22 in total on 6 ended trials" in text
+    assert "$0.500 on 2 failed, $0.125 on 1 aborted, $0.00 on 1 lost" in text
+    assert "2 trials failed; 2 of the last 2 because: exit code 2." in text
+    assert "1 trial lost to the infrastructure." in text
+    assert "1 trial was cut short at a cap." in text
+    assert "1 trial ran to the end but broke a constraint." in text
+
+
+def test_parameters_that_matter_are_named(store: Store, build: Build) -> None:
+    text = said(store, build(some_trials(60)))
+    found = re.search(r"What mattered most for cost: codec \((\d+) %\)", text)
+    assert found is not None
+    assert int(found[1]) > 60
+    assert "hardly at all: " in text
+
+
+def test_a_crashed_search_can_be_resumed_and_a_live_one_runs(store: Store, build: Build) -> None:
+    study = build([make_trial(0, {"a": 1}, 0.1)])
+    assert "It was interrupted" in said(store, study)
+    store.hold(study, this_process(), 60.0)
+    text = said(store, study)
+    assert "The search is still running." in text
+    assert "interrupted" not in text
+
+
+def test_the_share_of_the_space(store: Store, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StudyData, "space_size", property(lambda self: 400))
+    assert "2 different configurations were tried of 400 (under 1 % of the space)" in said(
+        store, build([make_trial(i, {"a": i}, 0.1) for i in range(2)])
+    )
+
+
+@pytest.mark.parametrize("spec", [{}, SPEC, {"objective": {"maximise": "m"}, "constraints": {"deadline": 5}}])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 30])
+def test_every_state_gives_whole_sentences(store: Store, build: Build, spec: dict[str, Any], count: int) -> None:
+    for sentence in why(StudyData.load(store, build(some_trials(count), spec=spec))):
+        assert sentence.endswith(".")
+        assert "nan" not in sentence
+        assert "None" not in sentence
