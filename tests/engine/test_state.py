@@ -9,7 +9,7 @@ from tests.engine.searchers import Scripted, in_order
 from tests.engine.world import Fate, World
 
 from tradewind.engine.events import Cancel, Interrupted, Launch, Opened, RunChanged, Tick
-from tradewind.engine.state import Policy
+from tradewind.engine.policy import Policy
 from tradewind.engine.stopping import make_rules
 from tradewind.problem import (
     Billing,

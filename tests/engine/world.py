@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from tradewind.engine.asking import ask
 from tradewind.engine.events import (
     Ask,
     Cancel,
@@ -12,19 +13,17 @@ from tradewind.engine.events import (
     Interpret,
     Interpreted,
     Launch,
-    NothingProposed,
     Opened,
-    Proposed,
     RunChanged,
     Stop,
     Tell,
     Tick,
     Write,
 )
-from tradewind.engine.loop import price
-from tradewind.engine.state import Policy, SearchMachine
+from tradewind.engine.policy import Policy
+from tradewind.engine.state import SearchMachine
 from tradewind.problem import Fault, Problem, Run, RunState, Trial
-from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.searcher.base import Searcher
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class World:
             for instruction in self.machine.handle(events.pop(0), self.now):
                 match instruction:
                     case Ask(count):
-                        events.append(self._ask(count))
+                        events.append(ask(self.machine, self.searcher, count))
                     case Write(trials, runs, study):
                         self.trial_rows.update({t.number: t for t in trials})
                         self.run_rows.update({r.run_id: r for r in runs})
@@ -171,18 +170,3 @@ class World:
                     case Stop():
                         self.stop = instruction
             self.on_step(self)
-
-    def _ask(self, count: int) -> Event:
-        machine = self.machine
-        state = SearchState(
-            pending=machine.book.pending,
-            proposed=machine.book.next_number,
-            money_left=machine.ledger.free,
-            trials_left=machine.trials_left,
-            seconds_left=machine.seconds_left,
-        )
-        answer = self.searcher.ask(state, count)
-        if isinstance(answer, NothingLeft):
-            return NothingProposed(answer.reason, answer.final)
-        assert 1 <= len(answer) <= count
-        return Proposed([price(self.problem, p) for p in answer])

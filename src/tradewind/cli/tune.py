@@ -78,6 +78,7 @@ def _finish(
     from tradewind.cli.report import write_files
     from tradewind.errors import BudgetError, InterruptedSearch, NothingFeasibleError
     from tradewind.report.data import StudyData
+    from tradewind.units import format_money
 
     data = StudyData.load(store, study.id)
     if as_json:
@@ -95,7 +96,9 @@ def _finish(
         raise InterruptedSearch("interrupted", hint=f"tradewind tune {spec.file} resumes")
     if data.best is None:
         if not len(data) and spec.budget.dollars is not None:
-            raise BudgetError(ended.reason, hint="raise budget.dollars, or allow cheaper instance types")
+            budget = format_money(spec.budget.dollars)
+            message = f"the budget of {budget} does not pay a single run: {ended.reason}"
+            raise BudgetError(message, hint="raise budget.dollars, or allow cheaper instance types")
         raise NothingFeasibleError(
             f"no feasible configuration was found: {ended.reason}",
             hint=f"tradewind report {study.name} shows what was tried",

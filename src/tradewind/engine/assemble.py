@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.engine.loop import Parts, Search
+from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
-from tradewind.engine.state import Policy, SearchMachine
+from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import make_rules
 from tradewind.errors import NoOfferError
 from tradewind.problem import (

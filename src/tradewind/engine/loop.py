@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import psutil
-
 from tradewind.clock import Clock
+from tradewind.engine.asking import ask
 from tradewind.engine.events import (
     Ask,
     Cancel,
@@ -22,10 +19,7 @@ from tradewind.engine.events import (
     Interpreted,
     Interrupted,
     Launch,
-    NothingProposed,
     Opened,
-    Priced,
-    Proposed,
     RunChanged,
     Settle,
     Stop,
@@ -35,10 +29,11 @@ from tradewind.engine.events import (
 )
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
-from tradewind.errors import InterpretationError, NoOfferError
-from tradewind.problem import Offer, Problem, Proposal, Run, RunOutput, RunRequest, Trial
-from tradewind.searcher.base import NothingLeft, Searcher, SearchState
-from tradewind.store.base import Change, Store, StudyRow
+from tradewind.engine.watch import take_snapshot
+from tradewind.errors import InterpretationError
+from tradewind.problem import Problem, Run, RunOutput, RunRequest, Trial
+from tradewind.searcher.base import Searcher
+from tradewind.store.base import Change, Store, StudyRow, this_process
 
 LEASE_SECONDS = 30.0
 """How long a study stays taken when its process says nothing."""
@@ -119,11 +114,6 @@ class Parts:
     store: Store
     request: RequestMaker
     read: Reader
-
-
-def this_process() -> str:
-    """This process as the holder of a study: host, pid and start time, so that a reused pid is not taken for it."""
-    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
 
 
 class Search:
@@ -214,7 +204,7 @@ class Search:
 
     def _show(self) -> None:
         if self._observer is not None:
-            self._observer(self.parts.machine.snapshot())
+            self._observer(take_snapshot(self.parts.machine))
 
     def _real_now(self) -> float:
         """The lease is between real processes: it runs on real time even where runs are simulated."""
@@ -232,7 +222,7 @@ class Search:
         parts = self.parts
         match instruction:
             case Ask(count):
-                return [self._ask(count)]
+                return [ask(parts.machine, parts.searcher, count)]
             case Write(trials, runs, study):
                 state = parts.searcher.state()
                 fields = {**study, "searcher_state": state} if state else study
@@ -262,26 +252,3 @@ class Search:
             return Interpreted(run.run_id, self.parts.read(output))
         except InterpretationError as error:
             return Interpreted(run.run_id, None, str(error))
-
-    def _ask(self, count: int) -> Event:
-        machine = self.parts.machine
-        state = SearchState(
-            pending=machine.book.pending,
-            proposed=machine.book.next_number,
-            money_left=machine.ledger.free,
-            trials_left=machine.trials_left,
-            seconds_left=machine.seconds_left,
-        )
-        answer = self.parts.searcher.ask(state, count)
-        if isinstance(answer, NothingLeft):
-            return NothingProposed(answer.reason, answer.final)
-        return Proposed([price(self.parts.problem, proposal) for proposal in answer])
-
-
-def price(problem: Problem, proposal: Proposal) -> Priced:
-    """Ask the selector for the offer of a proposal."""
-    try:
-        offer: Offer = problem.resolver.resolve(proposal.configuration)
-    except NoOfferError as error:
-        return Priced(proposal, None, proposal.configuration.key, str(error))
-    return Priced(proposal, offer, problem.key_of(offer, proposal.configuration, proposal.fidelity))

@@ -8,8 +8,8 @@ test with neither.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tradewind.engine import outcome
 from tradewind.engine.book import TrialBook
@@ -34,9 +34,9 @@ from tradewind.engine.events import (
     Write,
 )
 from tradewind.engine.ledger import Ledger
+from tradewind.engine.policy import Policy
 from tradewind.engine.purse import Purse
-from tradewind.engine.snapshot import RunningTrial, Snapshot
-from tradewind.engine.stopping import Progress, Rule
+from tradewind.engine.stopping import Progress
 from tradewind.problem import Observation, Offer, Problem, Run, RunState, Trial, TrialState
 from tradewind.units import format_duration, format_money
 
@@ -44,31 +44,6 @@ _REPEATS = 20
 """A searcher that proposes so many finished trials in a row is stopped: it will not get further."""
 
 _NO_OFFER = Offer("", "", 0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How a search is carried out.
-
-    Attributes:
-        owner: Tag and first part of the name of everything that the runs create.
-        retries: Further attempts after the infrastructure's fault.
-        abort: Cut short what can no longer win.
-        priced_aborts: The searcher chooses where to cut.
-        rules: When to stop.
-        room: Whether a run on an offer may start beside those on other offers.
-        searcher: The searcher's name, for those who watch.
-        size: Number of candidates, or None.
-    """
-
-    owner: str
-    retries: int = 2
-    abort: bool = True
-    priced_aborts: bool = False
-    rules: Sequence[Rule] = ()
-    room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
-    searcher: str = ""
-    size: int | None = None
 
 
 class SearchMachine:
@@ -83,6 +58,7 @@ class SearchMachine:
         ledger: The money.
         book: The trials.
         runs: The current run of each trial that has one.
+        ending: Why nothing more will be asked, or None; what runs may still end.
         stopped: Why the search is over, or None.
     """
 
@@ -101,7 +77,7 @@ class SearchMachine:
         self._waiting: deque[Trial] = deque()  # stored, not running: no room or no money yet
         self._deadlines: dict[str, str] = {}  # run -> why its wall time is what it is
         self._aborting: dict[str, str] = {}  # run -> why it is being cancelled
-        self._ending: str | None = None  # reason, once nothing more will be asked
+        self.ending: str | None = None
         self._dropping = False  # what waits is not launched any more
         self._interrupting = False
         self._asked = False  # an answer of the searcher is on its way, or was to wait
@@ -130,31 +106,6 @@ class SearchMachine:
     def running_offers(self) -> list[Offer]:
         """The offers that runs are on now."""
         return [self.book.trials[run.trial].offer for run in self.runs.values()]
-
-    def snapshot(self) -> Snapshot:
-        """The search at this moment."""
-        running = []
-        for run in self.runs.values():
-            trial = self.book.trials[run.trial]
-            cap, _ = self._cap(trial, run)
-            running.append(RunningTrial(trial, run.state.value, run.runtime, cap, run.cost))
-        return Snapshot(
-            name=self.problem.job.name,
-            searcher=self.policy.searcher,
-            objective=self.problem.objective,
-            constraints=self.problem.constraints,
-            budget=self.problem.budget,
-            size=self.policy.size,
-            counts=dict(self.book.counts),
-            running=running,
-            best=self.book.best,
-            last=self.book.last,
-            spent=self.ledger.spent + self.ledger.metered,
-            reserved=self.ledger.reserved,
-            elapsed=self.elapsed,
-            message=self.stopped.reason if self.stopped else self._ending or "searching",
-            finished=self.stopped is not None,
-        )
 
     # ------------------------------------------------------------------ the one method that changes anything
 
@@ -212,7 +163,7 @@ class SearchMachine:
                 run = open_runs[trial.number]
                 self.ledger.take_over(run.run_id, run.reserved)
                 self.runs[run.run_id] = run
-                cap, why = self._cap(trial, run)
+                cap, why = self.cap(trial, run)
                 self._deadlines[run.run_id] = why
                 out.append(Launch(trial, run, cap, again=True))
             else:
@@ -225,30 +176,30 @@ class SearchMachine:
     def _next(self) -> list[Instruction]:
         """Launch what waits, ask for more, or stop."""
         out: list[Instruction] = []
-        if self._ending is None:
+        if self.ending is None:
             self._apply_rules()
         out += self._abort_losers()
         out += self._launch_waiting()
-        if self._ending is None and not self._asked:
+        if self.ending is None and not self._asked:
             room = self.parallel - len(self.runs) - len(self._waiting)
             left = self.trials_left
             room = room if left is None else min(room, left)
             if room > 0:
                 self._asked = True
                 return [*out, Ask(room)]
-        if self._ending is not None and not self.runs and (self._dropping or not self._waiting):
-            self.stopped = Stop(self._ending, self._interrupting)
+        if self.ending is not None and not self.runs and (self._dropping or not self._waiting):
+            self.stopped = Stop(self.ending, self._interrupting)
             state = "interrupted" if self._interrupting else "finished"
             out += [
-                self._write(study={"state": state, "reason": self._ending, "elapsed": self.elapsed}),
+                self._write(study={"state": state, "reason": self.ending, "elapsed": self.elapsed}),
                 self.stopped,
             ]
         return out
 
     def _end(self, reason: str, *, drop: bool = False) -> None:
         """Ask for nothing more; with ``drop``, launch nothing more either."""
-        if self._ending is None or self._interrupting:
-            self._ending = reason
+        if self.ending is None or self._interrupting:
+            self.ending = reason
         self._dropping = self._dropping or drop
 
     def _apply_rules(self) -> None:
@@ -349,11 +300,12 @@ class SearchMachine:
         trial = replace(trial, state=TrialState.RUNNING, attempts=attempt, started=trial.started or self._now)
         self.book.put(trial)
         self.runs[run.run_id] = run
-        cap, why = self._cap(trial, run)
+        cap, why = self.cap(trial, run)
         self._deadlines[run.run_id] = why
         return [self._write(trials=[trial], runs=[run]), Launch(trial, run, cap)]
 
-    def _cap(self, trial: Trial, run: Run) -> tuple[float | None, str]:
+    def cap(self, trial: Trial, run: Run) -> tuple[float | None, str]:
+        """When a run must end, in seconds of execution, and why."""
         return self.purse.cap(trial, run.reserved, self.book.best_value, self.seconds_left)
 
     def _cannot_pay(self, trial: Trial) -> list[Instruction]:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tradewind import plugins
+from tradewind.engine.asking import ask
 from tradewind.engine.assemble import build_problem, build_searcher, find_or_create_study
 from tradewind.engine.events import (
     Ask,
@@ -18,24 +19,22 @@ from tradewind.engine.events import (
     Interpret,
     Interpreted,
     Launch,
-    NothingProposed,
     Opened,
-    Proposed,
     RunChanged,
     Stop,
     Tell,
     Tick,
     Write,
 )
-from tradewind.engine.loop import price, this_process
-from tradewind.engine.state import Policy, SearchMachine
+from tradewind.engine.policy import Policy
+from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import make_rules
 from tradewind.errors import ConfigurationError
 from tradewind.paths import data_folder, store_url
 from tradewind.problem import Configuration, Fault, Offer, RunState, Trial, Value
 from tradewind.problem.spec import Spec, load_spec, parse_spec
-from tradewind.searcher.base import NothingLeft, PricesAborts, SearchState
-from tradewind.store.base import Change, Store
+from tradewind.searcher.base import PricesAborts
+from tradewind.store.base import Change, Store, this_process
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -267,7 +266,7 @@ class Study:
             for instruction in self._machine.handle(waiting.popleft(), time.time()):
                 match instruction:
                     case Ask(count):
-                        waiting.append(self._propose(count))
+                        waiting.append(ask(self._machine, self._searcher, count))
                     case Write(trials, runs, fields):
                         state = self._searcher.state()
                         every = {**fields, "searcher_state": state} if state else fields
@@ -281,20 +280,6 @@ class Study:
                         self._searcher.tell(trial)
                     case Stop():
                         pass
-
-    def _propose(self, count: int) -> Event:
-        machine = self._machine
-        state = SearchState(
-            pending=machine.book.pending,
-            proposed=machine.book.next_number,
-            money_left=machine.ledger.free,
-            trials_left=machine.trials_left,
-            seconds_left=machine.seconds_left,
-        )
-        answer = self._searcher.ask(state, count)
-        if isinstance(answer, NothingLeft):
-            return NothingProposed(answer.reason, answer.final)
-        return Proposed([price(self._problem, proposal) for proposal in answer])
 
 
 def _asked(trial: Trial, cap: float | None) -> Asked:

@@ -11,6 +11,16 @@ from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Run, Trial
 
 
+def this_process() -> str:
+    """This process as the holder of a study: host, pid and start time, so that a reused pid is not taken for it."""
+    import os
+    import socket
+
+    import psutil
+
+    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
 @dataclass(frozen=True, slots=True)
 class StudyRow:
     """A study as the store keeps it.

@@ -1,0 +1,42 @@
+"""Asks the searcher, and the selector for the price of what it proposes."""
+
+from __future__ import annotations
+
+from tradewind.engine.events import NothingProposed, Priced, Proposed
+from tradewind.engine.state import SearchMachine
+from tradewind.errors import NoOfferError
+from tradewind.problem import Problem, Proposal
+from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+
+
+def ask(machine: SearchMachine, searcher: Searcher, count: int) -> Proposed | NothingProposed:
+    """Ask for up to ``count`` proposals.
+
+    Args:
+        machine: The search; it knows what is pending and what is left.
+        searcher: Who is asked.
+        count: How many at most.
+
+    Returns:
+        The answer as an event for the machine.
+    """
+    state = SearchState(
+        pending=machine.book.pending,
+        proposed=machine.book.next_number,
+        money_left=machine.ledger.free,
+        trials_left=machine.trials_left,
+        seconds_left=machine.seconds_left,
+    )
+    answer = searcher.ask(state, count)
+    if isinstance(answer, NothingLeft):
+        return NothingProposed(answer.reason, answer.final)
+    return Proposed([price(machine.problem, proposal) for proposal in answer])
+
+
+def price(problem: Problem, proposal: Proposal) -> Priced:
+    """Ask the selector for the offer of a proposal."""
+    try:
+        offer = problem.resolver.resolve(proposal.configuration)
+    except NoOfferError as error:
+        return Priced(proposal, None, proposal.configuration.key, str(error))
+    return Priced(proposal, offer, problem.key_of(offer, proposal.configuration, proposal.fidelity))

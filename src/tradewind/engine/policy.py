@@ -1,0 +1,34 @@
+"""How a search is carried out, as far as the problem does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tradewind.engine.stopping import Rule
+from tradewind.problem import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a search is carried out.
+
+    Attributes:
+        owner: Tag and first part of the name of everything that the runs create.
+        retries: Further attempts after the infrastructure's fault.
+        abort: Cut short what can no longer win.
+        priced_aborts: The searcher chooses where to cut.
+        rules: When to stop.
+        room: Whether a run on an offer may start beside those on other offers.
+        searcher: The searcher's name, for those who watch.
+        size: Number of candidates, or None.
+    """
+
+    owner: str
+    retries: int = 2
+    abort: bool = True
+    priced_aborts: bool = False
+    rules: Sequence[Rule] = ()
+    room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
+    searcher: str = ""
+    size: int | None = None

@@ -1,0 +1,33 @@
+"""Takes snapshots of a search, for those who watch it."""
+
+from __future__ import annotations
+
+from tradewind.engine.snapshot import RunningTrial, Snapshot
+from tradewind.engine.state import SearchMachine
+
+
+def take_snapshot(machine: SearchMachine) -> Snapshot:
+    """The search at this moment."""
+    book, problem = machine.book, machine.problem
+    running = []
+    for run in machine.runs.values():
+        trial = book.trials[run.trial]
+        cap, _ = machine.cap(trial, run)
+        running.append(RunningTrial(trial, run.state.value, run.runtime, cap, run.cost))
+    return Snapshot(
+        name=problem.job.name,
+        searcher=machine.policy.searcher,
+        objective=problem.objective,
+        constraints=problem.constraints,
+        budget=problem.budget,
+        size=machine.policy.size,
+        counts=dict(book.counts),
+        running=running,
+        best=book.best,
+        last=book.last,
+        spent=machine.ledger.spent + machine.ledger.metered,
+        reserved=machine.ledger.reserved,
+        elapsed=machine.elapsed,
+        message=machine.stopped.reason if machine.stopped else machine.ending or "searching",
+        finished=machine.stopped is not None,
+    )
