@@ -21,6 +21,8 @@ from tradewind.store.schema import REVISIONS, VERSION_TABLE
 
 _MIGRATING = 0x7472616465  # "trade": the advisory lock that PostgreSQL clients migrate under
 _WRITES = "tradewind_writes"
+# What happens while a connection is made is not wrapped by SQLAlchemy.
+_ERRORS = (exc.SQLAlchemyError, sqlite3.Error)
 _ALEMBIC = threading.Lock()  # its environment is global to the process
 
 
@@ -93,7 +95,7 @@ class Database:
         try:
             with engine.begin() as connection:
                 yield connection
-        except exc.SQLAlchemyError as error:
+        except _ERRORS as error:
             raise faults.of_database(error, self.place, self.path) from error
 
     def _engine(self, url: URL) -> Engine:
@@ -164,8 +166,8 @@ class Database:
                     if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                         driver.execute("PRAGMA journal_mode = WAL")
                 return
-            except sqlite3.Error as error:
-                fault = faults.of_sqlite(error, self.place, self.path)
+            except _ERRORS as error:
+                fault = faults.of_database(error, self.place, self.path)
                 # SQLite does not wait by itself for this change.
                 if fault.code != "store.locked" or time.monotonic() > deadline:
                     raise fault from error

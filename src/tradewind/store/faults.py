@@ -58,7 +58,7 @@ def of_os(error: OSError, place: str) -> StoreError:
     return StoreError(f"the store {place} cannot be made: {why}", hint="choose another place with TRADEWIND_STORE")
 
 
-def of_database(error: exc.SQLAlchemyError, place: str, path: Path | None) -> StoreError:
+def of_database(error: exc.SQLAlchemyError | sqlite3.Error, place: str, path: Path | None) -> StoreError:
     """The store's error for one of SQLAlchemy, SQLite or PostgreSQL.
 
     Args:
@@ -66,9 +66,9 @@ def of_database(error: exc.SQLAlchemyError, place: str, path: Path | None) -> St
         place: The store's address in words, without a password.
         path: The file of an SQLite store, or None.
     """
-    original = getattr(error, "orig", None)
+    original = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
     if isinstance(original, sqlite3.Error):
-        return of_sqlite(original, place, path)
+        return _of_sqlite(original, place, path)
     state = getattr(original, "sqlstate", None)
     why = _line(original or error)
     if isinstance(state, str):
@@ -78,8 +78,7 @@ def of_database(error: exc.SQLAlchemyError, place: str, path: Path | None) -> St
     return StoreError(f"the store {place} failed: {why}")
 
 
-def of_sqlite(error: sqlite3.Error, place: str, path: Path | None) -> StoreError:
-    """The store's error for one of SQLite."""
+def _of_sqlite(error: sqlite3.Error, place: str, path: Path | None) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     primary = code & 0xFF
     why = _line(error)

@@ -14,6 +14,9 @@ from tradewind.store import codec
 from tradewind.store.base import StudyRow
 from tradewind.store.schema import runs, studies, trials
 
+ENDED = tuple(state.value for state in RunState if state.ended)
+"""The states of a run to which nothing more will happen."""
+
 STUDY_FIELDS = tuple(StudyRow.__dataclass_fields__)
 CHANGEABLE = frozenset(STUDY_FIELDS) - {"id", "created"}
 _DOCUMENTS = frozenset({"spec", "searcher_state"})
@@ -140,6 +143,3 @@ def text(words: str) -> str:
 def _number(value: float | None) -> float | None:
     """A float, None for NaN: SQLite has none, and PostgreSQL sorts it above all."""
     return None if value is None or math.isnan(value) else float(value)
-
-
-ENDED = tuple(state.value for state in RunState if state.ended)

@@ -15,7 +15,8 @@ from sqlalchemy.engine import Connection
 from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
 from tradewind.problem import Run, Trial, TrialState, round_money
-from tradewind.store import holds, records, rows
+from tradewind.store import holds, rows
+from tradewind.store import records as recorded
 from tradewind.store.base import Change, Store, StudyRow, StudySummary
 from tradewind.store.database import Database
 from tradewind.store.schema import runs, studies, trials
@@ -203,11 +204,15 @@ class SqlStore(Store):
             StudyNotFoundError: There is no such study.
         """
         query = sa.select(*(trials.c[name] for name in _COLUMNS)).order_by(trials.c.number)
+        columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         with self._database.read() as connection:
-            found = connection.execute(query.where(trials.c.study_id == study_id)).all()
-            if not found:
+            # By portions: 100,000 rows alive at once would keep the garbage collector busy.
+            for portion in connection.execute(query.where(trials.c.study_id == study_id)).partitions(_CHUNK):
+                for column, values in zip(columns.values(), zip(*portion, strict=True), strict=True):
+                    column.extend(values)
+            if not columns["number"]:
                 _study(connection, study_id)
-        return dict(zip(_COLUMNS, zip(*found, strict=True) if found else [()] * len(_COLUMNS), strict=True))
+        return columns
 
     def export_records(self, study_id: int) -> Iterator[Mapping[str, Any]]:
         """One full JSON-able record a trial: proposal, offer, runs, observation (paper 2's dictionary).
@@ -218,7 +223,7 @@ class SqlStore(Store):
         self.study(study_id)
         return self._records(study_id)
 
-    def import_records(self, study_id: int, records_: Iterable[Mapping[str, Any]]) -> int:
+    def import_records(self, study_id: int, records: Iterable[Mapping[str, Any]]) -> int:
         """Insert records that `export_records` made; a trial number that exists is left as it is.
 
         Trials that had not ended when they were exported are left out: their machines are not this study's.
@@ -229,13 +234,13 @@ class SqlStore(Store):
         Raises:
             RecordError: A record is not one; nothing is inserted.
         """
-        given = records.read(records_)
+        given = recorded.read(records)
         with self._database.write() as connection:
             _held(connection, study_id)
             there = set(connection.scalars(sa.select(trials.c.number).where(trials.c.study_id == study_id)))
             new = [record for record in given if record.trial.state.ended and record.trial.number not in there]
             known = sa.select(runs.c.run_id).where(runs.c.study_id == study_id)
-            records.check_runs(new, set(connection.scalars(known)))
+            recorded.check_runs(new, set(connection.scalars(known)))
             if new:
                 connection.execute(self._put_trial, [rows.trial_values(study_id, record.trial) for record in new])
             new_runs = [rows.run_values(study_id, run) for record in new for run in record.runs]
@@ -261,7 +266,7 @@ class SqlStore(Store):
                 for row in connection.execute(query):
                     of_trial.setdefault(row.trial, []).append(rows.run_of(row))
             for trial in portion:
-                yield records.record(trial, of_trial.get(trial.number, ()))
+                yield recorded.record(trial, of_trial.get(trial.number, ()))
             since = portion[-1].number + 1
 
 
