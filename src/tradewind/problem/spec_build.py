@@ -85,7 +85,7 @@ def _spec(model: JobFile, source: Source, base: Path) -> Spec:
         objective=_objective(model.objective),
         constraints=Constraints(
             constraints.deadline,
-            tuple(Threshold(name, one.at_least, one.at_most) for name, one in constraints.metrics.items()),
+            tuple(Threshold(name, one.at_least, one.at_most) for name, one in sorted(constraints.metrics.items())),
         ),
         budget=Budget(model.budget.dollars, model.budget.hours, model.budget.trials),
         billing=Billing(billing.setup, billing.minimum, billing.granularity),

@@ -67,6 +67,7 @@ def _one(details: Mapping[str, Any], model: type[BaseModel], source: Source, pre
         return source.error((*place, "type"), f"{label}: there is no type {tag!r}", near(tag, known, "types are"))
     if kind == "literal_error" and place and loc[-1] == "[key]":
         key = str(got)
+        label = ".".join(str(piece) for piece in place if piece != key)
         hint = near(key, str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", "), "known:")
         return source.error((*place, key), f"unknown key {key!r} in {label}", hint)
     return source.error(place, f"{label}: {_reason(kind, got, details)}")
@@ -76,6 +77,8 @@ def _reason(kind: str, got: Any, details: Mapping[str, Any]) -> str:
     family = kind.partition("_")[0]
     if kind.endswith(("_type", "_parsing", "_from_float")) and family in _WANTED:
         return f"wanted {_WANTED[family]}, got {_short(got)}"
+    if kind == "too_short":
+        return "there is nothing in it"
     message = str(details["msg"]).removeprefix("Input should ").removeprefix("Value error, ")
     return f"{_short(got)} should {message}" if str(details["msg"]).startswith("Input should") else message
 

@@ -60,7 +60,14 @@ class FloatModel(Part):
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
-Scalar = bool | int | float | str
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str):
+        written = "nothing" if value is None else repr(value)
+        raise InputError(f"{written} is no value", hint="values are numbers, text, true and false")
+    return value
+
+
+Scalar = Annotated[Any, reading(_scalar), Also({"type": ["string", "number", "boolean"]}, only=True)]
 
 
 class OrdinalModel(Part):
