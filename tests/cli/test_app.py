@@ -53,6 +53,7 @@ def test_help_of_each_command_explains_every_option(name: str, capsys: pytest.Ca
     assert run([name, "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.strip() for line in lines[1:])
+    lines = lines[lines.index("Options:") :]
     for i, line in enumerate(lines):
         if line.startswith("  --"):
             following = lines[i + 1] if i + 1 < len(lines) else ""

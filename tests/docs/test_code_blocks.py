@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from tests.docs.blocks import PLAIN, ROOT, TESTED, Block, Page, blocks
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def _cases() -> list[object]:
+def _cases() -> list[ParameterSet]:
     cases = []
     for path in PAGES:
         if "tutorial" in path.parts:  # test_tutorial.py tries its blocks, with its package installed
