@@ -4,6 +4,9 @@ Source: the public list prices of https://azure.microsoft.com/pricing/details/vi
 go, USD per hour), written down by series from general knowledge of that list. Prices are those of eastus; the
 regions in `SAME_PRICE` have the same for the series named there. They are as of `DATE`; ``tradewind offers refresh
 azure`` reads today's.
+
+Checked on 2026-11-21 against an independent table of the month of `DATE`: all but some AMD sizes, for which that table
+has about twice the price of its neighbours, agree within 2 %.
 """
 
 from __future__ import annotations

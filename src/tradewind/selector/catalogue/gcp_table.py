@@ -4,6 +4,9 @@ Source: the public list prices of https://cloud.google.com/compute/vm-instance-p
 written down by family from general knowledge of that list: a family has one price per vCPU and one per GiB. Prices
 are those of us-central1; us-east1 and us-west1 have the same, europe-west1 is 10 % above for the families in
 `EUROPE`. They are as of `DATE`; ``tradewind offers refresh gcp`` reads today's.
+
+Checked on 2026-11-21: the families e2, n1, n2, n2d, c2 and m1 agree within 2 % with an independent table of the month
+of `DATE` in us-central1 and europe-west1; the others could not be compared.
 """
 
 from __future__ import annotations
