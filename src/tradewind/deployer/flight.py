@@ -102,6 +102,11 @@ class Flight:
         """True until the run has ended and its machines are back."""
         return not self.run.state.ended
 
+    @property
+    def running(self) -> bool:
+        """False once the runner has said that the job has ended."""
+        return self.status is None or not self.status.state.ended
+
     def resume(self) -> None:
         """Go on with a run that an earlier process launched."""
         self._tried_to_make = self._tried_to_submit = True
@@ -155,7 +160,7 @@ class Flight:
     def stop(self, ending: Ending) -> None:
         """Let it end at once, without the stages and hooks that are left."""
         if self.task is not None:
-            self.task.cancel()
+            self._ground.hooks.stop(self.run.run_id)
             self.task = None
         self._error_hooks_due = False
         self.retry_at = 0.0

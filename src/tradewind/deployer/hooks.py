@@ -72,6 +72,7 @@ class Hooks:
 
     def __init__(self, hooks: Mapping[str, Sequence[Hook]] | None = None) -> None:
         self._hooks = {moment: tuple(listed) for moment, listed in (hooks or {}).items() if listed}
+        self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
 
     @classmethod
     def from_spec(cls, given: Mapping[str, Any]) -> Hooks:
@@ -105,11 +106,51 @@ class Hooks:
             DeployError: A *before* hook failed.
         """
         for hook in self._hooks.get(moment, ()):
-            problem = _carry_out(hook, moment, run, request)
+            problem = self._carry_out(hook, moment, run, request)
             if problem and moment.startswith("before_"):
                 raise DeployError(f"the {moment} hook ({hook}) {problem}", hint=f"see {request.folder}/hooks.log")
             if problem:
                 _log.warning("run %s: the %s hook (%s) %s", run.run_id, moment, hook, problem)
+
+    def stop(self, run_id: str | None = None) -> None:
+        """Kill the hooks of a run that are running now, or those of all runs."""
+        for owner, process in list(self._running):
+            if run_id in (None, owner) and process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def _carry_out(self, hook: Hook, moment: str, run: Run, request: RunRequest) -> str:
+        """What went wrong, in words, or an empty text."""
+        environment = {
+            **os.environ,
+            **request.env,
+            **job_environment(request, request.folder),
+            "TRADEWIND_STAGE": moment.partition("_")[2] if moment != "on_error" else run.state.value,
+            "TRADEWIND_MOMENT": moment,
+            "TRADEWIND_FOLDER": str(request.folder),
+            "TRADEWIND_MACHINES": ",".join(machine.address or machine.id for machine in run.machines),
+            "TRADEWIND_REASON": run.reason,
+        }
+        command = list(hook.command) or [sys.executable, "-c", _CALL, hook.python]
+        try:
+            request.folder.mkdir(parents=True, exist_ok=True)
+            with (Path(request.folder) / "hooks.log").open("ab") as log:
+                process = subprocess.Popen(
+                    command,
+                    cwd=request.workdir,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                entry = (run.run_id, process)
+                self._running.append(entry)
+                try:
+                    return _wait_for(process, hook.timeout)
+                finally:
+                    self._running.remove(entry)
+        except OSError as error:
+            return f"cannot be run: {error.strerror}"
 
 
 _CALL = """
@@ -121,36 +162,6 @@ for name in function.split("."):
     called = getattr(called, name)
 called({k: v for k, v in os.environ.items() if k.startswith("TRADEWIND_")})
 """
-
-
-def _carry_out(hook: Hook, moment: str, run: Run, request: RunRequest) -> str:
-    """What went wrong, in words, or an empty text."""
-    environment = {
-        **os.environ,
-        **request.env,
-        **job_environment(request, request.folder),
-        "TRADEWIND_STAGE": moment.partition("_")[2] if moment != "on_error" else run.state.value,
-        "TRADEWIND_MOMENT": moment,
-        "TRADEWIND_FOLDER": str(request.folder),
-        "TRADEWIND_MACHINES": ",".join(machine.address or machine.id for machine in run.machines),
-        "TRADEWIND_REASON": run.reason,
-    }
-    command = list(hook.command) or [sys.executable, "-c", _CALL, hook.python]
-    try:
-        request.folder.mkdir(parents=True, exist_ok=True)
-        with (Path(request.folder) / "hooks.log").open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=request.workdir,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            return _wait_for(process, hook.timeout)
-    except OSError as error:
-        return f"cannot be run: {error.strerror}"
 
 
 def _wait_for(process: subprocess.Popen[bytes], seconds: float) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from tradewind.clock import Clock
 from tradewind.deployer.environment import METRICS
@@ -19,7 +20,6 @@ from tradewind.problem import Billing, Handle, Offer, Run, RunOutput, RunRequest
 
 _GLANCE_SECONDS = 0.05
 _PATIENCE_SECONDS = 30.0
-_THREADS = 8
 
 
 class Deployer:
@@ -52,7 +52,6 @@ class Deployer:
         provisioner.clock = runner.clock
         self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later)
         self._flights: dict[str, Flight] = {}
-        self._pool: ThreadPoolExecutor | None = None
 
     @property
     def clock(self) -> Clock:
@@ -131,7 +130,7 @@ class Deployer:
         for flight in flights:
             if flight.retry_at > now:
                 seconds = min(seconds, flight.retry_at - now)
-        self.runner.wait([f.run.handle for f in flights if f.run.handle is not None], seconds)
+        self.runner.wait([f.run.handle for f in flights if f.run.handle is not None and f.running], seconds)
 
     def cancel(self, run_id: str, reason: str) -> Run | None:
         """End a run now and give everything back.
@@ -241,21 +240,28 @@ class Deployer:
 
     def close(self) -> None:
         """Give back what this object holds; runs and machines are not touched."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._ground.hooks.stop()
         self.runner.close()
         self.provisioner.close()
 
     def _later(self, work: Callable[[], None]) -> Future[None]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tradewind-deployer")
-        return self._pool.submit(work)
+        task: Future[None] = Future()
+
+        def carry_out() -> None:
+            try:
+                work()
+            except BaseException as error:
+                task.set_exception(error)
+            else:
+                task.set_result(None)
+
+        # A daemon, unlike the threads of an executor, does not keep the program from ending.
+        threading.Thread(target=carry_out, name="tradewind-deployer", daemon=True).start()
+        return task
 
     def _look(self, flights: Sequence[Flight]) -> None:
         """Ask the runner and the provisioner, once for all runs, where they are."""
-        handles = [
-            f.run.handle for f in flights if f.run.handle is not None and (f.status is None or not f.status.state.ended)
-        ]
+        handles = [f.run.handle for f in flights if f.run.handle is not None and f.running]
         statuses = self.runner.poll(handles) if handles else {}
         clusters = [f.cluster for f in flights if f.cluster is not None] if self._ground.makes else []
         polled: Mapping[str, Cluster] = self.provisioner.poll(clusters) if clusters else {}

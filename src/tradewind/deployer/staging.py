@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from tradewind.deployer.environment import OUTPUTS
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
@@ -146,14 +147,17 @@ def stage_out(request: RunRequest) -> list[Path]:
     """
     kept = []
     try:
-        root = request.workdir.resolve()
-        run_folder = request.folder.resolve()
+        root, own = request.workdir.resolve(), request.folder.resolve()
+        outputs = own / OUTPUTS
         for pattern in request.outputs:
             for source in _matches(root, pattern):
-                if source.is_relative_to(run_folder):
+                if source.is_relative_to(own):
                     continue
-                target = request.folder / "outputs" / source.relative_to(root)
+                target = outputs / source.relative_to(root)
                 target.parent.mkdir(parents=True, exist_ok=True)
+                if not target.parent.resolve().is_relative_to(outputs):
+                    raise DeployError(f"output {source} would be kept outside of {outputs}", retryable=False)
+                target.unlink(missing_ok=True)  # the job may have left a link here that leads elsewhere
                 shutil.copy2(source, target)
                 kept.append(target)
     except OSError as error:
@@ -167,6 +171,7 @@ def _matches(root: Path, pattern: str) -> Iterator[Path]:
     for found in sorted(root.glob(pattern)):
         files = (Path(top) / name for top, _, names in os.walk(found) for name in names) if found.is_dir() else [found]
         for file in files:
+            place = file.parent.resolve() / file.name
             real = file.resolve()
-            if real.is_file() and real.is_relative_to(root):
-                yield file
+            if real.is_file() and real.is_relative_to(root) and place.is_relative_to(root):
+                yield place

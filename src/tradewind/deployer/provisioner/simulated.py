@@ -53,9 +53,7 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
         """
         with self._fleet() as fleet:
             if run_id not in fleet:
-                # The provider's view: entries that nobody looked at since they went away are no longer there.
-                for name in [name for name in fleet if self._cluster(name, fleet[name]).state is ClusterState.GONE]:
-                    del fleet[name]
+                self._drop_gone(fleet)
                 used = sum(entry["nodes"] for entry in fleet.values())
                 quota = self.settings.quota
                 if quota is not None and used + offer.nodes > quota:
@@ -78,11 +76,13 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
         """Where some clusters are on the clock; see `Provisioner.poll`."""
         with self._fleet() as fleet:
+            self._drop_gone(fleet)
             return {cluster.run_id: self._cluster(cluster.run_id, fleet.get(cluster.run_id)) for cluster in clusters}
 
     def find(self, owner: str) -> list[Cluster]:
         """All clusters of an owner that are not gone; see `Provisioner.find`."""
         with self._fleet() as fleet:
+            self._drop_gone(fleet)
             mine = [self._cluster(run_id, entry) for run_id, entry in fleet.items() if entry["owner"] == owner]
         return [cluster for cluster in mine if cluster.state is not ClusterState.GONE]
 
@@ -134,6 +134,10 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
         if entry["fails"]:
             return Cluster(run_id, ClusterState.FAILED, machines, setup, "the simulated machines did not boot", data)
         return Cluster(run_id, ClusterState.READY, machines, setup, data=data)
+
+    def _drop_gone(self, fleet: _Fleet) -> None:
+        for name in [name for name in fleet if self._cluster(name, fleet[name]).state is ClusterState.GONE]:
+            del fleet[name]
 
     def _chance(self, what: str, run_id: str) -> float:
         return random.Random(f"{self.settings.seed}/{what}/{run_id}").random()  # noqa: S311

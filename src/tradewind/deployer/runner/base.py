@@ -27,6 +27,10 @@ class Simulates(Capability):
     """Has a clock of its own: nothing is really run and no time really passes."""
 
 
+class ThisMachine(Capability):
+    """Runs on this machine only, whatever the offer says: offers of other providers are refused."""
+
+
 class SurvivesController(Capability):
     """Runs go on when the controlling process is killed, and are found again."""
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, SurvivesController
+from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, SurvivesController, ThisMachine
 from tradewind.deployer.runner.files import document, folder_error
 from tradewind.deployer.runner.warden import CANCEL, PID, RESULT, STARTED
 from tradewind.deployer.runner.warden_client import WardenClient
@@ -39,7 +39,7 @@ class ProcessSettings(plugins.Settings):
     )
 
 
-class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesController):
+class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesController, ThisMachine):
     """Runs jobs as processes of this machine, held to the CPUs and the memory of their offer.
 
     A helper process, the warden, starts and watches the jobs; it outlives this object until they have ended.

@@ -116,6 +116,7 @@ class ReplayRunner(Runner, Simulates, LimitsTime, SurvivesController):
         begin = math.floor(time.time()) if self.settings.start is None else self.settings.start
         known = [plan["started"] for note in self._folder.glob("*/*.run") if (plan := document(note))]
         self._clock = SimulatedClock(max([begin, *known]))
+        len(self.table)  # a wrong file is the user's mistake: it stops the search before its first trial
 
     @property
     def clock(self) -> SimulatedClock:

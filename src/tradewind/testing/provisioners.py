@@ -1,0 +1,101 @@
+"""What every provisioner must do: inherit `ProvisionerConformance` and give the fixture ``bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, TagsMachines
+from tradewind.problem import Offer
+
+_OFFER = Offer("local", "small", 1, 1, 0.1, nodes=2)
+_LATER = 4e9
+_TURNS = 200
+
+Bench = Callable[[], Provisioner]
+"""Makes another object of the provisioner, over the same data folder and clock."""
+
+
+def settled(provisioner: Provisioner, cluster: Cluster, wanted: ClusterState) -> Cluster:
+    """Wait on the provisioner's clock until a cluster is in a state.
+
+    Raises:
+        AssertionError: It does not get there.
+    """
+    for _ in range(_TURNS):
+        if cluster.state is wanted:
+            return cluster
+        pause = provisioner.next_change([cluster])
+        assert pause > 0, "a wait of nothing would be a busy loop"
+        provisioner.clock.sleep(pause)
+        cluster = provisioner.poll([cluster])[cluster.run_id]
+    raise AssertionError(f"the cluster is still {cluster}")
+
+
+class ProvisionerConformance:
+    """The suite. A subclass gives the fixture ``bench``; its provisioner must not fail on purpose."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+        """The provisioner under test."""
+        raise NotImplementedError
+
+    def test_machines_come_and_go(self, bench: Bench) -> None:
+        provisioner = bench()
+        cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, _OFFER), ClusterState.READY)
+        assert cluster.run_id == "run-1"
+        assert cluster.machines
+        assert cluster.setup_seconds >= 0
+        if isinstance(provisioner, MakesMachines):
+            assert len(cluster.machines) == _OFFER.nodes
+            assert len({machine.id for machine in cluster.machines}) == _OFFER.nodes
+        settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
+        assert provisioner.find("owner-a") == []
+
+    def test_making_again_finds_them(self, bench: Bench) -> None:
+        first, second = bench(), bench()
+        made = first.make("run-1", "owner-a", _LATER, _OFFER)
+        again = second.make("run-1", "owner-a", _LATER, _OFFER)
+        one = settled(first, made, ClusterState.READY)
+        other = settled(second, again, ClusterState.READY)
+        assert [machine.id for machine in one.machines] == [machine.id for machine in other.machines]
+        settled(second, second.destroy(other), ClusterState.GONE)
+
+    def test_they_are_found_by_their_owner_from_another_process(self, bench: Bench) -> None:
+        first, second = bench(), bench()
+        if not isinstance(first, TagsMachines):
+            assert first.find("owner-a") == []
+            return
+        first.make("run-1", "owner-a", _LATER, _OFFER)
+        first.make("run-2", "owner-b", _LATER, _OFFER)
+        [mine] = second.find("owner-a")
+        [theirs] = second.find("owner-b")
+        assert (mine.run_id, theirs.run_id) == ("run-1", "run-2")
+        for cluster in (mine, theirs):
+            settled(second, second.destroy(cluster), ClusterState.GONE)
+        assert first.find("owner-a") == first.find("owner-b") == []
+
+    def test_destroying_is_repeatable_and_not_found_is_success(self, bench: Bench) -> None:
+        provisioner = bench()
+        cluster = provisioner.make("run-1", "owner-a", _LATER, _OFFER)
+        for _ in range(2):
+            gone = settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
+            assert gone.run_id == "run-1"
+        stranger = Cluster("nobody", ClusterState.UNKNOWN)
+        assert settled(provisioner, provisioner.destroy(stranger), ClusterState.GONE)
+
+    def test_machines_may_be_destroyed_while_they_boot(self, bench: Bench) -> None:
+        provisioner = bench()
+        cluster = provisioner.make("run-1", "owner-a", _LATER, _OFFER)
+        settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
+        assert provisioner.find("owner-a") == []
+
+    def test_setup_time_stands_still_once_they_are_ready(self, bench: Bench) -> None:
+        provisioner = bench()
+        cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, _OFFER), ClusterState.READY)
+        provisioner.clock.sleep(0.05)
+        later = provisioner.poll([cluster])["run-1"]
+        assert later.setup_seconds == cluster.setup_seconds
+        settled(provisioner, provisioner.destroy(later), ClusterState.GONE)

@@ -1,0 +1,271 @@
+"""What every runner must do: inherit `RunnerConformance`, give the fixture ``bench``, and pytest does the rest."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, Simulates
+from tradewind.errors import MissingProgramError
+from tradewind.problem import Configuration, Fault, Handle, Limits, Offer, RunRequest, RunState, RunStatus
+
+PATIENCE_SECONDS = 60.0
+"""How long a test waits for a run, in real time; a loaded machine is slow."""
+
+HOG_BYTES = 256 * 2**20
+"""What the job ``hog`` takes."""
+
+_HOG = f"import time\nx = b'x' * {HOG_BYTES}\ntime.sleep({PATIENCE_SECONDS})"
+_CPUS = "import os; print(len(os.sched_getaffinity(0)))"
+
+
+class RunnerBench(ABC):
+    """How the suite makes a runner and asks it for jobs.
+
+    Args:
+        folder: An empty folder of the test's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._made: list[Runner] = []
+
+    @abstractmethod
+    def make(self) -> Runner:
+        """Another object of the runner, over the same data folder."""
+
+    def request(self, kind: str, run_id: str = "run-1", owner: str = "owner-a") -> RunRequest:
+        """A request for a job.
+
+        Args:
+            kind: ``good`` (exits with 0 at once and adds a line to ``count`` in the working folder), ``bad`` (exits
+                with 3), ``long`` (a minute), ``hog`` (takes `HOG_BYTES`), ``cpus`` (prints how many CPUs it may use),
+                ``missing`` (a program that is not there).
+            run_id: Its id.
+            owner: Its owner.
+        """
+        words = {
+            "good": ("sh", "-c", "echo ran >> count; echo hello"),
+            "bad": ("sh", "-c", "exit 3"),
+            "long": ("sleep", str(PATIENCE_SECONDS)),
+            "hog": (sys.executable, "-c", _HOG),
+            "cpus": (sys.executable, "-c", _CPUS),
+            "missing": ("no-such-program-anywhere",),
+        }
+        workdir = self.folder / "work"
+        workdir.mkdir(exist_ok=True)
+        return RunRequest(
+            run_id=run_id,
+            owner=owner,
+            expires=time.time() + 600,
+            argv=words[kind],
+            folder=self.folder / "runs" / run_id,
+            workdir=workdir,
+            offer=Offer("local", "small", 1, 4, 0.1),
+            configuration=Configuration({"kind": kind}),
+        )
+
+    def runner(self) -> Runner:
+        """A runner that is closed after the test."""
+        self._made.append(self.make())
+        return self._made[-1]
+
+    def close(self) -> None:
+        """End what a failed test left running, and close the runners."""
+        for runner in self._made:
+            for owner in ("owner-a", "owner-b"):
+                for handle in runner.find(owner):
+                    runner.cancel(handle)
+            runner.close()
+
+
+def until(runner: Runner, handle: Handle, wanted: Callable[[RunStatus], bool]) -> RunStatus:
+    """Wait until a run's status is as wanted.
+
+    Raises:
+        AssertionError: It is not, after a minute.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        status = runner.poll([handle])[handle.run_id]
+        if wanted(status):
+            return status
+        assert time.monotonic() < end, f"the run is still {status}"
+        assert not status.state.ended, f"the run ended as {status}"
+        runner.wait([handle], 0.5)
+
+
+def ended(runner: Runner, handle: Handle) -> RunStatus:
+    """Wait for the end of a run."""
+    return until(runner, handle, lambda status: status.state.ended)
+
+
+def processes_of(run_id: str) -> list[psutil.Process]:
+    """The living processes of this machine that carry a run's tag."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            tagged = process.environ().get("TRADEWIND_RUN_ID") == run_id
+            if tagged and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+class RunnerConformance:
+    """The suite. A subclass gives the fixture ``bench``, a `RunnerBench`."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Iterator[RunnerBench]:
+        """The runner under test."""
+        raise NotImplementedError
+
+    def test_success(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        status = ended(runner, runner.submit(bench.request("good"), []))
+        assert (status.state, status.fault, status.reason) == (RunState.DONE, None, "")
+        assert status.exit_code == 0
+        assert 0 <= status.runtime < PATIENCE_SECONDS
+
+    def test_failure_is_the_jobs_fault_and_says_why(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        status = ended(runner, runner.submit(bench.request("bad"), []))
+        assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
+        assert status.exit_code
+        assert status.reason
+        if not isinstance(runner, Simulates):
+            assert status.exit_code == 3
+
+    def test_a_missing_program_is_one_clear_error(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        if isinstance(runner, Simulates):
+            return
+        with pytest.raises(MissingProgramError, match="no-such-program-anywhere"):
+            runner.submit(bench.request("missing"), [])
+        with pytest.raises(MissingProgramError):
+            runner.submit(bench.request("missing"), [])
+
+    def test_submitting_again_starts_nothing(self, bench: RunnerBench) -> None:
+        runner, request = bench.runner(), bench.request("good")
+        first = runner.submit(request, [])
+        again = bench.runner().submit(request, [])
+        assert first.run_id == again.run_id == request.run_id
+        before = ended(runner, first)
+        assert ended(runner, runner.submit(request, [])).runtime == before.runtime
+        if not isinstance(runner, Simulates):
+            assert (request.workdir / "count").read_text() == "ran\n"
+
+    def test_many_runs_in_one_poll(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        handles = [runner.submit(bench.request("good", f"run-{i}"), []) for i in range(5)]
+        for handle in handles:
+            ended(runner, handle)
+        statuses = runner.poll(handles)
+        assert set(statuses) == {f"run-{i}" for i in range(5)}
+        assert {status.state for status in statuses.values()} == {RunState.DONE}
+
+    def test_cancel_ends_it_and_is_repeatable(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        handle = runner.submit(bench.request("long"), [])
+        assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+        runner.cancel(handle)
+        status = ended(runner, handle)
+        assert (status.state, status.fault) == (RunState.CANCELLED, None)
+        assert not processes_of("run-1")
+        runner.cancel(handle)
+        assert runner.poll([handle])["run-1"].state is RunState.CANCELLED
+
+    def test_cancelling_what_ended_changes_nothing(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        handle = runner.submit(bench.request("good"), [])
+        ended(runner, handle)
+        runner.cancel(handle)
+        assert runner.poll([handle])["run-1"].state is RunState.DONE
+
+    def test_a_run_that_was_never_there(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        handle = Handle("nobody", runner.name, {})
+        runner.cancel(handle)
+        status = ended(runner, handle)
+        assert status.fault in (Fault.INFRASTRUCTURE, None)
+        assert status.state in (RunState.PREEMPTED, RunState.CANCELLED)
+        runner.forget(handle)
+
+    def test_another_process_finds_it_by_its_handle(self, bench: RunnerBench) -> None:
+        first = bench.runner()
+        handle = Handle.from_json(json.loads(json.dumps(first.submit(bench.request("long"), []).to_json())))
+        first.close()
+        second = bench.runner()
+        assert second.poll([handle])["run-1"].state is RunState.EXECUTING
+        second.cancel(handle)
+        assert ended(second, handle).state is RunState.CANCELLED
+        assert not processes_of("run-1")
+
+    def test_another_process_finds_it_by_its_owner(self, bench: RunnerBench) -> None:
+        first = bench.runner()
+        first.submit(bench.request("long", "run-1", "owner-a"), [])
+        first.submit(bench.request("good", "run-2", "owner-a"), [])
+        first.submit(bench.request("long", "run-3", "owner-b"), [])
+        second = bench.runner()
+        assert {handle.run_id for handle in second.find("owner-a")} == {"run-1", "run-2"}
+        assert {handle.run_id for handle in second.find("owner-b")} == {"run-3"}
+        for handle in [*second.find("owner-a"), *second.find("owner-b")]:
+            second.cancel(handle)
+            ended(second, handle)
+            second.forget(handle)
+        assert second.find("owner-a") == second.find("owner-b") == []
+
+    def test_the_time_limit(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        if not isinstance(runner, LimitsTime):
+            return
+        request = replace(bench.request("long"), limits=Limits(wall_seconds=0.3))
+        status = ended(runner, runner.submit(request, []))
+        assert (status.state, status.fault) == (RunState.TIMED_OUT, Fault.JOB)
+        assert 0.3 <= status.runtime < (0.3 + 1e-6 if isinstance(runner, Simulates) else PATIENCE_SECONDS)
+        assert "limit" in status.reason
+        assert not processes_of("run-1")
+
+    def test_the_memory_limit(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        if not isinstance(runner, LimitsMemory):
+            return
+        request = replace(bench.request("hog"), limits=Limits(memory_bytes=HOG_BYTES // 2))
+        status = ended(runner, runner.submit(request, []))
+        assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
+        assert "memory" in status.reason
+        assert not processes_of("run-1")
+
+    def test_the_cpu_limit(self, bench: RunnerBench) -> None:
+        runner, request = bench.runner(), bench.request("cpus")
+        if not isinstance(runner, LimitsCpu):
+            return
+        handle = runner.submit(request, [])
+        assert ended(runner, handle).state is RunState.DONE
+        runner.collect(handle, request)
+        assert (request.folder / "stdout").read_text() == "1\n"
+
+    def test_wait_is_no_longer_than_the_run(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        handle = runner.submit(bench.request("good"), [])
+        began = runner.clock.now()
+        runner.wait([handle], PATIENCE_SECONDS / 2)
+        assert runner.clock.now() - began < PATIENCE_SECONDS / 2
+        assert ended(runner, handle).state is RunState.DONE
+
+    def test_wait_is_no_longer_than_asked_for(self, bench: RunnerBench) -> None:
+        runner = bench.runner()
+        handle = runner.submit(bench.request("long"), [])
+        began = runner.clock.now()
+        runner.wait([handle], 0.1)
+        assert runner.clock.now() - began < PATIENCE_SECONDS / 2
+        assert runner.poll([handle])["run-1"].state is RunState.EXECUTING

@@ -1,0 +1,100 @@
+"""What the tests of the deployer share."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.hooks import Hooks
+from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.provisioner.base import Provisioner
+from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
+from tradewind.deployer.runner.base import Runner
+from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
+from tradewind.problem import Billing, Configuration, Limits, Offer, Run, RunRequest
+
+OWNER = "tw-test"
+OFFER = Offer("local", "small", 1, 2, 3600.0)
+"""A dollar a second, so that money shows seconds."""
+
+PATIENCE = 60.0
+
+
+def python(code: str) -> tuple[str, ...]:
+    """The command that runs some Python code."""
+    return (sys.executable, "-S", "-c", code)
+
+
+def request_for(base: Path, argv: Sequence[str], run_id: str = "run-1", **changes: Any) -> RunRequest:
+    """A request for a command; ``wall``, ``memory`` and ``log`` are limits."""
+    limits = Limits(
+        wall_seconds=changes.pop("wall", None),
+        memory_bytes=changes.pop("memory", None),
+        log_bytes=changes.pop("log", None),
+    )
+    work = base / "work"
+    work.mkdir(exist_ok=True)
+    given: dict[str, Any] = {
+        "run_id": run_id,
+        "owner": OWNER,
+        "expires": time.time() + 600,
+        "argv": tuple(argv),
+        "folder": base / "runs" / run_id,
+        "workdir": work,
+        "offer": OFFER,
+        "configuration": Configuration({"x": 1}),
+        "limits": limits,
+    }
+    return RunRequest(**{**given, **changes})
+
+
+def process_runner(folder: Path, **settings: Any) -> ProcessRunner:
+    """A process runner over a folder."""
+    return ProcessRunner(settings=ProcessSettings(**settings), data_folder=folder / "data")
+
+
+def deployer_over(
+    folder: Path,
+    *,
+    runner: Runner | None = None,
+    provisioner: Provisioner | None = None,
+    billing: Billing | None = None,
+    hooks: Hooks | None = None,
+) -> Deployer:
+    """A deployer; processes of this machine unless told otherwise."""
+    return Deployer(
+        provisioner=provisioner or NoneProvisioner(settings=NoneSettings(), data_folder=folder / "data"),
+        runner=runner or process_runner(folder),
+        billing=billing or Billing(),
+        owner=OWNER,
+        hooks=hooks,
+    )
+
+
+def row(run_id: str = "run-1") -> Run:
+    """The row that the engine stores before the launch."""
+    return Run(run_id, 0)
+
+
+def drive(deployer: Deployer, run_id: str = "run-1") -> list[Run]:
+    """Poll until a run has ended; all its rows in order."""
+    rows: list[Run] = []
+    end = time.monotonic() + PATIENCE
+    while not (rows and rows[-1].state.ended):
+        rows += [each for each in deployer.poll() if each.run_id == run_id]
+        if rows and rows[-1].state.ended:
+            break
+        assert time.monotonic() < end, f"the run is still {rows[-1:]}"
+        deployer.wait(0.5)
+    return rows
+
+
+def eventually(truth: Callable[[], Any]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + PATIENCE
+    while not truth():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.01)

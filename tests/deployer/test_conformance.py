@@ -1,0 +1,55 @@
+"""Every installed runner and provisioner passes its suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tradewind import plugins
+from tradewind.clock import SimulatedClock
+from tradewind.deployer.provisioner.base import Provisioner
+from tradewind.deployer.runner.base import Runner
+from tradewind.testing.provisioners import Bench, ProvisionerConformance
+from tradewind.testing.runners import RunnerBench, RunnerConformance
+
+_RECORDED = "kind,runtime,status\ngood,2.5,ok\nbad,1,crashed\nlong,60,ok\nhog,60,ok\ncpus,1,ok\n"
+
+
+class InstalledRunner(RunnerBench):
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder)
+        self.name = name
+        self.settings: dict[str, object] = {}
+        if name == "replay":
+            recorded = folder / "recorded.csv"
+            recorded.write_text(_RECORDED)
+            self.settings = {"file": str(recorded), "status": "status"}
+
+    def make(self) -> Runner:
+        made = plugins.create("runner", self.name, self.settings, data_folder=self.folder / "data")
+        assert isinstance(made, Runner)
+        return made
+
+
+class TestRunners(RunnerConformance):
+    @pytest.fixture(params=plugins.names("runner"))
+    def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunnerBench]:
+        bench = InstalledRunner(tmp_path, request.param)
+        yield bench
+        bench.close()
+
+
+class TestProvisioners(ProvisionerConformance):
+    @pytest.fixture(params=plugins.names("provisioner"))
+    def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+        clock = SimulatedClock(1e9)
+
+        def make() -> Provisioner:
+            made = plugins.create("provisioner", request.param, {}, data_folder=tmp_path)
+            assert isinstance(made, Provisioner)
+            made.clock = clock
+            return made
+
+        yield make
