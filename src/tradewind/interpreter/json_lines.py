@@ -38,7 +38,10 @@ class JsonLinesSettings(Settings):
     file: Annotated[str, AfterValidator(check_name)] = Field(
         "metrics", description="metrics (what tradewind.report() wrote), stdout, stderr or a path below outputs/"
     )
-    metrics: Annotated[dict[str, Aggregate | None], BeforeValidator(_named)] = Field(
+    metrics: Annotated[
+        dict[str, Aggregate | None],
+        BeforeValidator(_named, json_schema_input_type=str | list[str] | dict[str, Aggregate | None]),
+    ] = Field(
         default_factory=dict,
         description="Metrics to read, dotted for nested keys: a list, or name: aggregate; all numbers if empty",
     )

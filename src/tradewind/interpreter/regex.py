@@ -37,7 +37,9 @@ class RegexSettings(Settings):
     """Settings of `RegexInterpreter`."""
 
     patterns: Annotated[
-        tuple[Annotated[str, AfterValidator(_check_pattern)], ...], BeforeValidator(_listed), Field(min_length=1)
+        tuple[Annotated[str, AfterValidator(_check_pattern)], ...],
+        BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        Field(min_length=1),
     ] = Field(description="One or more patterns; each named group is a metric")
     file: Annotated[str, AfterValidator(check_name)] = Field(
         "stdout", description="stdout, stderr or a path below outputs/"
