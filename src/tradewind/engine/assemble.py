@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
 from tradewind.engine.loop import Parts, Search
@@ -37,6 +37,7 @@ from tradewind.store.base import Store, StudyRow
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle import Deployer
     from tradewind.problem.spec import Spec
+    from tradewind.selector.base import Selector
 
 _EXPIRY_SLACK = 3600.0
 """Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
@@ -129,6 +130,22 @@ def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
     return Deployer(provisioner=provisioner, runner=runner, billing=spec.billing, owner=owner, hooks=hooks)
 
 
+def _check_runner(spec: Spec, problem: Problem) -> None:
+    """Refuse to pay cloud prices for runs that would take place on this machine."""
+    from tradewind.deployer.runner.base import ThisMachine
+
+    if not issubclass(plugins.load("runner", spec.runner.name), ThisMachine):
+        return
+    selector = cast("Selector", problem.resolver)
+    elsewhere = sorted({offer.provider for offer in selector.offers} - {"local"})
+    if elsewhere:
+        raise spec.error(
+            ("deploy", "runner"),
+            f"the {spec.runner.name} runner runs on this machine, it cannot make {', '.join(elsewhere)} machines",
+            "ask for provider: local, or choose another runner",
+        )
+
+
 def _anchored(spec: Spec, kind: str) -> Mapping[str, Any]:
     """A part's settings, with the paths among them seen from the YAML's folder."""
     choice = spec.runner if kind == "runner" else spec.provisioner
@@ -217,6 +234,7 @@ def build_search(
         observer: Called with snapshots.
     """
     problem = problem or build_problem(spec, data_folder)
+    _check_runner(spec, problem)
     searcher = searcher or build_searcher(spec, problem)
     deployer = build_deployer(spec, study.owner, data_folder)
     policy = Policy(

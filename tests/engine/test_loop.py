@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind import plugins
+from tradewind.engine import loop
+from tradewind.engine.assemble import build_problem, build_search, find_or_create_study
+from tradewind.engine.loop import Search
+from tradewind.engine.snapshot import Snapshot
+from tradewind.errors import NoOfferError, SpecError, StoreFullError, StudyBusyError
+from tradewind.paths import data_folder, store_url
+from tradewind.problem import Run, RunState, TrialState
+from tradewind.problem.spec import Spec, parse_spec
+from tradewind.store.base import Change, Store
+
+JOB = """
+name: recorded
+job: {command: [unused]}
+space:
+  instance: {provider: local, vcpu: 1, limit: 1}
+  x: 1..8
+deploy:
+  runner: {use: replay, file: runs.csv}
+searcher: {use: exhaustive, order: declared}
+parallel: 2
+abort: false
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    rows = [f"{x},{100 - 10 * x}" for x in range(1, 9)]
+    (tmp_path / "runs.csv").write_text("\n".join(["x,runtime", *rows]) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def store() -> Any:
+    opened: Store = plugins.create("store", "sql", {}, url=store_url())
+    yield opened
+    opened.close()
+
+
+def spec_of(base: Path, text: str = JOB) -> Spec:
+    return parse_spec(text, file="job.yaml", base=base)
+
+
+def search_of(spec: Spec, store: Store, seen: list[Snapshot] | None = None) -> Search:
+    study, _ = find_or_create_study(spec, store)
+    return build_search(spec, study, store, data_folder(), observer=None if seen is None else seen.append)
+
+
+def test_recorded_runs_are_searched_through_the_same_engine(base: Path, store: Store) -> None:
+    seen: list[Snapshot] = []
+    spec = spec_of(base)
+    search = search_of(spec, store, seen)
+    stop = search.run()
+    assert "every configuration" in stop.reason or "tried" in stop.reason
+    study = store.find_studies("recorded")[0]
+    assert study.state == "finished"
+    summary = store.summaries()[0]
+    assert summary.best is not None
+    assert summary.best.configuration["x"] == 8
+    assert summary.holder == ""
+    assert seen[-1].finished
+    assert seen[-1].size == 8
+    assert max(len(s.running) for s in seen) == 2
+    # 8 runs of 90, 80, ... 20 s on two machines: simulated time passes, real time does not.
+    assert study.elapsed == pytest.approx(240.0, rel=0.2)
+
+
+def test_a_study_is_stopped_and_goes_on_where_it_was(base: Path, store: Store) -> None:
+    spec = spec_of(base)
+    asked = 0
+
+    def until_third() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked < 4
+
+    stop = search_of(spec, store).run(until_third)
+    assert stop.interrupted
+    study = store.find_studies("recorded")[0]
+    assert study.state == "interrupted"
+    before = {t.number: t for t in store.trials(study.id) if t.state.ended}
+    search_of(spec, store).run()
+    after = store.trials(study.id)
+    assert [t.number for t in after] == list(range(8))
+    assert all(after[number] == trial for number, trial in before.items())
+    cancelled = [r for r in store.runs(study.id) if r.state == RunState.CANCELLED]
+    assert cancelled
+    assert sum(r.cost for r in store.runs(study.id)) == pytest.approx(sum(t.spent for t in after))
+
+
+def test_a_full_disk_cancels_what_runs_and_lets_the_study_go(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(base)
+    search = search_of(spec, store)
+    cancelled: list[str] = []
+    cancel = search.parts.deployer.cancel
+
+    def noting(run_id: str, reason: str) -> Run | None:
+        cancelled.append(run_id)
+        return cancel(run_id, reason)
+
+    monkeypatch.setattr(search.parts.deployer, "cancel", noting)
+    write, left = store.write, 5
+
+    def failing(study_id: int, change: Change, token: str | None = None) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            raise StoreFullError("the disk is full")
+        write(study_id, change, token)
+
+    monkeypatch.setattr(store, "write", failing)
+    with pytest.raises(StoreFullError):
+        search.run()
+    assert cancelled
+    monkeypatch.undo()
+    study = store.find_studies("recorded")[0]
+    assert store.summaries([study.id])[0].holder == ""
+    search_of(spec, store).run()
+    assert {t.state for t in store.trials(study.id)} == {TrialState.SUCCEEDED}
+
+
+def test_a_searcher_that_breaks_leaves_nothing_running(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = search_of(spec_of(base), store)
+    asked = search.parts.searcher.ask
+    calls = 0
+
+    def breaking(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 2:
+            raise ValueError("a bug of an outside searcher")
+        return asked(*args)
+
+    monkeypatch.setattr(search.parts.searcher, "ask", breaking)
+    with pytest.raises(ValueError, match="a bug"):
+        search.run()
+    assert store.summaries()[0].holder == ""
+    assert search.parts.deployer.active == {}  # type: ignore[attr-defined]
+
+
+def test_the_hold_is_renewed_and_a_lost_one_ends_the_search(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LEASE_SECONDS", 0.0)
+    search = search_of(spec_of(base), store)
+    renewed = 0
+
+    def renew(study_id: int, token: str, seconds: float) -> None:
+        nonlocal renewed
+        renewed += 1
+        if renewed == 3:
+            raise StudyBusyError("taken by another")
+
+    monkeypatch.setattr(store, "renew", renew)
+    with pytest.raises(StudyBusyError):
+        search.run()
+    assert renewed == 3
+
+
+def test_what_nobody_sells_is_a_failed_trial_with_the_reason(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(base, JOB + "budget: {trials: 3}\n")
+    search = search_of(spec, store)
+    problem = search.parts.problem
+
+    class Choosy:
+        machine_parameters = problem.resolver.machine_parameters
+
+        def resolve(self, configuration: Any) -> Any:
+            if configuration["x"] == 2:
+                raise NoOfferError("nobody sells x=2")
+            return problem.resolver.resolve(configuration)
+
+    _ = problem.candidates  # computed while everything was sold
+    object.__setattr__(search.parts.machine, "problem", replace(problem, resolver=Choosy()))
+    search.run()
+    trials = store.trials(store.find_studies("recorded")[0].id)
+    assert trials[1].state == TrialState.FAILED
+    assert trials[1].observation is not None
+    assert trials[1].observation.reason == "nobody sells x=2"
+    assert trials[1].spent == 0
+
+
+def test_a_space_without_machines_runs_on_this_whole_machine(base: Path) -> None:
+    text = JOB.replace("  instance: {provider: local, vcpu: 1, limit: 1}\n", "")
+    problem = build_problem(spec_of(base, text), data_folder())
+    offer = problem.resolver.resolve(problem.candidates.configuration(0))
+    assert offer.provider == "local"
+    assert len(problem.candidates) == 8
+
+
+def test_offers_that_nobody_sells_are_said_so(base: Path) -> None:
+    text = JOB.replace("  instance: {provider: local, vcpu: 1, limit: 1}\n", "") + "offers: {vcpu: 5000..}\n"
+    with pytest.raises(NoOfferError, match="no offer"):
+        build_problem(spec_of(base, text), data_folder())
+
+
+def test_the_process_runner_refuses_machines_of_a_cloud(base: Path, store: Store) -> None:
+    text = JOB.replace("provider: local, vcpu: 1", "provider: aws, vcpu: 2").replace(
+        "  runner: {use: replay, file: runs.csv}", "  runner: process"
+    )
+    with pytest.raises(SpecError, match="the process runner runs on this machine, it cannot make aws"):
+        search_of(spec_of(base, text), store)
