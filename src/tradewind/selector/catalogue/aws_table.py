@@ -5,8 +5,9 @@ USD per hour), written down by family from general knowledge of that list. Price
 and us-west-2 have the same for the families named in `SAME_PRICE`. They are as of `DATE`; ``tradewind offers
 refresh aws`` reads today's.
 
-Checked on 2026-11-21: us-east-1 agrees within 2 % with an independent table of the month of `DATE`; the prices of the
-other regions could not be compared.
+Checked on 2026-11-21: us-east-1 agrees within 2 % with an independent table of the month of `DATE`. For the other
+regions there was a poor table only (apache-libcloud 3.9.1): 644 of 788 prices agree with it, as do 485 of 606 in
+us-east-1.
 """
 
 from __future__ import annotations
