@@ -68,6 +68,8 @@ def _strict(document: Any) -> Any:
 
 def loose(document: Any) -> Any:
     """The document that `strict` was given."""
+    if type(document) in _SCALARS:
+        return document
     if isinstance(document, Mapping):
         if len(document) == 1 and document.get("float") in ("nan", "inf", "-inf"):
             return float(document["float"])
