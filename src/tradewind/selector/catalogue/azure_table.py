@@ -6,7 +6,8 @@ regions in `SAME_PRICE` have the same for the series named there. They are as of
 azure`` reads today's.
 
 Checked on 2026-11-21 against an independent table of the month of `DATE`: all but some AMD sizes, for which that table
-has about twice the price of its neighbours, agree within 2 %.
+has about twice the price of its neighbours, agree within 2 %. The ``lds_v5`` and ``plds_v5`` series, E64 v3
+and two A v2 sizes were corrected by that comparison, and `SAME_PRICE` and `DIFFERENT` rest on it.
 """
 
 from __future__ import annotations

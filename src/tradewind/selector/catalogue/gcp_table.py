@@ -6,7 +6,8 @@ are those of us-central1; us-east1 and us-west1 have the same, europe-west1 is 1
 `EUROPE`. They are as of `DATE`; ``tradewind offers refresh gcp`` reads today's.
 
 Checked on 2026-11-21: the families e2, n1, n2, n2d, c2 and m1 agree within 2 % with an independent table of the month
-of `DATE` in us-central1 and europe-west1; the others could not be compared.
+of `DATE` in us-central1 and europe-west1; the others could not be compared. The prices of
+these families were written with that table in view.
 """
 
 from __future__ import annotations
