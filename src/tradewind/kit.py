@@ -11,6 +11,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import SupportsFloat
 
 METRICS = "TRADEWIND_METRICS"
 OUTPUTS = "TRADEWIND_OUTPUTS"
@@ -18,7 +19,7 @@ FRACTION = "TRADEWIND_FRACTION"
 PARAMETER = "TRADEWIND_PARAM_"
 
 
-def report(step: float | None = None, **metrics: float) -> None:
+def report(step: float | None = None, **metrics: SupportsFloat) -> None:
     """Tell Tradewind a metric, as often as you like; the last value of each counts unless the job says otherwise.
 
     Each call appends one line of JSON to the file that ``TRADEWIND_METRICS`` names, in a single write, so that
@@ -32,9 +33,8 @@ def report(step: float | None = None, **metrics: float) -> None:
         TypeError: A value is not a number.
         OSError: The file cannot be written.
     """
-    record: dict[str, float] = {}
-    for name, value in metrics.items() if step is None else (("step", step), *metrics.items()):
-        record[name] = _number(name, value)
+    given = metrics if step is None else {"step": step, **metrics}
+    record = {name: _number(name, value) for name, value in given.items()}
     path = os.environ.get(METRICS)
     if not path or not record:
         return

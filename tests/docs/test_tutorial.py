@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -92,6 +93,14 @@ def test_its_job_is_refused_without_the_package(package: Path, tmp_path: Path) -
     assert done.returncode == SpecError.exit_code
     assert len(done.stderr.strip().splitlines()) == 1
     assert "gnu_time" in done.stderr or "halton" in done.stderr
+
+
+def test_the_guide_names_only_what_is_there() -> None:
+    text = (TUTORIAL.parent / "guides" / "extending.md").read_text()
+    named = re.findall(r"`(tradewind(?:\.\w+)+)\.([A-Z]\w+)`", text)
+    assert len(named) >= 14
+    for module, attribute in named:
+        assert hasattr(importlib.import_module(module), attribute), f"{module}.{attribute}"
 
 
 def write() -> None:

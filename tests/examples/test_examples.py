@@ -83,8 +83,13 @@ def test_the_compressor_reports_the_true_ratio(tmp_path: Path, codec: str, level
     done = compress(tmp_path, "--mib=1", f"--codec={codec}", f"--level={level}", "--block-kib=256")
     assert done.returncode == 0, done.stderr
     data = next(tmp_path.glob("tradewind-corpus*")).read_bytes()
-    squeeze = {"zlib": zlib.compress, "bz2": bz2.compress, "lzma": lambda b, n: lzma.compress(b, preset=n)}[codec]
-    packed = sum(len(squeeze(data[i : i + (256 << 10)], level)) for i in range(0, len(data), 256 << 10))
+
+    def squeeze(block: bytes) -> bytes:
+        if codec == "lzma":
+            return lzma.compress(block, preset=level)
+        return zlib.compress(block, level) if codec == "zlib" else bz2.compress(block, level)
+
+    packed = sum(len(squeeze(data[i : i + (256 << 10)])) for i in range(0, len(data), 256 << 10))
     metrics = json.loads((tmp_path / "metrics.jsonl").read_text())
     assert len(data) == 1 << 20
     assert metrics["ratio"] == pytest.approx(len(data) / packed)

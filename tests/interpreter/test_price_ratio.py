@@ -42,7 +42,7 @@ def test_what_cannot_be_computed_is_typed(tmp_path: Path) -> None:
         ({"metric": "other"}, "no-match"),
     ):
         with pytest.raises(InterpretationError) as caught:
-            compute(tmp_path, **given)  # type: ignore[arg-type]
+            compute(tmp_path, **given)
         assert caught.value.reason == reason
 
 
