@@ -14,7 +14,7 @@ from tradewind.errors import StudyNotFoundError
 from tradewind.problem import Trial
 from tradewind.store.base import Change, StudyRow
 
-from ..report.conftest import SPEC, make_trial, run_of, some_trials
+from ..report.conftest import SPEC, make_trial, run_of, some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
 
 app = typer.Typer()
 app.command()(status)
@@ -98,8 +98,8 @@ def test_the_best_of_a_maximised_metric_is_the_greatest(capsys: pytest.CaptureFi
 def test_a_held_study_is_running_and_names_its_process(capsys: pytest.CaptureFixture[str]) -> None:
     from dataclasses import replace
 
-    from tradewind.engine.loop import this_process
     from tradewind.problem import RunState, TrialState
+    from tradewind.store.base import this_process
 
     trial = make_trial(0, {"a": 1}, state=TrialState.RUNNING)
     study = build([])

@@ -51,14 +51,6 @@ def search(count: int, **fields: object) -> Iterator[Snapshot]:
         yield snapshot(counts=dict(counts), last=trial, best=best, spent=spent, finished=done, **fields)
 
 
-def terminal(view: LiveView, width: int = 80, height: int = 30) -> Console:
-    """The view's console, as if it were a terminal of that size."""
-    assert view._live is not None
-    assert view._console is not None
-    view._console.size = (width, height)  # type: ignore[assignment]
-    return view._console
-
-
 def plain(view: LiveView, moment: Snapshot, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height)
     assert view._live is not None

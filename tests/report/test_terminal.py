@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import unicodedata
 
 import pytest
 from rich.cells import cell_len
@@ -144,9 +143,7 @@ def test_a_step_plot_falls_and_keeps_its_width() -> None:
 
 def test_a_step_plot_of_equal_values_a_log_axis_and_no_room() -> None:
     flat = step_plot([1.0], [2.0], width=30, height=3)
-    assert sum(
-        unicodedata.name(c) != "BRAILLE PATTERN BLANK" for line in flat for c in line if 0x2800 <= ord(c) < 0x2900
-    )
+    assert any(0x2800 < ord(c) < 0x2900 for line in flat for c in line)
     assert step_plot([], [], width=40) == []
     assert step_plot([1.0, 2.0], [3.0, 2.0], width=9) == []
     linear = step_plot([0, 1, 2], [100.0, 10.0, 1.0], width=40, height=5)

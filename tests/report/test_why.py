@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from tradewind.engine.loop import this_process
 from tradewind.problem import TrialState
 from tradewind.report.data import StudyData
 from tradewind.report.why import why
-from tradewind.store.base import Store
+from tradewind.store.base import Store, this_process
 
 from .conftest import SPEC, Build, make_trial, some_trials
 
