@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--hidden", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
-    parser.add_argument("--samples", type=int, default=120_000)
+    parser.add_argument("--samples", type=int, default=60_000)
     known = vars(parser.parse_args([]))
     parser.set_defaults(**{name: value for name, value in kit.parameters().items() if name in known})
     accuracy = train(parser.parse_args(argv))

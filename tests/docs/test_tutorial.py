@@ -69,6 +69,7 @@ def test_the_parts_are_found_and_described(package: Path, target: Path) -> None:
     assert not any(row["broken"] for row in rows.values())
 
 
+@pytest.mark.slow
 def test_its_tests_pass(package: Path, target: Path) -> None:
     done = run(["pytest", "-q", "-p", "no:cacheprovider", "tests"], package, target)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -78,6 +79,7 @@ def test_its_tests_pass(package: Path, target: Path) -> None:
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (Path("/usr/bin/time").exists() and shutil.which("gzip")), reason="needs GNU time and gzip on this machine"
 )
