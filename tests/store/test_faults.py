@@ -396,7 +396,7 @@ def test_what_a_server_says(state: str, kind: type[StoreError]) -> None:
 def test_what_sqlite_says(code: int, kind: type[StoreError], path: Path) -> None:
     original: Any = sqlite3.OperationalError("words")
     original.sqlite_errorcode = code
-    assert type(faults.of_sqlite(original, str(path), path)) is kind
+    assert type(faults.of_database(original, str(path), path)) is kind
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_CANTOPEN])
@@ -404,13 +404,13 @@ def test_a_full_disk_by_other_names(code: int, path: Path, monkeypatch: pytest.M
     original: Any = sqlite3.OperationalError("words")
     original.sqlite_errorcode = code
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
-    assert type(faults.of_sqlite(original, str(path), path)) is StoreFullError
+    assert type(faults.of_database(original, str(path), path)) is StoreFullError
 
     def gone(folder: Path) -> None:
         raise FileNotFoundError(folder)
 
     monkeypatch.setattr(shutil, "disk_usage", gone)
-    assert type(faults.of_sqlite(original, str(path), path)) is not StoreFullError
+    assert type(faults.of_database(original, str(path), path)) is not StoreFullError
 
 
 @pytest.mark.parametrize(
