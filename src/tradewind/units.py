@@ -107,7 +107,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_money(usd: float | None) -> str:
-    """``$12.30``, ``$0.0421``, ``$0.000012``: at least two digits that mean something; ``-`` for None."""
+    """``$12.30``, ``$0.0421``, ``$0.0000120``: three digits that mean something; ``-`` for None."""
     if usd is None or math.isnan(usd):
         return "-"
     if math.isinf(usd):

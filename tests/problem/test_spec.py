@@ -268,8 +268,9 @@ def test_the_space_is_built_from_what_the_catalogue_found(spec_of: Make, machine
     instance = space["instance"]
     assert isinstance(instance, Instance)
     assert instance.values == ("small", "large")
-    for nothing in ({}, {"instance": []}):
-        with pytest.raises(NoOfferError, match="instance: no offer matches vcpu=1..") as caught:
+    unanswered: list[dict[str, list[Offer]]] = [{}, {"instance": []}]
+    for nothing in unanswered:
+        with pytest.raises(NoOfferError, match=r"instance: no offer matches vcpu=1..") as caught:
             spec.build_space(nothing)
         assert caught.value.hint
 

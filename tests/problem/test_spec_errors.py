@@ -184,7 +184,7 @@ def test_wrong_jobs(job: str, said: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["''", "'12'", "../x", "a/b", "'-x'", "é", "x" * 101])
 def test_names_that_would_not_do_as_a_folder_or_for_a_study(name: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="job.yaml:1: name: .* is no name for a job"):
+    with pytest.raises(SpecError, match=r"job.yaml:1: name: .* is no name for a job"):
         parse_spec(f"name: {name}\njob: {{command: x}}\nspace: {{level: [1]}}\n", file="job.yaml", base=tmp_path)
 
 

@@ -47,7 +47,7 @@ def test_a_flag_can_depend_on_a_parameter() -> None:
 def test_the_environment_is_filled_in() -> None:
     job = Job("j", ("p",), Path("/"), env={"THREADS": "{{ instance.vcpu|int }}", "PLAIN": "a{b"})
     assert render(job, CHOSEN, OFFER, 1.0)[1] == {"THREADS": "2", "PLAIN": "a{b"}
-    with pytest.raises(SpecError, match="env X: the template '{{ nope }}'"):
+    with pytest.raises(SpecError, match=r"env X: the template '{{ nope }}'"):
         render(Job("j", ("p",), Path("/"), env={"X": "{{ nope }}"}), CHOSEN, OFFER, 1.0)
 
 
@@ -124,7 +124,7 @@ def test_a_quote_that_is_not_closed_is_an_error() -> None:
 def test_names_are_checked_before_anything_runs() -> None:
     check_template("{{ level }} {% for i in range(3) %}{{ i }}{% endfor %}", {"level"})
     check_template("no holes {", set())
-    with pytest.raises(SpecError, match="names 'levle', which is no parameter .did you mean 'level'"):
+    with pytest.raises(SpecError, match=r"names 'levle', which is no parameter .did you mean 'level'"):
         check_template("{{ levle }}", {"level", "codec"})
     with pytest.raises(SpecError, match="known here: codec, level"):
         check_template("{{ zzz }}", {"level", "codec"})

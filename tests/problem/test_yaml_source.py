@@ -86,14 +86,14 @@ def test_an_alias_bomb_does_not_go_off() -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="there is no file .*missing.yaml .tradewind init"):
+    with pytest.raises(SpecError, match=r"there is no file .*missing.yaml .tradewind init"):
         read_source(tmp_path / "missing.yaml")
     with pytest.raises(SpecError, match="is a folder, not a file"):
         read_source(tmp_path)
     with pytest.raises(SpecError, match="cannot read"):
         read_source(Path("a\0b"))
     (tmp_path / "a").write_text("x")
-    with pytest.raises(SpecError, match="cannot read .*Not a directory"):
+    with pytest.raises(SpecError, match=r"cannot read .*Not a directory"):
         read_source(tmp_path / "a" / "b.yaml")
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("a: 1\nname: é\n".encode("latin-1"))
@@ -115,5 +115,5 @@ def test_overrides_reach_into_mappings() -> None:
     assert source.document == {"a": {"x": 1, "y": 2}, "b": 3, "c": None}
     assert str(changed.error(("a", "x"), "wrong")) == "the command line: wrong"
     assert str(changed.error(("a", "y"), "wrong")) == "f:1: wrong"
-    with pytest.raises(SpecError, match="cannot set b.z: b is no mapping"):
+    with pytest.raises(SpecError, match=r"cannot set b.z: b is no mapping"):
         source.override({"b.z": 1})

@@ -123,7 +123,7 @@ def _command(value: Any) -> Any:
     return words
 
 
-Command = Annotated[list[str], reading(_command), Also(_TEXT)]
+Command = Annotated[list[str], reading(_command), Also(_TEXT, {"type": "array", "minItems": 1}, only=True)]
 """The words of a command, written as one line or as a list."""
 
 

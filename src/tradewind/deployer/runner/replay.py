@@ -9,10 +9,10 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tradewind import plugins
 from tradewind.clock import SimulatedClock
@@ -42,7 +42,9 @@ class ReplaySettings(plugins.Settings):
     ok: tuple[str, ...] = Field(
         ("ok", "done", "success", "succeeded", "completed", "true", "0"), description="What stands there if it did"
     )
-    metrics: dict[str, str] = Field(default_factory=dict, description="Metric -> column")
+    metrics: Annotated[
+        dict[str, str], BeforeValidator(lambda v: v, json_schema_input_type=dict[str, str] | list[str])
+    ] = Field(default_factory=dict, description="Metric -> column, or the columns that are metrics")
     where: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Column -> value: only these rows are read"
     )
