@@ -46,7 +46,7 @@ from tradewind.problem import (
     TrialState,
     stable_hash,
 )
-from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.searcher.base import NothingLeft, PricesAborts, Searcher, SearchState
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,9 @@ def pending(problem: Problem, proposal: Proposal, number: int = 0) -> Trial:
     return Trial(number, proposal, offer, TrialState.RUNNING, key)
 
 
-def drive(searcher: Searcher, problem: KnownProblem, trials: int, parallel: int = 1) -> list[Trial]:
+def drive(
+    searcher: Searcher, problem: KnownProblem, trials: int, parallel: int = 1, *, abort: bool = False
+) -> list[Trial]:
     """Ask, carry out and tell until nothing is left: a loop without engine, store or clock.
 
     The money of a run is set aside when it starts, and no run costs more than what is left then.
@@ -224,6 +226,8 @@ def drive(searcher: Searcher, problem: KnownProblem, trials: int, parallel: int 
         problem: The problem.
         trials: How many at most.
         parallel: How many at the same time; the one that ends first is told first.
+        abort: Cut runs short at the deadline and, unless the searcher sets caps itself, where they can no longer
+            beat the best, as the engine does.
 
     Returns:
         The ended trials, in the order of their ending.
@@ -244,7 +248,9 @@ def drive(searcher: Searcher, problem: KnownProblem, trials: int, parallel: int 
             else:
                 for proposal in answer:
                     money = math.inf if problem.budget.dollars is None else max(0.0, problem.budget.dollars - spent)
-                    trial = evaluate(problem, proposal, proposed, money=money)
+                    if abort and not isinstance(searcher, PricesAborts):
+                        proposal = _capped(problem, proposal, ended)
+                    trial = evaluate(problem, proposal, proposed, money=money, abort_at_deadline=abort)
                     assert trial.observation is not None
                     spent += trial.spent
                     heapq.heappush(running, (now + trial.observation.runtime, proposed, trial))
@@ -255,6 +261,17 @@ def drive(searcher: Searcher, problem: KnownProblem, trials: int, parallel: int 
         now, _, trial = heapq.heappop(running)
         searcher.tell(trial)
         ended.append(trial)
+
+
+def _capped(problem: Problem, proposal: Proposal, ended: Sequence[Trial]) -> Proposal:
+    """The proposal, cut short where it can no longer beat the best of the ended trials."""
+    seen = [t.observation for t in ended if t.observation is not None and t.observation.feasible]
+    best = min((s.objective for s in seen if s.objective is not None), default=None)
+    if not problem.objective.grows_with_time or best is None:
+        return proposal
+    return (
+        replace(proposal, abort_cost=best) if problem.objective.metric == COST else replace(proposal, abort_time=best)
+    )
 
 
 # ---------------------------------------------------------------------- the problems

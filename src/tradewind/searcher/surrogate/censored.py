@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess, Priors, factorise
 
-_SWEEPS = 12
-_DAMPING = 0.8
+_SWEEPS = 8
+_SETTLED = 0.02
+"""Sites have settled when none changes its precision by this share of what is known already."""
+
+_LEAST_NOISE = 1e-6
 _NOTHING = 1e-6
 """A bound that teaches less than this share of what an observation would is left out."""
 
@@ -57,7 +62,8 @@ def bound_sites(
     """The Gaussian observations that stand for lower bounds, by expectation propagation.
 
     The likelihood of a bound b is Φ((f − b)/σ); its moments are those of Rasmussen & Williams 2006, equations 3.82
-    to 3.85. All sites are updated at once, damped.
+    to 3.85. Sites are updated one after the other (algorithm 3.5 there): bounds of similar configurations that were
+    updated together would all answer for the same surprise, and overshoot.
 
     Args:
         process: Kernel, mean and noise.
@@ -68,34 +74,53 @@ def bound_sites(
     Returns:
         Means and variances, shape (n,), equal to ``y`` and the noise where not censored; and where they say anything.
     """
-    from scipy.special import log_ndtr
-
     shift, prior = process.prior(x)
-    noise = max(process.noise_variance, 1e-12)
+    noise = max(process.noise_variance, _LEAST_NOISE * float(prior[0, 0]))
     target = y - shift
     precision = np.where(censored, 0.0, 1.0 / noise)
     product = np.where(censored, 0.0, target / noise)
-    at = np.flatnonzero(censored)
     for _ in range(_SWEEPS):
         mean, covariance = _posterior(prior, precision, product)
-        variance = np.maximum(np.diag(covariance)[at], 1e-12)
-        left = np.maximum(1.0 / variance - precision[at], 1e-12)
-        cavity_variance = 1.0 / left
-        cavity_mean = cavity_variance * (mean[at] / variance - product[at])
-        spread = np.sqrt(cavity_variance + noise)
-        z = (cavity_mean - target[at]) / spread
-        ratio = np.exp(-0.5 * z * z - 0.5 * np.log(2 * np.pi) - log_ndtr(z))
-        new_mean = cavity_mean + cavity_variance * ratio / spread
-        new_variance = cavity_variance * (1.0 - cavity_variance * ratio * (z + ratio) / (cavity_variance + noise))
-        new_variance = np.clip(new_variance, 1e-12, cavity_variance)
-        site = np.maximum(1.0 / new_variance - left, 0.0)
-        weighted = new_mean / new_variance - cavity_mean * left
-        precision[at] += _DAMPING * (site - precision[at])
-        product[at] += _DAMPING * (weighted - product[at])
+        moved = 0.0
+        for i in np.flatnonzero(censored):
+            site = _site(float(mean[i]), float(covariance[i, i]), precision[i], product[i], float(target[i]), noise)
+            if site is None:
+                continue
+            more, extra = site[0] - precision[i], site[1] - product[i]
+            moved = max(moved, abs(more) * float(covariance[i, i]))
+            column = covariance[:, i].copy()
+            scale = 1.0 / (1.0 + more * column[i])
+            mean = mean + column * ((extra - more * mean[i]) * scale)
+            covariance = covariance - (more * scale) * (column[:, None] * column[None, :])
+            precision[i], product[i] = site
+        if moved < _SETTLED:
+            break
     useful = precision > _NOTHING / noise
-    means = np.where(useful, product / np.where(useful, precision, 1.0), 0.0) + shift
-    variances = np.where(useful, 1.0 / np.where(useful, precision, 1.0), np.inf)
-    return means, np.where(useful, variances, 0.0), useful
+    known = np.where(useful, precision, 1.0)
+    means = np.where(useful, product / known, 0.0) + shift
+    return means, np.where(useful, 1.0 / known, 0.0), useful
+
+
+def _site(
+    mean: float, variance: float, precision: float, product: float, bound: float, noise: float
+) -> tuple[float, float] | None:
+    """Precision, and precision times mean, of one bound's site; None where the rest of the data decides nothing."""
+    from scipy.special import erfcx
+
+    left = 1.0 / max(variance, 1e-300) - precision
+    if left * variance < 1e-9:
+        return None
+    cavity_variance = 1.0 / left
+    cavity_mean = cavity_variance * (mean / variance - product)
+    spread = math.sqrt(cavity_variance + noise)
+    z = (cavity_mean - bound) / spread
+    # φ(z)/Φ(z), without the underflow of either far below the bound.
+    ratio = math.sqrt(2.0 / math.pi) / float(erfcx(-z / math.sqrt(2.0)))
+    new_mean = cavity_mean + cavity_variance * ratio / spread
+    shrink = 1.0 - cavity_variance * ratio * (z + ratio) / (cavity_variance + noise)
+    new_variance = cavity_variance * min(max(shrink, 1e-6), 1.0)
+    site = max(1.0 / new_variance - left, 0.0)
+    return site, (new_mean / new_variance - cavity_mean * left) if site > 0.0 else 0.0
 
 
 def _posterior(prior: Array, precision: Array, product: Array) -> tuple[Array, Array]:
