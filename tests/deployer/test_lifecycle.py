@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.deployer.helpers import (
     OFFER,
     OWNER,
@@ -21,6 +20,7 @@ from tests.deployer.helpers import (
     request_for,
     row,
 )
+
 from tradewind import plugins
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.lifecycle import Deployer
@@ -314,7 +314,7 @@ def test_cancelling_gives_machines_back_and_says_when_it_cannot(
     deployer.clock.sleep(20)
     cancelled = deployer.cancel("run-1", "no more time")
     assert cancelled is not None
-    assert (cancelled.state, cancelled.cost, cancelled.machines) == (RunState.CANCELLED, 50.0, ())
+    assert (cancelled.state, cancelled.cost, cancelled.machines) == (RunState.CANCELLED, 20.0, ())
     assert fleet(tmp_path) == {}
 
     def refuse(cluster: Cluster) -> Cluster:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from tests.deployer.helpers import OFFER, OWNER, eventually, process_runner, python, request_for
+
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.errors import DeployError, MissingProgramError

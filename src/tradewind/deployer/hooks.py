@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,8 @@ class Hooks:
     def __init__(self, hooks: Mapping[str, Sequence[Hook]] | None = None) -> None:
         self._hooks = {moment: tuple(listed) for moment, listed in (hooks or {}).items() if listed}
         self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._stopped: set[str | None] = set()
+        self._lock = threading.Lock()
 
     @classmethod
     def from_spec(cls, given: Mapping[str, Any]) -> Hooks:
@@ -85,11 +89,13 @@ class Hooks:
         for moment, value in given.items():
             if moment not in MOMENTS:
                 raise SpecError(f"deploy.hooks: there is no moment {moment!r}", hint=f"known: {', '.join(MOMENTS)}")
-            listed = isinstance(value, list) and any(not isinstance(word, str) for word in value)
+            listed = isinstance(value, list) and not all(isinstance(word, str) for word in value or [None])
             try:
                 found[moment] = [Hook.model_validate(each) for each in (value if listed else [value])]
             except ValidationError as error:
-                raise SpecError(f"deploy.hooks.{moment}: {error.errors()[0]['msg']}") from None
+                raise SpecError(
+                    f"deploy.hooks.{moment}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+                ) from None
         return cls(found)
 
     def __bool__(self) -> bool:
@@ -113,10 +119,12 @@ class Hooks:
                 _log.warning("run %s: the %s hook (%s) %s", run.run_id, moment, hook, problem)
 
     def stop(self, run_id: str | None = None) -> None:
-        """Kill the hooks of a run that are running now, or those of all runs."""
-        for owner, process in list(self._running):
-            if run_id in (None, owner) and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+        """Kill the hooks of a run, or of all runs, and start no more of them."""
+        with self._lock:
+            self._stopped.add(run_id)
+            for owner, process in self._running:
+                if run_id in (None, owner):
+                    _kill(process)
 
     def _carry_out(self, hook: Hook, moment: str, run: Run, request: RunRequest) -> str:
         """What went wrong, in words, or an empty text."""
@@ -133,7 +141,9 @@ class Hooks:
         command = list(hook.command) or [sys.executable, "-c", _CALL, hook.python]
         try:
             request.folder.mkdir(parents=True, exist_ok=True)
-            with (Path(request.folder) / "hooks.log").open("ab") as log:
+            with (Path(request.folder) / "hooks.log").open("ab") as log, self._lock:
+                if {None, run.run_id} & self._stopped:
+                    return "was stopped"
                 process = subprocess.Popen(
                     command,
                     cwd=request.workdir,
@@ -143,14 +153,14 @@ class Hooks:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-                entry = (run.run_id, process)
-                self._running.append(entry)
-                try:
-                    return _wait_for(process, hook.timeout)
-                finally:
-                    self._running.remove(entry)
+                self._running.append((run.run_id, process))
         except OSError as error:
             return f"cannot be run: {error.strerror}"
+        try:
+            return _wait_for(process, hook.timeout)
+        finally:
+            with self._lock:
+                self._running.remove((run.run_id, process))
 
 
 _CALL = """
@@ -164,11 +174,18 @@ called({k: v for k, v in os.environ.items() if k.startswith("TRADEWIND_")})
 """
 
 
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    # Popen.send_signal would not reach the children of the hook.
+    with contextlib.suppress(ProcessLookupError):
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def _wait_for(process: subprocess.Popen[bytes], seconds: float) -> str:
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
         process.wait()
         return f"took longer than {seconds:g} s"
     return f"ended with exit code {code}" if code else ""

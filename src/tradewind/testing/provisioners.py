@@ -43,6 +43,7 @@ class ProvisionerConformance:
         raise NotImplementedError
 
     def test_machines_come_and_go(self, bench: Bench) -> None:
+        """Machines become ready, one for each node, and are gone after they were destroyed."""
         provisioner = bench()
         cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, _OFFER), ClusterState.READY)
         assert cluster.run_id == "run-1"
@@ -55,6 +56,7 @@ class ProvisionerConformance:
         assert provisioner.find("owner-a") == []
 
     def test_making_again_finds_them(self, bench: Bench) -> None:
+        """The same run gets the same machines, also in another process."""
         first, second = bench(), bench()
         made = first.make("run-1", "owner-a", _LATER, _OFFER)
         again = second.make("run-1", "owner-a", _LATER, _OFFER)
@@ -64,6 +66,7 @@ class ProvisionerConformance:
         settled(second, second.destroy(other), ClusterState.GONE)
 
     def test_they_are_found_by_their_owner_from_another_process(self, bench: Bench) -> None:
+        """All machines of an owner are found by tag, and no others."""
         first, second = bench(), bench()
         if not isinstance(first, TagsMachines):
             assert first.find("owner-a") == []
@@ -78,6 +81,7 @@ class ProvisionerConformance:
         assert first.find("owner-a") == first.find("owner-b") == []
 
     def test_destroying_is_repeatable_and_not_found_is_success(self, bench: Bench) -> None:
+        """Machines may be destroyed twice, and strangers once."""
         provisioner = bench()
         cluster = provisioner.make("run-1", "owner-a", _LATER, _OFFER)
         for _ in range(2):
@@ -87,12 +91,14 @@ class ProvisionerConformance:
         assert settled(provisioner, provisioner.destroy(stranger), ClusterState.GONE)
 
     def test_machines_may_be_destroyed_while_they_boot(self, bench: Bench) -> None:
+        """Nothing is left of machines that were destroyed too early."""
         provisioner = bench()
         cluster = provisioner.make("run-1", "owner-a", _LATER, _OFFER)
         settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
         assert provisioner.find("owner-a") == []
 
     def test_setup_time_stands_still_once_they_are_ready(self, bench: Bench) -> None:
+        """Setup is the time until machines are ready, and no longer."""
         provisioner = bench()
         cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, _OFFER), ClusterState.READY)
         provisioner.clock.sleep(0.05)

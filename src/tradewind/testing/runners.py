@@ -130,6 +130,7 @@ class RunnerConformance:
         raise NotImplementedError
 
     def test_success(self, bench: RunnerBench) -> None:
+        """A program that exits with 0 is done, and nobody is at fault."""
         runner = bench.runner()
         status = ended(runner, runner.submit(bench.request("good"), []))
         assert (status.state, status.fault, status.reason) == (RunState.DONE, None, "")
@@ -137,6 +138,7 @@ class RunnerConformance:
         assert 0 <= status.runtime < PATIENCE_SECONDS
 
     def test_failure_is_the_jobs_fault_and_says_why(self, bench: RunnerBench) -> None:
+        """Another exit code is the job's fault, and the reason says so."""
         runner = bench.runner()
         status = ended(runner, runner.submit(bench.request("bad"), []))
         assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
@@ -146,6 +148,7 @@ class RunnerConformance:
             assert status.exit_code == 3
 
     def test_a_missing_program_is_one_clear_error(self, bench: RunnerBench) -> None:
+        """A program that is not there is one clear error, however often it is tried."""
         runner = bench.runner()
         if isinstance(runner, Simulates):
             return
@@ -155,6 +158,7 @@ class RunnerConformance:
             runner.submit(bench.request("missing"), [])
 
     def test_submitting_again_starts_nothing(self, bench: RunnerBench) -> None:
+        """The same run is never started twice, not even by another process."""
         runner, request = bench.runner(), bench.request("good")
         first = runner.submit(request, [])
         again = bench.runner().submit(request, [])
@@ -165,6 +169,7 @@ class RunnerConformance:
             assert (request.workdir / "count").read_text() == "ran\n"
 
     def test_many_runs_in_one_poll(self, bench: RunnerBench) -> None:
+        """One poll answers for all runs."""
         runner = bench.runner()
         handles = [runner.submit(bench.request("good", f"run-{i}"), []) for i in range(5)]
         for handle in handles:
@@ -174,6 +179,7 @@ class RunnerConformance:
         assert {status.state for status in statuses.values()} == {RunState.DONE}
 
     def test_cancel_ends_it_and_is_repeatable(self, bench: RunnerBench) -> None:
+        """A cancelled run leaves no process, and may be cancelled again."""
         runner = bench.runner()
         handle = runner.submit(bench.request("long"), [])
         assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
@@ -185,6 +191,7 @@ class RunnerConformance:
         assert runner.poll([handle])["run-1"].state is RunState.CANCELLED
 
     def test_cancelling_what_ended_changes_nothing(self, bench: RunnerBench) -> None:
+        """A run that has ended keeps its end."""
         runner = bench.runner()
         handle = runner.submit(bench.request("good"), [])
         ended(runner, handle)
@@ -192,6 +199,7 @@ class RunnerConformance:
         assert runner.poll([handle])["run-1"].state is RunState.DONE
 
     def test_a_run_that_was_never_there(self, bench: RunnerBench) -> None:
+        """A run that is certainly gone is the infrastructure's fault, and cancelling it is no error."""
         runner = bench.runner()
         handle = Handle("nobody", runner.name, {})
         runner.cancel(handle)
@@ -201,6 +209,7 @@ class RunnerConformance:
         runner.forget(handle)
 
     def test_another_process_finds_it_by_its_handle(self, bench: RunnerBench) -> None:
+        """A handle that went through JSON is enough to find a run."""
         first = bench.runner()
         handle = Handle.from_json(json.loads(json.dumps(first.submit(bench.request("long"), []).to_json())))
         first.close()
@@ -211,6 +220,7 @@ class RunnerConformance:
         assert not processes_of("run-1")
 
     def test_another_process_finds_it_by_its_owner(self, bench: RunnerBench) -> None:
+        """All unsettled runs of an owner are found by tag, and no others."""
         first = bench.runner()
         first.submit(bench.request("long", "run-1", "owner-a"), [])
         first.submit(bench.request("good", "run-2", "owner-a"), [])
@@ -225,6 +235,7 @@ class RunnerConformance:
         assert second.find("owner-a") == second.find("owner-b") == []
 
     def test_the_time_limit(self, bench: RunnerBench) -> None:
+        """A run is ended at its wall time, with all its processes."""
         runner = bench.runner()
         if not isinstance(runner, LimitsTime):
             return
@@ -236,6 +247,7 @@ class RunnerConformance:
         assert not processes_of("run-1")
 
     def test_the_memory_limit(self, bench: RunnerBench) -> None:
+        """A run that takes too much memory is ended and says so."""
         runner = bench.runner()
         if not isinstance(runner, LimitsMemory):
             return
@@ -246,6 +258,7 @@ class RunnerConformance:
         assert not processes_of("run-1")
 
     def test_the_cpu_limit(self, bench: RunnerBench) -> None:
+        """A run sees no more CPUs than its offer has."""
         runner, request = bench.runner(), bench.request("cpus")
         if not isinstance(runner, LimitsCpu):
             return
@@ -255,6 +268,7 @@ class RunnerConformance:
         assert (request.folder / "stdout").read_text() == "1\n"
 
     def test_wait_is_no_longer_than_the_run(self, bench: RunnerBench) -> None:
+        """Waiting ends when a run does."""
         runner = bench.runner()
         handle = runner.submit(bench.request("good"), [])
         began = runner.clock.now()
@@ -263,6 +277,7 @@ class RunnerConformance:
         assert ended(runner, handle).state is RunState.DONE
 
     def test_wait_is_no_longer_than_asked_for(self, bench: RunnerBench) -> None:
+        """Waiting ends when the time is over."""
         runner = bench.runner()
         handle = runner.submit(bench.request("long"), [])
         began = runner.clock.now()

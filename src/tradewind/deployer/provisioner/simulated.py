@@ -100,6 +100,7 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
                     entry["refused"] = turn + 1
                     refused = True
                 else:
+                    entry["billed"] = self.clock.now()
                     entry["gone"] = self.clock.now() + self.settings.shutdown
                     refused = False
             else:
@@ -123,7 +124,8 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
         if entry is None:
             return Cluster(run_id, ClusterState.GONE)
         now = self.clock.now()
-        setup = max(0.0, min(now, entry["ready"]) - entry["created"])
+        # Providers stop billing when they are asked to destroy.
+        setup = max(0.0, min(now, entry["ready"], entry.get("billed", now)) - entry["created"])
         data = {"ready": entry["ready"], "gone": entry["gone"]}
         machines = tuple(Machine(f"{run_id}-{i}", f"{run_id}-{i}.simulated") for i in range(entry["nodes"]))
         if entry["gone"] is not None and now >= entry["gone"]:

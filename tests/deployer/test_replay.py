@@ -1,0 +1,296 @@
+"""The replay runner and the recorded runs that it answers from."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.helpers import OFFER, OWNER, deployer_over, drive, request_for, row
+
+from tradewind import plugins
+from tradewind.deployer.runner.records import plain
+from tradewind.deployer.runner.replay import ReplayRunner, ReplaySettings
+from tradewind.errors import RecordError, SpecError
+from tradewind.problem import Configuration, Fault, Handle, RunRequest, RunState, RunStatus
+
+ROWS = """\
+workers,vm,ms,state,accuracy,price
+1,small,10000,ok,0.5,0.01
+2,small,6000,ok,0.6,0.012
+2,small,8000,ok,0.7,0.014
+4,small,3000,crashed,,
+4,large,2000,ok,0.8,
+"""
+
+
+def make(folder: Path, text: str = ROWS, **settings: Any) -> ReplayRunner:
+    (folder / "rows.csv").write_text(text)
+    given = {"file": str(folder / "rows.csv"), "time": "ms", "unit": 0.001, "status": "state", **settings}
+    made = plugins.create("runner", "replay", given, data_folder=folder / "data")
+    assert isinstance(made, ReplayRunner)
+    return made
+
+
+def ask(folder: Path, run_id: str = "run-1", wall: float | None = None, **values: Any) -> RunRequest:
+    return request_for(folder, ("none",), run_id, configuration=Configuration(values), wall=wall)
+
+
+def outcome(runner: ReplayRunner, request: RunRequest) -> RunStatus:
+    handle = runner.submit(request, [])
+    while True:
+        status = runner.poll([handle])[handle.run_id]
+        if status.state.ended:
+            return status
+        runner.wait([handle], 1e9)
+
+
+def metrics(request: RunRequest) -> dict[str, float]:
+    read: dict[str, float] = json.loads((request.folder / "metrics.jsonl").read_text())
+    return read
+
+
+def test_time_jumps_and_metrics_are_written(tmp_path: Path) -> None:
+    runner = make(tmp_path, metrics=["accuracy"], cost="price", start=1000)
+    request = ask(tmp_path, workers=1, vm="small")
+    status = outcome(runner, request)
+    assert (status.state, status.runtime, status.exit_code) == (RunState.DONE, 10.0, 0)
+    assert runner.clock.now() == 1010.0
+    assert metrics(request) == {"accuracy": 0.5, "recorded_cost": 0.01}
+
+
+def test_the_clock_stops_at_the_next_end(tmp_path: Path) -> None:
+    runner = make(tmp_path, start=0)
+    slow = runner.submit(ask(tmp_path, "run-1", workers=1, vm="small"), [])
+    fast = runner.submit(ask(tmp_path, "run-2", workers=4, vm="large"), [])
+    runner.wait([slow, fast], 0.5)
+    assert runner.clock.now() == 0.5
+    assert runner.poll([slow])["run-1"].runtime == 0.5
+    runner.wait([slow, fast], 100)
+    assert runner.clock.now() == 2.0
+    assert {k: v.state for k, v in runner.poll([slow, fast]).items()} == {
+        "run-1": RunState.EXECUTING,
+        "run-2": RunState.DONE,
+    }
+
+
+def test_the_time_limit_is_exact(tmp_path: Path) -> None:
+    runner = make(tmp_path)
+    cut = ask(tmp_path, "run-1", wall=4.0, workers=1, vm="small")
+    status = outcome(runner, cut)
+    assert (status.state, status.runtime, status.exit_code) == (RunState.TIMED_OUT, 4.0, None)
+    assert not (cut.folder / "metrics.jsonl").exists()
+    assert outcome(runner, ask(tmp_path, "run-2", wall=10.0, workers=1, vm="small")).state is RunState.DONE
+
+
+def test_what_failed_when_recorded_fails_again(tmp_path: Path) -> None:
+    status = outcome(make(tmp_path), ask(tmp_path, workers=4, vm="small"))
+    assert (status.state, status.fault, status.runtime, status.exit_code) == (RunState.FAILED, Fault.JOB, 3.0, 1)
+    assert "crashed" in status.reason
+
+
+def test_a_configuration_without_a_record(tmp_path: Path) -> None:
+    status = outcome(make(tmp_path), ask(tmp_path, workers=3, vm="large"))
+    assert (status.state, status.fault, status.runtime) == (RunState.FAILED, Fault.JOB, 0.0)
+    assert status.reason == "no run was recorded for vm=large, workers=3"
+    near = make(tmp_path, nearest=True)
+    assert outcome(near, ask(tmp_path, "run-2", workers=3, vm="large")).runtime == 2.0
+    assert outcome(near, ask(tmp_path, "run-3", workers=1.4, vm="small")).runtime == 10.0
+    assert outcome(near, ask(tmp_path, "run-4", workers="many", vm="small")).state is not RunState.PREEMPTED
+
+
+@pytest.mark.parametrize(("repeat", "seconds"), [("first", {6.0}), ("mean", {7.0}), ("random", {6.0, 8.0})])
+def test_repeated_configurations(tmp_path: Path, repeat: str, seconds: set[float]) -> None:
+    runner = make(tmp_path, repeat=repeat, metrics={"acc": "accuracy"})
+    seen = set()
+    for i in range(20):
+        request = ask(tmp_path, f"run-{i}", workers=2, vm="small")
+        seen.add(outcome(runner, request).runtime)
+        expected = {"first": 0.6, "mean": 0.65}.get(repeat)
+        assert metrics(request)["acc"] == pytest.approx(expected) if expected else metrics(request)["acc"] in (0.6, 0.7)
+    assert seen == seconds
+
+
+def test_noise_is_seeded_by_the_run_and_has_mean_one(tmp_path: Path) -> None:
+    def times(runner: ReplayRunner, owner: str, count: int = 400) -> list[float]:
+        found = []
+        for i in range(count):
+            request = replace(ask(tmp_path, f"{owner}-{i}", workers=1, vm="small"), owner=owner)
+            found.append(outcome(runner, request).runtime)
+        return found
+
+    first = times(make(tmp_path, noise=0.2), "a")
+    assert times(make(tmp_path, noise=0.2), "b", 20) == first[:20], "equal seeds give equal searches"
+    assert times(make(tmp_path, noise=0.2, seed=1), "c", 20) != first[:20]
+    assert statistics.mean(first) == pytest.approx(10, rel=0.04)
+    assert statistics.stdev(map(math.log, first)) == pytest.approx(0.2, rel=0.15)
+
+
+def test_columns_may_have_other_names_and_offers_are_looked_up(tmp_path: Path) -> None:
+    runner = make(tmp_path, columns={"w": "workers", "instance_type": "vm"})
+    request = replace(ask(tmp_path, w=4), offer=replace(OFFER, instance_type="large"))
+    assert outcome(runner, request).runtime == 2.0
+
+
+def test_rows_are_chosen_and_read_from_gzip_with_another_delimiter(tmp_path: Path) -> None:
+    text = "\ufeffjob;x;t\na;1;5\nb;1;7\n\n"
+    with gzip.open(tmp_path / "rows.csv.gz", "wt", encoding="utf-8") as file:
+        file.write(text)
+    settings: dict[str, Any] = {
+        "file": str(tmp_path / "rows.csv.gz"),
+        "time": "t",
+        "unit": 1,
+        "status": "",
+        "delimiter": ";",
+    }
+    runner = make(tmp_path, **settings, where={"job": "b"})
+    assert outcome(runner, ask(tmp_path, x=1)).runtime == 7.0
+    with pytest.raises(RecordError, match="no recorded run"):
+        make(tmp_path, **settings, where={"job": "c"})
+
+
+def test_the_share_of_the_input_is_looked_up_where_it_was_recorded(tmp_path: Path) -> None:
+    runner = make(tmp_path, "x,fraction,ms,state\n1,0.5,500,ok\n1,1,1000,ok\n")
+    assert outcome(runner, replace(ask(tmp_path, x=1), fidelity=0.5)).runtime == 0.5
+    assert outcome(runner, ask(tmp_path, "run-2", x=1)).runtime == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("workers,state\n1,ok\n", 1, "no column 'ms'"),
+        ("workers,ms,state\n1,ok\n", 2, "2 columns"),
+        ("workers,ms,state\n1,fast,ok\n", 2, "ms is 'fast'"),
+        ("workers,ms,state\n1,1,ok\n2,-1,ok\n", 3, "ms is '-1'"),
+        ("workers,ms,state\n1,nan,ok\n", 2, "ms is 'nan'"),
+        ("workers,ms,state\n1,,ok\n", 2, "ms is ''"),
+        ("", 1, "no column 'ms'"),
+        ("workers,ms,state\n", None, "no recorded run"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_error(tmp_path: Path, text: str, line: int | None, words: str) -> None:
+    with pytest.raises(RecordError, match=words) as caught:
+        make(tmp_path, text)
+    assert caught.value.file == str(tmp_path / "rows.csv")
+    assert caught.value.line == line
+
+
+def test_other_wrong_files(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="cannot be read: No such file"):
+        make(tmp_path, file=str(tmp_path / "gone.csv"))
+    (tmp_path / "latin.csv").write_bytes(b"workers,ms,state\n\xe9,1,ok\n")
+    with pytest.raises(RecordError, match="not a CSV file in UTF-8"):
+        make(tmp_path, file=str(tmp_path / "latin.csv"))
+    (tmp_path / "plain.gz").write_text("workers,ms,state\n")
+    with pytest.raises(RecordError, match="not a CSV file"):
+        make(tmp_path, file=str(tmp_path / "plain.gz"))
+    with pytest.raises(RecordError, match="accuracy is 'high', not a number"):
+        make(tmp_path, ROWS.replace("0.5", "high"), metrics=["accuracy"])
+    with pytest.raises(RecordError, match="no column has the name of a parameter"):
+        make(tmp_path).submit(ask(tmp_path, colour="red"), [])
+    with pytest.raises(SpecError, match="either file"):
+        plugins.create("runner", "replay", {}, data_folder=tmp_path)
+
+
+RECORD = {
+    "record": 1,
+    "state": "succeeded",
+    "configuration": {"x": 1},
+    "proposal": {"fidelity": 1.0},
+    "observation": {"runtime": 12.5, "metrics": {"runtime": 12.5, "loss": 0.25, "odd": {"float": "nan"}}, "reason": ""},
+}
+
+
+def from_records(folder: Path, records: Sequence[Any]) -> ReplayRunner:
+    text = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in records)
+    (folder / "records.jsonl").write_text(text + "\n\n")
+    settings = ReplaySettings(records=folder / "records.jsonl")
+    return ReplayRunner(settings=settings, data_folder=folder / "data")
+
+
+def test_answers_from_the_stores_own_trials(tmp_path: Path) -> None:
+    failed = {**RECORD, "state": "failed", "configuration": {"x": 2}}
+    failed["observation"] = {"runtime": 3, "metrics": {}, "reason": "out of memory"}
+    aborted = {**RECORD, "state": "aborted", "configuration": {"x": 3}}
+    lost = {**RECORD, "state": "lost", "configuration": {"x": 4}, "observation": None}
+    runner = from_records(tmp_path, [RECORD, failed, aborted, lost])
+    good = ask(tmp_path, "run-1", x=1)
+    assert outcome(runner, good).runtime == 12.5
+    assert metrics(good) == {"loss": 0.25}
+    bad = outcome(runner, ask(tmp_path, "run-2", x=2))
+    assert (bad.state, bad.runtime, bad.reason) == (RunState.FAILED, 3.0, "out of memory")
+    for x in (3, 4):
+        assert "no run was recorded" in outcome(runner, ask(tmp_path, f"run-{x + 2}", x=x)).reason
+
+
+@pytest.mark.parametrize(
+    "wrong", ["{", "[]", '{"state": "succeeded"}', json.dumps({**RECORD, "observation": {"runtime": "NaN"}})]
+)
+def test_a_wrong_record_is_one_clear_error(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        from_records(tmp_path, [RECORD, wrong])
+    assert caught.value.line == 2
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(RecordError, match="UTF-8"):
+        ReplayRunner(settings=ReplaySettings(records=tmp_path / "binary"), data_folder=tmp_path)
+
+
+def test_another_process_goes_on_where_the_clock_stood(tmp_path: Path) -> None:
+    first = make(tmp_path, start=5000)
+    first.clock.sleep(100)
+    request = ask(tmp_path, workers=1, vm="small")
+    handle = first.submit(request, [])
+    second = make(tmp_path, start=0)
+    assert second.clock.now() == 5100
+    assert second.submit(request, []) == handle
+    assert outcome(second, request).runtime == 10.0
+    # Even without its note the handle tells all.
+    second.forget(handle)
+    third = make(tmp_path, start=5109)
+    assert third.poll([handle])["run-1"].state is RunState.EXECUTING
+    third.cancel(handle)
+    status = third.poll([handle])["run-1"]
+    assert (status.state, status.runtime) == (RunState.CANCELLED, 9.0)
+    assert make(tmp_path).poll([handle])["run-1"].state is RunState.CANCELLED
+    assert [each.run_id for each in third.find(OWNER)] == ["run-1"]
+
+
+def test_a_run_that_nobody_planned(tmp_path: Path) -> None:
+    runner = make(tmp_path)
+    status = runner.poll([Handle("ghost", "replay", {})])["ghost"]
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+
+
+def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
+    from tradewind.errors import DeployError
+
+    runner = make(tmp_path)
+    (tmp_path / "file").write_text("")
+    request = replace(ask(tmp_path, workers=1, vm="small"), folder=tmp_path / "file" / "run")
+    with pytest.raises(DeployError, match="cannot be written"):
+        runner.submit(request, [])
+
+
+def test_a_whole_search_of_runs_takes_no_time(tmp_path: Path) -> None:
+    deployer = deployer_over(tmp_path, runner=make(tmp_path))
+    deployer.launch(row(), ask(tmp_path, workers=1, vm="small"))
+    last = drive(deployer)[-1]
+    assert (last.state, last.cost, last.runtime) == (RunState.DONE, 10.0, 10.0)
+    assert last.ended is not None
+    assert last.started is not None
+    assert last.ended - last.started == 10.0
+    deployer.close()
+
+
+def test_values_have_one_spelling() -> None:
+    assert plain(1) == plain("1.0") == plain(1.0) == plain(" 1e0 ")
+    assert plain(True) == plain("True") == plain("yes") != plain(1)
+    assert plain(False) == plain("no")
+    assert plain(None) == ""
+    assert plain("t2.small") == "t2.small"

@@ -1,0 +1,171 @@
+"""Inputs and outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.deployer.helpers import request_for
+
+from tradewind.deployer.staging import Input, stage_in, stage_out
+from tradewind.errors import DeployError
+from tradewind.problem import RunRequest
+
+CONTENT = b"some data\n" * 1000
+SHA = hashlib.sha256(CONTENT).hexdigest()
+
+
+class _Server(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        name = self.path.strip("/")
+        if name.isdigit():
+            self.send_error(int(name))
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(CONTENT) * (2 if name == "short" else 1)))
+        self.end_headers()
+        self.wfile.write(CONTENT)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def with_inputs(folder: Path, *inputs: str) -> RunRequest:
+    return request_for(folder, ("true",), inputs=inputs)
+
+
+def test_local_files_and_folders_are_linked(tmp_path: Path) -> None:
+    request = with_inputs(tmp_path, "data.txt#name=in.txt", f"file://{tmp_path}/more%20data/", f"data.txt#sha256={SHA}")
+    (request.workdir / "data.txt").write_bytes(CONTENT)
+    (tmp_path / "more data").mkdir()
+    (tmp_path / "more data" / "x").write_text("x")
+    for _ in range(2):  # a second time, after a restart, changes nothing
+        stage_in(request)
+    inputs = request.folder / "inputs"
+    assert (inputs / "in.txt").is_symlink()
+    assert (inputs / "in.txt").read_bytes() == (inputs / "data.txt").read_bytes() == CONTENT
+    assert (inputs / "more data" / "x").read_text() == "x"
+
+
+def test_downloads(tmp_path: Path, address: str) -> None:
+    request = with_inputs(tmp_path, f"{address}/data#sha256={SHA.upper()}&size={len(CONTENT)}", f"{address}/b#name=c")
+    stage_in(request)
+    assert (request.folder / "inputs" / "data").read_bytes() == CONTENT
+    assert sorted(path.name for path in (request.folder / "inputs").iterdir()) == ["c", "data"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "retryable"),
+    [
+        ("{}/404", "HTTP 404", False),
+        ("{}/503", "HTTP 503", True),
+        ("{}/429", "HTTP 429", True),
+        ("{}/short", "of 20000 bytes", True),
+        ("{}/data#size=5", "not 5", True),
+        ("{}/data#sha256=00", "wrong checksum", True),
+        ("http://127.0.0.1:9/x", "refused", True),
+        ("gone.txt", "does not exist", False),
+        ("work.txt#size=1", "has 4 bytes, not 1", False),
+        ("folder#size=1", "is a folder", False),
+        ("ftp://host/x", "not understood", False),
+        ("x#colour=red", "not understood", False),
+        ("x#size=big", "not understood", False),
+        ("{}/", "no usable name", False),
+        ("x#name=../y", "no usable name", False),
+    ],
+)
+def test_inputs_that_cannot_be_staged(tmp_path: Path, address: str, text: str, words: str, retryable: bool) -> None:
+    request = with_inputs(tmp_path, text.format(address))
+    (request.workdir / "work.txt").write_text("work")
+    (request.workdir / "folder").mkdir()
+    with pytest.raises(DeployError, match=words) as caught:
+        stage_in(request)
+    assert caught.value.retryable is retryable
+    inputs = request.folder / "inputs"
+    assert not inputs.exists() or not list(inputs.iterdir())
+
+
+def test_inputs_into_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    request = with_inputs(tmp_path, "data.txt")
+    (request.workdir / "data.txt").write_text("")
+    request.folder.parent.mkdir(parents=True)
+    request.folder.write_text("in the way")
+    with pytest.raises(DeployError, match=r"data\.txt"):
+        stage_in(request)
+
+
+def test_an_input_is_parsed() -> None:
+    assert Input.parse("https://host/a/b%20c?x=1").name == "b c"
+    assert Input.parse("dir/").name == "dir"
+
+
+def test_outputs_are_copied_and_nothing_escapes(tmp_path: Path) -> None:
+    request = request_for(tmp_path, ("true",), outputs=("*.txt", "deep/**", "link*", "folder"))
+    work, outside = request.workdir, tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (work / "a.txt").write_text("a")
+    (work / "deep" / "er").mkdir(parents=True)
+    (work / "deep" / "er" / "b").write_text("b")
+    (work / "folder").mkdir()
+    (work / "folder" / "c").write_text("c")
+    (work / "link.txt").symlink_to("a.txt")
+    (work / "link-out").symlink_to(outside / "secret")
+    (work / "link-folder").symlink_to(outside)
+    (work / "deep" / "hole").symlink_to(outside)
+    kept = stage_out(request)
+    outputs = request.folder / "outputs"
+    found = sorted(str(path.relative_to(outputs)) for path in outputs.rglob("*") if path.is_file())
+    assert found == ["a.txt", "deep/er/b", "folder/c", "link.txt"]
+    assert {path.resolve() for path in kept} == {(outputs / name).resolve() for name in found}
+    assert not [path for path in outputs.rglob("*") if path.is_file() and "secret" in path.read_text()]
+
+
+def test_links_in_the_outputs_folder_are_not_followed(tmp_path: Path) -> None:
+    request = request_for(tmp_path, ("true",), outputs=("a.txt", "sub/b"))
+    (request.workdir / "sub").mkdir()
+    (request.workdir / "a.txt").write_text("new")
+    (request.workdir / "sub" / "b").write_text("new")
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "file").write_text("old")
+    outputs = request.folder / "outputs"
+    outputs.mkdir(parents=True)
+    (outputs / "a.txt").symlink_to(target / "file")
+    (outputs / "sub").symlink_to(target)
+    with pytest.raises(DeployError, match="outside"):
+        stage_out(request)
+    assert (outputs / "a.txt").read_text() == "new"
+    assert [path.read_text() for path in target.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("pattern", ["/etc/*", "../*", "a/../../b"])
+def test_patterns_that_leave_the_working_folder(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(DeployError, match="leaves the working folder") as caught:
+        stage_out(request_for(tmp_path, ("true",), outputs=(pattern,)))
+    assert not caught.value.retryable
+
+
+def test_the_run_folder_itself_is_no_output(tmp_path: Path) -> None:
+    request = request_for(tmp_path, ("true",), outputs=("**",), folder=tmp_path / "work" / "runs" / "r")
+    request.folder.mkdir(parents=True)
+    (request.folder / "stdout").write_text("log")
+    (request.workdir / "x").write_text("x")
+    stage_out(request)
+    outputs = request.folder / "outputs"
+    assert [path.name for path in outputs.rglob("*") if path.is_file()] == ["x"]
