@@ -14,7 +14,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tradewind import plugins
-from tradewind.problem import Billing, Categorical, Configuration, Instance, Nodes, Offer, TrialState
+from tradewind.problem import Billing, Categorical, Configuration, Instance, Nodes, Offer, Trial
 from tradewind.testing.problems import KnownProblem, Outcome, drive, make_problem
 
 HERE = Path(__file__).parent
@@ -83,18 +83,15 @@ def search(job: tuple[dict[str, Any], str, int]) -> list[dict[str, Any]]:
             continue
         searcher = plugins.create("searcher", name, settings, problem=problem, seed=seed)
         started = time.perf_counter()
-        asked = spent = 0.0
-        money = NEVER
         object.__setattr__(problem, "budget", type(problem.budget)(dollars=CAP * mean))
-        for trial in drive(searcher, problem, len(everything), abort=abort):
-            asked += 1
-            spent += trial.spent
+
+        def close(trial: Trial) -> bool:
             seen = trial.observation
-            if trial.state == TrialState.SUCCEEDED and seen is not None and seen.feasible:
-                assert seen.objective is not None
-                if seen.objective <= CLOSE * best[1]:
-                    money = min(money, spent / mean)
-        step = (time.perf_counter() - started) / max(1.0, asked)
+            return bool(seen and seen.feasible and seen.objective and seen.objective <= CLOSE * best[1])
+
+        trials = drive(searcher, problem, len(everything), abort=abort, until=close)
+        money = sum(trial.spent for trial in trials) / mean if trials and close(trials[-1]) else NEVER
+        step = (time.perf_counter() - started) / max(1, len(trials))
         rows.append(
             {
                 "table": table["name"],
@@ -102,7 +99,7 @@ def search(job: tuple[dict[str, Any], str, int]) -> list[dict[str, Any]]:
                 "policy": policy,
                 "seed": seed,
                 "money": round(money, 4),
-                "trials": int(asked),
+                "trials": len(trials),
                 "ms_per_trial": round(1000 * step, 2),
             }
         )

@@ -215,7 +215,13 @@ def pending(problem: Problem, proposal: Proposal, number: int = 0) -> Trial:
 
 
 def drive(
-    searcher: Searcher, problem: KnownProblem, trials: int, parallel: int = 1, *, abort: bool = False
+    searcher: Searcher,
+    problem: KnownProblem,
+    trials: int,
+    parallel: int = 1,
+    *,
+    abort: bool = False,
+    until: Callable[[Trial], bool] | None = None,
 ) -> list[Trial]:
     """Ask, carry out and tell until nothing is left: a loop without engine, store or clock.
 
@@ -228,6 +234,7 @@ def drive(
         parallel: How many at the same time; the one that ends first is told first.
         abort: Cut runs short at the deadline and, unless the searcher sets caps itself, where they can no longer
             beat the best, as the engine does.
+        until: Stops after the first ended trial for which it is true.
 
     Returns:
         The ended trials, in the order of their ending.
@@ -261,6 +268,8 @@ def drive(
         now, _, trial = heapq.heappop(running)
         searcher.tell(trial)
         ended.append(trial)
+        if until is not None and until(trial):
+            return ended
 
 
 def _capped(problem: Problem, proposal: Proposal, ended: Sequence[Trial]) -> Proposal:

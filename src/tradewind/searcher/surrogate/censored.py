@@ -14,6 +14,8 @@ _SETTLED = 0.02
 """Sites have settled when none changes its precision by this share of what is known already."""
 
 _LEAST_NOISE = 1e-6
+_MOST_BOUNDS = 80
+"""With more bounds than this, only the most surprising are worked out."""
 _NOTHING = 1e-6
 """A bound that teaches less than this share of what an observation would is left out."""
 
@@ -45,8 +47,14 @@ def fit_censored(
         process.fit(x, y)
     else:
         process.fit(x[exact], y[exact])
+    if censored.sum() > _MOST_BOUNDS:
+        kept = exact.copy()
+        kept[_most_surprising(process, x, y, censored)] = True
+        x, y, censored = x[kept], y[kept], censored[kept]
     for again in (True, False):
         means, variances, useful = bound_sites(process, x, y, censored)
+        if not useful.any():
+            return process
         extra = np.where(censored, np.maximum(variances - process.noise_variance, 0.0), 0.0)
         if again:
             refit = GaussianProcess(priors, starts=1, steps=steps // 2)
@@ -54,6 +62,13 @@ def fit_censored(
         else:
             process = process.given(x[useful], means[useful], extra[useful])
     return process
+
+
+def _most_surprising(process: GaussianProcess, x: Array, y: Array, censored: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """The bounds that lie highest against what the process expects; the others teach least."""
+    places = np.flatnonzero(censored)
+    mean, variance = process.predict(x[places])
+    return places[np.argsort(np.round((mean - y[places]) / np.sqrt(variance), 9), kind="stable")[:_MOST_BOUNDS]]
 
 
 def bound_sites(

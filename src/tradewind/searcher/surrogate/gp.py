@@ -12,6 +12,9 @@ Array = NDArray[np.float64]
 
 _ROOT5 = math.sqrt(5.0)
 _JITTER = 1e-8
+_MOST_FITTED = 100
+"""Hyper-parameters are fitted to at most so many observations, evenly chosen; all of them are conditioned on."""
+
 _LOG_BOUND = 6.0
 """Hyper-parameters stay within e^±6 of their priors' centres."""
 
@@ -33,21 +36,16 @@ def _inverted(lower: Array) -> Array:
     size = -(-n // 2**doublings)
     padded = np.eye(size * 2**doublings)
     padded[:n, :n] = lower
-    inverses: Array = np.asarray(np.linalg.inv(_diagonal_blocks(padded, size, 0, 0)), dtype=float)
+    diagonal = np.stack([padded[i : i + size, i : i + size] for i in range(0, len(padded), size)])
+    inverses: Array = np.asarray(np.linalg.inv(diagonal), dtype=float)
     while size < len(padded):
-        below = _diagonal_blocks(padded, 2 * size, size, 0)[:, :size, :size]
+        below = np.stack([padded[i + size : i + 2 * size, i : i + size] for i in range(0, len(padded), 2 * size)])
         first, second = inverses[0::2], inverses[1::2]
         inverses = np.zeros((len(first), 2 * size, 2 * size))
         inverses[:, :size, :size], inverses[:, size:, size:] = first, second
         inverses[:, size:, :size] = -second @ below @ first
         size *= 2
     return np.tril(inverses[0][:n, :n])
-
-
-def _diagonal_blocks(matrix: Array, every: int, down: int, right: int) -> Array:
-    """The square blocks at each multiple of ``every`` along the diagonal, moved down and right, stacked."""
-    starts = range(0, len(matrix), every)
-    return np.stack([matrix[i + down : i + every, i + right : i + right + every - down] for i in starts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,8 @@ class GaussianProcess:
         targets = (y - self._shift) / self._scale
         variance = np.zeros(len(y)) if extra is None else extra / self._scale**2
         centre, width = self._prior_centre(x.shape[1])
-        squares = ((x[:, None, :] - x[None, :, :]) ** 2).reshape(-1, x.shape[1])
+        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_FITTED)).astype(int))
+        squares = ((x[some, None, :] - x[None, some, :]) ** 2).reshape(-1, x.shape[1])
         # BFGS, not L-BFGS-B: scipy's L-BFGS-B calls LAPACK's threaded solvers on 10 x 10 matrices in every step, which
         # takes a hundred times as long where the jobs being tuned keep all CPUs busy.
         guesses = [theta] if theta is not None else [centre, *self._other_starts(centre)][: max(1, self.starts)]
@@ -129,7 +128,7 @@ class GaussianProcess:
             found = minimize(
                 self._loss,
                 guess,
-                args=(squares, targets, variance, centre, width),
+                args=(squares, targets[some], variance[some], centre, width),
                 jac=True,
                 method="BFGS",
                 options={"maxiter": self.steps, "gtol": 1e-2},
