@@ -5,10 +5,10 @@ The public names load when they are first used: a program that only calls `repor
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from tradewind.engine.functions import tunable
     from tradewind.engine.study import Asked, Study
     from tradewind.kit import fraction, output_path, parameters, report
@@ -31,6 +31,8 @@ __all__ = ["Asked", "Study", "__version__", "fraction", "output_path", "paramete
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'tradewind' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(_PLACES[name]), name)
     globals()[name] = value
     return value

@@ -13,7 +13,7 @@ from tradewind.cli.common import open_store
 from tradewind.cli.export import export, import_records
 from tradewind.errors import InputError, RecordError, StudyBusyError, StudyNotFoundError
 
-from ..report.conftest import some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
+from ..reporting.conftest import some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
 from .test_status import build
 
 app = typer.Typer()

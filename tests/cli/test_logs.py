@@ -17,7 +17,7 @@ from tradewind.errors import InputError
 from tradewind.problem import RunState, Trial, TrialState
 from tradewind.store.base import Change, StudyRow
 
-from ..report.conftest import make_trial, run_of  # noqa: TID252  (the same ready studies as the tests of the report)
+from ..reporting.conftest import make_trial, run_of  # noqa: TID252  (the same ready studies as the tests of the report)
 
 app = typer.Typer()
 app.command()(logs)

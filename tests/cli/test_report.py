@@ -9,7 +9,7 @@ import typer
 from tradewind.cli.report import report
 from tradewind.errors import InputError, StudyNotFoundError
 
-from ..report.conftest import make_trial, some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
+from ..reporting.conftest import make_trial, some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
 from .test_status import build
 
 app = typer.Typer()

@@ -14,7 +14,7 @@ from tradewind.errors import StudyNotFoundError
 from tradewind.problem import Trial
 from tradewind.store.base import Change, StudyRow
 
-from ..report.conftest import SPEC, make_trial, run_of, some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
+from ..reporting.conftest import SPEC, make_trial, run_of, some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
 
 app = typer.Typer()
 app.command()(status)

@@ -82,6 +82,10 @@ def row(run_id: str = "run-1") -> Run:
 def drive(deployer: Deployer, run_id: str = "run-1") -> list[Run]:
     """Poll until a run has ended; all its rows in order."""
     rows: list[Run] = []
+    if run_id not in deployer.active:
+        # The launch itself has reported the end; cancelling an ended run only returns its row.
+        ended = deployer.cancel(run_id, "")
+        return [ended] if ended is not None else []
     end = time.monotonic() + PATIENCE
     while not (rows and rows[-1].state.ended):
         rows += [each for each in deployer.poll() if each.run_id == run_id]

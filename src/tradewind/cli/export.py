@@ -80,7 +80,7 @@ def _format(wanted: Format | None, out: Path | None, as_json: bool) -> Format:
 
 
 def _write(store: Store, study_id: int, chosen: Format, stream: IO[str]) -> int:
-    from tradewind.report import export as writers
+    from tradewind.reporting import export as writers
 
     if chosen is Format.CSV:
         return writers.write_csv(store, study_id, stream)
@@ -95,7 +95,7 @@ def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
     """Write a file beside the wanted one and put it in its place: a reader never sees half of it."""
     import os
 
-    from tradewind.report import export as writers
+    from tradewind.reporting import export as writers
 
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
@@ -123,7 +123,7 @@ def import_records(
 
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import RecordError
-    from tradewind.report.readers import read_records
+    from tradewind.reporting.readers import read_records
     from tradewind.store.base import this_process
 
     if not file.is_file():

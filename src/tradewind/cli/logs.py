@@ -107,7 +107,7 @@ def _print(store: Store, study_id: int, run: Run, path: Path, tail: int | None, 
     import sys
     import time
 
-    from tradewind.report.readers import LogReader
+    from tradewind.reporting.readers import LogReader
 
     reader = LogReader(path, _offset(path, tail))
     while True:
@@ -126,7 +126,7 @@ def _print(store: Store, study_id: int, run: Run, path: Path, tail: int | None, 
 def _offset(path: Path, tail: int | None) -> int:
     import sys
 
-    from tradewind.report.readers import tail_offset
+    from tradewind.reporting.readers import tail_offset
     from tradewind.units import format_memory
 
     if not path.is_file() or tail == 0:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tradewind.report.data import StudyData
+    from tradewind.reporting.data import StudyData
 
 
 def report(
@@ -30,7 +30,7 @@ def report(
 
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import InputError
-    from tradewind.report.data import StudyData
+    from tradewind.reporting.data import StudyData
 
     if show and html is None:
         raise InputError("--open needs a web page", hint="add --html report.html")
@@ -45,7 +45,7 @@ def report(
     else:
         from rich.console import Console
 
-        from tradewind.report.terminal import print_report
+        from tradewind.reporting.terminal import print_report
 
         print_report(data, Console(highlight=False))
     if show and html is not None:
@@ -58,7 +58,7 @@ def write_files(data: StudyData, html: Path | None, png: Path | None) -> list[Pa
 
     written = []
     if html is not None:
-        from tradewind.report.html import render_html
+        from tradewind.reporting.html import render_html
 
         try:
             html.write_text(render_html(data), encoding="utf-8")
@@ -66,7 +66,7 @@ def write_files(data: StudyData, html: Path | None, png: Path | None) -> list[Pa
             raise InputError(f"cannot write {html}: {error.strerror}", hint="choose another file") from None
         written.append(html)
     if png is not None:
-        from tradewind.report.png import write_pngs
+        from tradewind.reporting.png import write_pngs
 
         written += write_pngs(data, png)
     return written
@@ -75,9 +75,9 @@ def write_files(data: StudyData, html: Path | None, png: Path | None) -> list[Pa
 def report_document(data: StudyData) -> dict[str, Any]:
     """What ``--json`` says: the recommendation, the reasons, and the curve."""
     from tradewind.cli.status import summary_document, trial_document
-    from tradewind.report.importance import importance
-    from tradewind.report.series import best_so_far
-    from tradewind.report.why import why
+    from tradewind.reporting.importance import importance
+    from tradewind.reporting.series import best_so_far
+    from tradewind.reporting.why import why
 
     weight = importance(data)
     curve = best_so_far(data)

@@ -45,7 +45,7 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from tradewind.report import tables
+    from tradewind.reporting import tables
 
     console = Console(highlight=False)
     if not summaries:
@@ -69,8 +69,8 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from tradewind.report import tables
-    from tradewind.report.goal import read_goal
+    from tradewind.reporting import tables
+    from tradewind.reporting.goal import read_goal
 
     goal = read_goal(row.spec)
     console = Console(highlight=False)
@@ -95,8 +95,8 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
 
 def summary_document(summary: StudySummary) -> dict[str, Any]:
     """What ``--json`` says of a study."""
-    from tradewind.report.goal import read_goal
-    from tradewind.report.tables import state_words
+    from tradewind.reporting.goal import read_goal
+    from tradewind.reporting.tables import state_words
 
     study = summary.study
     goal = read_goal(study.spec)
@@ -122,6 +122,6 @@ def summary_document(summary: StudySummary) -> dict[str, Any]:
 
 def trial_document(trial: Trial) -> dict[str, Any]:
     """What ``--json`` says of a trial."""
-    from tradewind.report.export import document
+    from tradewind.reporting.export import document
 
     return document(trial)

@@ -55,7 +55,7 @@ def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[Stud
     from tradewind.cli.signals import StopWanted
     from tradewind.engine.assemble import build_problem, build_search, find_or_create_study
     from tradewind.paths import data_folder
-    from tradewind.report.live import LiveView
+    from tradewind.reporting.live import LiveView
 
     problem = build_problem(spec, data_folder())
     study, new = find_or_create_study(spec, store, fresh=fresh)
@@ -77,7 +77,7 @@ def _finish(
     """Say what was found, and end with the exit code that fits."""
     from tradewind.cli.report import write_files
     from tradewind.errors import BudgetError, InterruptedSearch, NothingFeasibleError
-    from tradewind.report.data import StudyData
+    from tradewind.reporting.data import StudyData
     from tradewind.units import format_money
 
     data = StudyData.load(store, study.id)
@@ -86,7 +86,7 @@ def _finish(
     elif not ended.interrupted:
         from rich.console import Console
 
-        from tradewind.report.terminal import print_report
+        from tradewind.reporting.terminal import print_report
 
         print_report(data, Console(highlight=False))
     for path in write_files(data, html, png):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tradewind.clock import Clock
@@ -231,7 +231,7 @@ class Search:
                 request = parts.request(trial, run, wall_seconds)
                 self._requests[run.run_id] = request
                 start = parts.deployer.adopt if again else parts.deployer.launch
-                return [RunChanged(start(run, request))]
+                return [RunChanged(start(replace(run, folder=str(request.folder)), request))]
             case Cancel(run_id, reason):
                 cancelled = parts.deployer.cancel(run_id, reason)
                 return [] if cancelled is None else [RunChanged(cancelled)]

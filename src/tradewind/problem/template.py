@@ -10,6 +10,7 @@ import difflib
 import functools
 import re
 import shlex
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ from tradewind.problem.configuration import Configuration
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
 
-BUILT_IN = frozenset({"instance", "nodes", "fraction"})
+BUILT_IN = frozenset({"instance", "nodes", "fraction", "python"})
 """The variables that every template may name, besides the parameters."""
 
 _HOLE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
@@ -201,7 +202,7 @@ def render(
         SpecError: A template names something that has no value, or fails.
     """
     variables: dict[str, Any] = {**job.parameters.values, "nodes": offer.nodes, **configuration}
-    variables |= {"instance": _Instance(offer), "fraction": fraction}
+    variables |= {"instance": _Instance(offer), "fraction": fraction, "python": sys.executable}
     argv = tuple(word for word in _words(job.command, variables))
     return argv, {name: _fill(text, variables, f"env {name}") for name, text in job.env.items()}
 

@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 
 from tradewind.problem import COST, RUNTIME, TrialState
-from tradewind.report.data import StudyData
-from tradewind.report.importance import Importance, importance
-from tradewind.report.words import compact, comparative, count, opposite, percent, value_words
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.importance import Importance, importance
+from tradewind.reporting.words import compact, comparative, count, opposite, percent, value_words
 from tradewind.units import format_duration, format_money
 
 

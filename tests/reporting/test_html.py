@@ -10,11 +10,11 @@ import pytest
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import TrialState
-from tradewind.report.charts import effect_chart, map_chart, progress_chart
-from tradewind.report.data import StudyData
-from tradewind.report.html import render_html
-from tradewind.report.png import write_pngs
-from tradewind.report.svg import Scale, Svg, span, time_unit
+from tradewind.reporting.charts import effect_chart, map_chart, progress_chart
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.html import render_html
+from tradewind.reporting.png import write_pngs
+from tradewind.reporting.svg import Scale, Svg, span, time_unit
 from tradewind.store.base import Store
 
 from .conftest import SPEC, Build, make_trial, some_trials

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.problem import Trial, TrialState
-from tradewind.report.goal import Goal, read_goal
+from tradewind.reporting.goal import Goal, read_goal
 from tradewind.store.base import Store, StudyRow, StudySummary
 
 Floats = NDArray[np.float64]
@@ -232,7 +232,7 @@ class StudyData:
     @cached_property
     def space_size(self) -> int | None:
         """How many configurations the space has; None where that is infinite or cannot be told any more."""
-        from tradewind.report.space import space_size
+        from tradewind.reporting.space import space_size
 
         return space_size(self.study.spec)
 

@@ -11,9 +11,9 @@ import pytest
 
 from tradewind.errors import MissingProgramError, RecordError
 from tradewind.problem import TrialState
-from tradewind.report import export
-from tradewind.report.readers import LogReader, read_records, tail_offset
-from tradewind.report.space import space_size
+from tradewind.reporting import export
+from tradewind.reporting.readers import LogReader, read_records, tail_offset
+from tradewind.reporting.space import space_size
 from tradewind.store.base import Store
 
 from .conftest import Build, make_trial, some_trials
@@ -102,7 +102,7 @@ def test_the_tail_of_a_file(tmp_path: Path) -> None:
 
 
 def test_the_tail_of_a_file_of_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tradewind.report import readers
+    from tradewind.reporting import readers
 
     path = tmp_path / "log"
     lines = [f"line {i}" for i in range(500)]

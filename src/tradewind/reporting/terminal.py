@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tradewind.report import tables
-from tradewind.report.data import StudyData
-from tradewind.report.importance import Importance, importance
-from tradewind.report.series import best_so_far, wants_log
-from tradewind.report.textplot import step_plot
-from tradewind.report.why import why
-from tradewind.report.words import goal_words, percent, value_words
+from tradewind.reporting import tables
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.importance import Importance, importance
+from tradewind.reporting.series import best_so_far, wants_log
+from tradewind.reporting.textplot import step_plot
+from tradewind.reporting.why import why
+from tradewind.reporting.words import goal_words, percent, value_words
 from tradewind.units import format_duration, format_money
 
 if TYPE_CHECKING:

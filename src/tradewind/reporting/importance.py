@@ -17,8 +17,8 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.report.data import Floats, StudyData
-from tradewind.report.series import grouping, thin
+from tradewind.reporting.data import Floats, StudyData
+from tradewind.reporting.series import grouping, thin
 
 METHOD = (
     "Share of the differences in {what} between trials that each parameter explains: an additive model over the "

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.problem import Budget, Constraints, Objective, Trial, TrialState
-from tradewind.report.live import LiveView
+from tradewind.reporting.live import LiveView
 
 from .conftest import make_trial, some_trials
 

@@ -11,10 +11,10 @@ import pytest
 
 from tradewind.errors import StudyNotFoundError
 from tradewind.problem import Budget, Constraints, Objective, Threshold, TrialState
-from tradewind.report.data import StudyData
-from tradewind.report.goal import read_goal
-from tradewind.report.html import render_html
-from tradewind.report.why import why
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.goal import read_goal
+from tradewind.reporting.html import render_html
+from tradewind.reporting.why import why
 from tradewind.store.base import Store, StudyRow, StudySummary
 
 from .conftest import SPEC, Build, make_trial, some_trials

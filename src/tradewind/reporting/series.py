@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.problem import TrialState
-from tradewind.report.data import Floats, Mask, ParameterColumn, StudyData
+from tradewind.reporting.data import Floats, Mask, ParameterColumn, StudyData
 
 MAX_POINTS = 1200
 """Points of a chart: more cannot be told apart, and a page of 100,000 does not open."""

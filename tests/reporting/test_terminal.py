@@ -7,10 +7,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tradewind.problem import Objective, TrialState
-from tradewind.report import tables
-from tradewind.report.data import StudyData
-from tradewind.report.terminal import curve_lines, print_report
-from tradewind.report.textplot import step_plot
+from tradewind.reporting import tables
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.terminal import curve_lines, print_report
+from tradewind.reporting.textplot import step_plot
 from tradewind.store.base import Store
 
 from .conftest import SPEC, Build, make_trial, offer, some_trials

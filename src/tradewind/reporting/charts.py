@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tradewind.problem import COST, RUNTIME
-from tradewind.report.data import StudyData
-from tradewind.report.importance import Importance
-from tradewind.report.series import Level, best_so_far, levels, outcomes, wants_log
-from tradewind.report.svg import Scale, Svg, Words, span, time_unit
-from tradewind.report.words import compact, percent, value_words
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.importance import Importance
+from tradewind.reporting.series import Level, best_so_far, levels, outcomes, wants_log
+from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
+from tradewind.reporting.words import compact, percent, value_words
 from tradewind.units import format_duration, format_money
 
 _WIDTH = 720.0

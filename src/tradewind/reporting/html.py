@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from tradewind import __version__
 from tradewind.problem import TrialState
-from tradewind.report import charts
-from tradewind.report.data import StudyData
-from tradewind.report.importance import METHOD, Importance, importance
-from tradewind.report.series import outcomes
-from tradewind.report.svg import Svg
-from tradewind.report.tables import TrialLine, best_facts, state_words
-from tradewind.report.why import why
-from tradewind.report.words import compact, goal_words, percent, value_words
+from tradewind.reporting import charts
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.importance import METHOD, Importance, importance
+from tradewind.reporting.series import outcomes
+from tradewind.reporting.svg import Svg
+from tradewind.reporting.tables import TrialLine, best_facts, state_words
+from tradewind.reporting.why import why
+from tradewind.reporting.words import compact, goal_words, percent, value_words
 from tradewind.units import format_duration, format_money
 
 TABLE_ROWS = 200
@@ -48,7 +48,7 @@ def render_html(data: StudyData) -> str:
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader("tradewind.report"),
+        loader=PackageLoader("tradewind.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

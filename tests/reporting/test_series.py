@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tradewind.problem import TrialState
-from tradewind.report.data import ParameterColumn, StudyData
-from tradewind.report.importance import importance
-from tradewind.report.series import best_so_far, grouping, levels, outcomes, thin, wants_log
+from tradewind.reporting.data import ParameterColumn, StudyData
+from tradewind.reporting.importance import importance
+from tradewind.reporting.series import best_so_far, grouping, levels, outcomes, thin, wants_log
 from tradewind.store.base import Store
 
 from .conftest import Build, make_trial, some_trials

@@ -1,6 +1,6 @@
 """Times the commands that show a stored study, each in a process of its own: what a user waits for.
 
-python benchmarks/report/run.py FOLDER [REPETITIONS]
+python benchmarks/reporting/run.py FOLDER [REPETITIONS]
 """
 
 from __future__ import annotations

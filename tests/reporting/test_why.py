@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tradewind.problem import TrialState
-from tradewind.report.data import StudyData
-from tradewind.report.why import why
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.why import why
 from tradewind.store.base import Store, this_process
 
 from .conftest import SPEC, Build, make_trial, some_trials

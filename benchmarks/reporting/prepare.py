@@ -1,6 +1,6 @@
 """Makes a store with one study of many trials, each with its run.
 
-python benchmarks/report/prepare.py FOLDER [TRIALS]
+python benchmarks/reporting/prepare.py FOLDER [TRIALS]
 """
 
 from __future__ import annotations

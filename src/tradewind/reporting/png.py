@@ -10,12 +10,12 @@ import numpy as np
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import COST, RUNTIME
-from tradewind.report.charts import effect_limits, metric_axis
-from tradewind.report.data import StudyData
-from tradewind.report.importance import importance
-from tradewind.report.series import best_so_far, levels, outcomes, wants_log
-from tradewind.report.svg import time_unit
-from tradewind.report.words import percent, value_words
+from tradewind.reporting.charts import effect_limits, metric_axis
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.importance import importance
+from tradewind.reporting.series import best_so_far, levels, outcomes, wants_log
+from tradewind.reporting.svg import time_unit
+from tradewind.reporting.words import percent, value_words
 from tradewind.units import format_duration, format_money
 
 if TYPE_CHECKING:

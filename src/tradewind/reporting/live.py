@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.problem import Objective, Trial, TrialState
-from tradewind.report.words import compact, comparative, percent, value_words
+from tradewind.reporting.words import compact, comparative, percent, value_words
 from tradewind.units import format_duration, format_money
 
 if TYPE_CHECKING:
@@ -207,8 +207,8 @@ class LiveView:
     def _plot(self, snapshot: Snapshot, width: int, room: int) -> list[Any]:
         if len(self._curve) < 2 or room < 6:
             return []
-        from tradewind.report.series import wants_log
-        from tradewind.report.textplot import step_plot
+        from tradewind.reporting.series import wants_log
+        from tradewind.reporting.textplot import step_plot
 
         metric = snapshot.objective.metric
         lines = step_plot(

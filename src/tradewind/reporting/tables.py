@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.problem import Objective, Offer, Trial, TrialState
-from tradewind.report.goal import Goal, read_goal
-from tradewind.report.words import compact, value_words
+from tradewind.reporting.goal import Goal, read_goal
+from tradewind.reporting.words import compact, value_words
 from tradewind.store.base import StudySummary
 from tradewind.units import format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tradewind.report.data import StudyData
+    from tradewind.reporting.data import StudyData
 
 STYLES = {
     "succeeded": "green",
