@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, request_for, row
 
+from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.runner import warden_client
 from tradewind.problem import Run, RunState
 from tradewind.testing.runners import processes_of
@@ -60,6 +62,10 @@ def _tagged() -> list[psutil.Process]:
     return found
 
 
+def _swept(deployer: Deployer) -> bool:
+    return not deployer.sweep(set()) and not _tagged()
+
+
 @pytest.mark.parametrize("victim", ["controller", "controller and warden", "warden"])
 def test_nothing_is_left_after_kill_9_at_random_moments(tmp_path: Path, victim: str) -> None:
     chance = random.Random(victim)
@@ -91,7 +97,7 @@ def test_nothing_is_left_after_kill_9_at_random_moments(tmp_path: Path, victim: 
             assert ended.state in (RunState.CANCELLED, RunState.PREEMPTED)
             deployer.settle(run_id)
         # The last order may have been on its way when the controller died: a second sweep finds what came of it.
-        eventually(lambda deployer=deployer: not deployer.sweep(set()) and not _tagged())
+        eventually(partial(_swept, deployer))
         deployer.close()
         for count in (folder / "work").glob("count-*"):
             assert count.read_text() == "ran\n", "a run was started twice"
