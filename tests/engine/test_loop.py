@@ -214,3 +214,28 @@ def test_the_process_runner_refuses_machines_of_a_cloud(base: Path, store: Store
     )
     with pytest.raises(SpecError, match="the process runner runs on this machine, it cannot make aws"):
         search_of(spec_of(base, text), store)
+
+
+def test_an_exit_code_that_the_user_accepts_is_a_success(base: Path, store: Store) -> None:
+    text = """
+name: grep-like
+job: {command: [sh, -c, "exit {{ code }}"]}
+space:
+  instance: {provider: local, vcpu: 1, limit: 1}
+  code: [0, 1, 2]
+interpret:
+- {use: exit_code, allowed: [0, 1]}
+searcher: {use: exhaustive, order: declared}
+"""
+    search_of(spec_of(base, text), store).run()
+    trials = store.trials(store.find_studies("grep-like")[0].id)
+    assert [t.state for t in trials] == [TrialState.SUCCEEDED, TrialState.SUCCEEDED, TrialState.FAILED]
+
+
+def test_the_users_price_list_is_seen_from_the_yamls_folder(base: Path) -> None:
+    (base / "prices.csv").write_text("API Name,Provider,CPU,Memory,Category,Price\nbox.1,mine,2,4,General,0.5\n")
+    text = JOB.replace("instance: {provider: local, vcpu: 1, limit: 1}", "instance: {provider: mine}")
+    problem = build_problem(spec_of(base, text + "catalogues: {csv: {path: prices.csv}}\n"), data_folder())
+    assert problem.candidates.offer(0).instance_type == "box.1"
+    with pytest.raises(SpecError, match=r"job\.yaml:\d+: .*pth"):
+        spec_of(base, text + "catalogues: {csv: {pth: prices.csv}}\n")

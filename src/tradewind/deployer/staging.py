@@ -118,6 +118,7 @@ def _download(wanted: Input, target: Path) -> None:
         _check(wanted, size, digest.hexdigest(), retryable=True)
         part.replace(target)
     except urllib.error.HTTPError as error:
+        error.close()
         fault = error.code >= 500 or error.code in (408, 429)
         raise DeployError(f"input {wanted.place}: HTTP {error.code} {error.reason}", retryable=fault) from error
     except urllib.error.URLError as error:

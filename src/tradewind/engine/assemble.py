@@ -60,7 +60,8 @@ def build_problem(spec: Spec, data_folder: Path) -> Problem:
     from tradewind.selector.market import find_offers
 
     queries = spec.instance_queries()
-    found = {name: find_offers(query, data_folder) for name, query in queries.items()}
+    given = _catalogue_settings(spec)
+    found = {name: find_offers(query, data_folder, given) for name, query in queries.items()}
     space = spec.build_space(found)
     wanted = {offer.key: offer for offers in found.values() for offer in offers}
     if not queries:
@@ -83,13 +84,14 @@ def _free_offers(spec: Spec, space: Space, data_folder: Path) -> list[Offer]:
     """The offers for a space without an instance parameter: what ``offers`` asks for, or this whole machine."""
     from tradewind.selector.market import find_offers
 
+    given = _catalogue_settings(spec)
     chooses = any(isinstance(p, Ordinal | Categorical) and p.attribute for p in space.parameters)
     if chooses or spec.offers != OfferQuery():
-        found = find_offers(spec.offers, data_folder)
+        found = find_offers(spec.offers, data_folder, given)
         if not found:
             raise NoOfferError("no offer is within the bounds of 'offers'", hint="tradewind offers lists all")
         return found
-    local = find_offers(OfferQuery(provider=("local",)), data_folder)
+    local = find_offers(OfferQuery(provider=("local",)), data_folder, given)
     return [max(local, key=lambda offer: (offer.vcpu, offer.memory_gib))]
 
 
@@ -112,10 +114,10 @@ def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
     from tradewind.deployer.hooks import Hooks
     from tradewind.deployer.lifecycle import Deployer
 
-    runner = plugins.create("runner", spec.runner.name, _anchored(spec, "runner"), data_folder=data_folder)
-    provisioner = plugins.create(
-        "provisioner", spec.provisioner.name, _anchored(spec, "provisioner"), data_folder=data_folder
-    )
+    made = {}
+    for kind, choice in (("runner", spec.runner), ("provisioner", spec.provisioner)):
+        settings = _anchored(spec, kind, choice.name, choice.settings)
+        made[kind] = plugins.create(kind, choice.name, settings, data_folder=data_folder)
     hooks = Hooks.from_spec(
         {
             moment: [
@@ -127,7 +129,9 @@ def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
             for moment, listed in spec.hooks.items()
         }
     )
-    return Deployer(provisioner=provisioner, runner=runner, billing=spec.billing, owner=owner, hooks=hooks)
+    return Deployer(
+        provisioner=made["provisioner"], runner=made["runner"], billing=spec.billing, owner=owner, hooks=hooks
+    )
 
 
 def _check_runner(spec: Spec, problem: Problem) -> None:
@@ -146,16 +150,19 @@ def _check_runner(spec: Spec, problem: Problem) -> None:
         )
 
 
-def _anchored(spec: Spec, kind: str) -> Mapping[str, Any]:
+def _catalogue_settings(spec: Spec) -> dict[str, Mapping[str, Any]]:
+    return {name: _anchored(spec, "catalogue", name, settings) for name, settings in spec.catalogues.items()}
+
+
+def _anchored(spec: Spec, kind: str, name: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """A part's settings, with the paths among them seen from the YAML's folder."""
-    choice = spec.runner if kind == "runner" else spec.provisioner
-    fields = plugins.load(kind, choice.name).Settings.model_fields
-    anchored = dict(choice.settings)
-    for name, value in choice.settings.items():
-        field = fields.get(name)
-        if field is not None and isinstance(value, str) and field.annotation in (Path, Path | None):
-            anchored[name] = str(spec.base / value)
-    return anchored
+    fields = plugins.load(kind, name).Settings.model_fields
+    return {
+        key: str(spec.base / value)
+        if key in fields and isinstance(value, str) and fields[key].annotation in (Path, Path | None)
+        else value
+        for key, value in settings.items()
+    }
 
 
 def study_document(spec: Spec) -> dict[str, Any]:
@@ -244,6 +251,7 @@ def build_search(
         priced_aborts=isinstance(searcher, PricesAborts),
         rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]),
         room=deployer.room,
+        exit_codes=_accepted_exit_codes(spec),
         searcher=searcher.name or type(searcher).__name__,
         size=len(problem.candidates) if problem.space.enumerable else None,
     )
@@ -258,6 +266,13 @@ def build_search(
         read=build_reader(spec),
     )
     return Search(parts, observer)
+
+
+def _accepted_exit_codes(spec: Spec) -> frozenset[int]:
+    """Exit codes other than 0 that the user's interpreters take for success."""
+    return frozenset(
+        int(code) for one in spec.interpret if one.name == "exit_code" for code in one.settings.get("allowed", ())
+    )
 
 
 def build_reader(spec: Spec) -> Callable[[RunOutput], dict[str, float]]:

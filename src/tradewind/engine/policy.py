@@ -20,6 +20,7 @@ class Policy:
         priced_aborts: The searcher chooses where to cut.
         rules: When to stop.
         room: Whether a run on an offer may start beside those on other offers.
+        exit_codes: Exit codes of the program that are no failure.
         searcher: The searcher's name, for those who watch.
         size: Number of candidates, or None.
     """
@@ -30,5 +31,6 @@ class Policy:
     priced_aborts: bool = False
     rules: Sequence[Rule] = ()
     room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
+    exit_codes: frozenset[int] = frozenset({0})
     searcher: str = ""
     size: int | None = None

@@ -337,7 +337,8 @@ class SearchMachine:
                 return [Cancel(run.run_id, why)]
             return []
         trial = self.book.trials[run.trial]
-        if run.state == RunState.DONE:
+        accepted = run.state == RunState.FAILED and run.exit_code in self.policy.exit_codes
+        if run.state == RunState.DONE or accepted:
             return [Interpret(trial, run)]
         if run.state == RunState.TIMED_OUT:
             return self._finish(run, outcome.aborted(trial, run, self._why_cut(run), self.problem.objective))

@@ -109,7 +109,8 @@ class Billing:
         """Seconds that a run of ``runtime`` seconds is billed for."""
         total = max(self.setup_seconds + max(0.0, runtime), self.minimum_seconds)
         # Without the tolerance, 0.1 + 0.2 seconds at a granularity of 0.1 would be billed as 0.4.
-        units = math.ceil(total / self.granularity_seconds - 1e-9)
+        units = total / self.granularity_seconds
+        units = math.ceil(units - min(0.5, 1e-9 * max(1.0, units)))
         return units * self.granularity_seconds
 
     def cost(self, runtime: float, hourly: float) -> float:

@@ -90,6 +90,7 @@ class Spec:
         parameters: The declared parameters, in order.
         where: Constraints between them.
         offers: Which offers may be used at all.
+        catalogues: The user's settings for catalogues, by name.
         objective: What is wanted.
         constraints: What must hold.
         budget: What may be spent.
@@ -118,6 +119,7 @@ class Spec:
     parameters: tuple[ParameterSpec, ...]
     where: tuple[Expression, ...]
     offers: OfferQuery
+    catalogues: Mapping[str, Mapping[str, Any]]
     objective: Objective
     constraints: Constraints
     budget: Budget
@@ -213,12 +215,12 @@ class Spec:
         It covers the job, the declared space with its constraints and offers, objective, constraints, billing,
         runner, selector and interpreters; not budget, parallelism, seed, searcher or stopping rules.
         """
-        keys = ("space", "where", "offers", "objective", "constraints", "select", "interpret")
+        keys = ("space", "where", "offers", "catalogues", "objective", "constraints", "select", "interpret")
         deploy = self.model["deploy"]
         return stable_hash(
             {
                 "job": self.job.key,
-                **{key: self.model[key] for key in keys},
+                **{key: self.model.get(key) for key in keys},
                 "billing": deploy["billing"],
                 "runner": deploy["runner"],
             }

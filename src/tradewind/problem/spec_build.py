@@ -82,6 +82,7 @@ def _spec(model: JobFile, source: Source, base: Path) -> Spec:
         parameters=_parameters(model, source),
         where=tuple(Expression(text) for text in model.where),
         offers=_query(model.offers),
+        catalogues={name: dict(settings) for name, settings in model.catalogues.items()},
         objective=_objective(model.objective),
         constraints=Constraints(
             constraints.deadline,
@@ -304,6 +305,10 @@ def _wrong_parts(model: JobFile, source: Source) -> list[SpecError]:
     several = isinstance(source.document.get("interpret"), list)
     choices += [
         ("interpreter", ("interpret", i) if several else ("interpret",), one) for i, one in enumerate(model.interpret)
+    ]
+    choices += [
+        ("catalogue", ("catalogues", name), ChoiceModel.model_validate({**settings, "use": name}))
+        for name, settings in model.catalogues.items()
     ]
     problems: list[SpecError] = []
     for kind, place, choice in choices:

@@ -230,6 +230,9 @@ class JobFile(Part):
         [], description="Constraints between parameters: 'workers <= instance.vcpu'."
     )
     offers: QueryModel = Field(QueryModel(), description="Which offers may be used at all.")
+    catalogues: dict[str, dict[str, Any]] = Field(
+        {}, description="Settings of catalogues, by name: {csv: {path: prices.csv}, local: {price_per_vcpu: 0.05}}."
+    )
     objective: AnyObjective = Field(ObjectiveModel(minimise="cost"), description="What is wanted; cost by default.")
     constraints: ConstraintsModel = Field(ConstraintsModel(), description="What must hold.")
     budget: Annotated[BudgetModel, BeforeValidator(_budget), Also({"type": ["number", "string"]})] = Field(

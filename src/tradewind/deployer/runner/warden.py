@@ -404,7 +404,9 @@ class Warden:
         result = _result(job)
         del self.jobs[job.run_id]
         try:
-            _write(f"{job.folder}/{RESULT}", result, part=f"{job.folder}/{RESULT}.part", durable=True)
+            # A controller that lives puts the result into its store at once; only without one is this file all there is.
+            alone = not self.controlled
+            _write(f"{job.folder}/{RESULT}", result, part=f"{job.folder}/{RESULT}.part", durable=alone)
         except OSError as error:
             sys.stderr.write(f"{job.run_id}: its result cannot be written: {error}\n")
         self._say({"event": "ended", "run_id": job.run_id, "result": result})
