@@ -244,6 +244,11 @@ def test_programs_that_cannot_be_run(make: Make, tmp_path: Path) -> None:
     for name in ("orphan", "blob"):
         (work / name).chmod(0o755)
     runner = make()
+    (work / "bin").mkdir()
+    (work / "bin" / "inert").write_text("x")
+    inert = request_for(tmp_path, ("inert",), "run-9", env={"PATH": "bin"})
+    with pytest.raises(MissingProgramError, match="not executable"):
+        runner.submit(inert, [])
     cases = {"./data.txt": "not executable", "./orphan": "first line", "./blob": "no program", "gone": "no program"}
     for i, (program, words) in enumerate(cases.items()):
         with pytest.raises(MissingProgramError, match=words):

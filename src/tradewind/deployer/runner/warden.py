@@ -264,6 +264,7 @@ class Warden:
 
     def _fork(self, order: Document, cpus: set[int]) -> int:
         folder = order["folder"]
+        program = _program(order["argv"][0], order["cwd"], order["env"].get("PATH", os.defpath))
         report, tell = os.pipe()
         opened = [report, tell]
         try:
@@ -273,7 +274,7 @@ class Warden:
                 opened += [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)]
             pid = os.fork()
             if pid == 0:
-                self._become(order, cpus, tell, opened[2:])
+                self._become(order, program, cpus, tell, opened[2:])
             os.close(opened.pop(1))
             problem = os.read(report, 64)  # empty once the program has been executed
         finally:
@@ -285,7 +286,7 @@ class Warden:
             raise Refused(kind, int(number))
         return pid
 
-    def _become(self, order: Document, cpus: set[int], tell: int, streams: list[int]) -> None:
+    def _become(self, order: Document, program: str, cpus: set[int], tell: int, streams: list[int]) -> None:
         step = "system"
         try:
             os.setsid()
@@ -304,7 +305,7 @@ class Warden:
             for number, fd in enumerate(streams):
                 os.dup2(fd, number)
             step = "missing"
-            os.execvpe(order["argv"][0], order["argv"], order["env"])  # noqa: S606
+            os.execve(program, order["argv"], order["env"])  # noqa: S606
         except OSError as error:
             os.write(tell, f"{step} {error.errno}".encode())
         except BaseException:
@@ -404,12 +405,30 @@ class Warden:
         result = _result(job)
         del self.jobs[job.run_id]
         try:
-            # A controller that lives puts the result into its store at once; only without one is this file all there is.
+            # A controller that lives puts the result into its store at once; without one this file is all there is.
             alone = not self.controlled
             _write(f"{job.folder}/{RESULT}", result, part=f"{job.folder}/{RESULT}.part", durable=alone)
         except OSError as error:
             sys.stderr.write(f"{job.run_id}: its result cannot be written: {error}\n")
         self._say({"event": "ended", "run_id": job.run_id, "result": result})
+
+
+def _program(name: str, cwd: str, path: str) -> str:
+    """The program that a shell would run.
+
+    os.execvpe would look for it in the child, where every import and every page touched has to be paid for again.
+
+    Raises:
+        Refused: There is none.
+    """
+    if "/" in name:
+        return name
+    places = [os.path.join(cwd, folder, name) for folder in path.split(os.pathsep)]  # noqa: PTH118
+    files = [place for place in places if os.path.isfile(place)]  # noqa: PTH113
+    for place in files:
+        if os.access(place, os.X_OK):
+            return place
+    raise Refused("missing", errno.EACCES if files else errno.ENOENT)
 
 
 def _result(job: Job) -> Document:
