@@ -276,5 +276,6 @@ class Beliefs:
         if self._from_time:
             with np.errstate(invalid="ignore"):
                 cap = np.where(np.isinf(limit), np.inf, price * limit)
-            return acquisition.expected_saving(money, sd, self.best, cap, setup, floor)
+            saving = acquisition.expected_saving(money, sd, self.best, cap, setup, floor)
+            return np.where(price > 0, saving, self.best * in_time)
         return in_time * (self.objective.improvement(x, self.best) if self.objective is not None else 1.0)
