@@ -29,6 +29,7 @@ def _partial(mean: Array, sd: Array, at: Array) -> tuple[Array, Array]:
     """P(X ≤ at) and E[X; X ≤ at] of a log-normal X."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         z = (np.log(np.maximum(at, 0.0)) - mean) / sd
+        z = np.where(np.isnan(z), np.inf, z)  # a free machine: X is zero for certain, and so is the bound
         share = _normal(z)
         # E[X] overflows where the model knows nothing and expects giants; there the capped part is nil.
         part = np.exp(np.minimum(mean + 0.5 * sd * sd, 700.0)) * _normal(z - sd)

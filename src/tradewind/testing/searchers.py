@@ -23,7 +23,19 @@ import numpy as np
 import pytest
 
 from tradewind.errors import TradewindError
-from tradewind.problem import COST, Billing, Objective, Observation, Problem, Proposal, Threshold, Trial, TrialState
+from tradewind.problem import (
+    COST,
+    Billing,
+    Instance,
+    Nodes,
+    Objective,
+    Observation,
+    Problem,
+    Proposal,
+    Threshold,
+    Trial,
+    TrialState,
+)
 from tradewind.searcher.base import ContinuousSpaces, Explains, NothingLeft, Searcher, SearchState
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, drive, evaluate, pending
@@ -310,10 +322,8 @@ class SearcherConformance:
     def test_prices_of_zero(self, make: MakeSearcher) -> None:
         """Machines that cost nothing are searched over like others."""
         free = {name: replace(offer, price_per_hour=0.0) for name, offer in problems.offers(3).items()}
-        instance, nodes = problems.machine_parameters(3, (1, 2))
-        problem = problems.make_problem(
-            [replace(instance, offers=free), nodes], lambda _c, o: problems.Outcome(90.0 / o.vcpu)
-        )
+        parameters = [Instance(name="instance", values=tuple(free), offers=free), Nodes(name="nodes", values=(1, 2))]
+        problem = problems.make_problem(parameters, lambda _c, o: problems.Outcome(90.0 / o.vcpu))
         assert len(drive(make(problem, 1), problem, 20)) == 6
 
     # ------------------------------------------------------------------ money
