@@ -94,7 +94,7 @@ class SearcherConformance:
             pytest.skip("a class of __main__ cannot be imported elsewhere")
         here = keys(drive(searcher, problem, 8))
         package = pickle.dumps((type(searcher), searcher.settings, 8, 3))
-        there = subprocess.run(  # noqa: S603  (this interpreter, fixed program)
+        there = subprocess.run(
             [sys.executable, "-c", _OTHER_PROCESS], input=package, capture_output=True, check=False, timeout=60
         )
         assert there.returncode == 0, there.stderr.decode()

@@ -1,0 +1,231 @@
+"""Exhaustive, random and coordinate descent, beyond the conformance suite."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tradewind import plugins
+from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem import Expression, Float, Objective, Ordinal, Problem, Proposal, TrialState, Value
+from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.testing import problems
+from tradewind.testing.problems import drive, evaluate, pending
+
+
+def make(name: str, problem: Problem, seed: int = 0, **settings: Any) -> Searcher:
+    made = plugins.create("searcher", name, settings, problem=problem, seed=seed)
+    assert isinstance(made, Searcher)
+    return made
+
+
+# ---------------------------------------------------------------------- exhaustive
+
+
+def test_declared_order_is_the_order_of_the_space() -> None:
+    problem = problems.conditional_problem()
+    trials = drive(make("exhaustive", problem), problem, 10)
+    assert [t.configuration for t in trials] == [problem.candidates.configuration(i) for i in range(10)]
+
+
+def test_cheapest_order_is_by_price() -> None:
+    problem = problems.conditional_problem()
+    hourly = [t.offer.hourly for t in drive(make("exhaustive", problem, order="cheapest"), problem, 52)]
+    assert hourly == sorted(hourly)
+
+
+def test_shuffled_order_depends_on_the_seed() -> None:
+    problem = problems.conditional_problem()
+    a, b = (drive(make("exhaustive", problem, seed, order="shuffled"), problem, 10) for seed in (1, 2))
+    assert [t.key for t in a] != [t.key for t in b]
+
+
+def test_repetitions_come_after_all_have_had_their_turn() -> None:
+    problem = problems.flat_problem()
+    trials = drive(make("exhaustive", problem, repetitions=3), problem, 200, parallel=4)
+    assert set(Counter(t.key for t in trials).values()) == {3}
+    by_number = sorted(trials, key=lambda t: t.number)
+    assert len({t.key for t in by_number[:24]}) == 24
+    assert not any(t.proposal.repeat for t in by_number[:24])
+    assert all(t.proposal.repeat for t in by_number[24:])
+
+
+def test_exhaustive_refuses_a_continuous_space_in_one_line() -> None:
+    with pytest.raises(SpecError, match=r"continuous parameter.*random or gp") as caught:
+        make("exhaustive", problems.continuous_problem())
+    assert "\n" not in str(caught.value)
+
+
+def test_exhaustive_refuses_an_endless_list() -> None:
+    parameters = [Ordinal(name=f"p{i}", values=tuple(range(100))) for i in range(4)]
+    problem = problems.make_problem(parameters, lambda _c, _o: problems.Outcome(1.0))
+    with pytest.raises(SpecError, match="combinations"):
+        make("exhaustive", problem)
+
+
+# ---------------------------------------------------------------------- random
+
+
+def test_random_is_uniform_over_what_is_open() -> None:
+    problem = problems.conditional_problem()
+    first = Counter()  # type: ignore[var-annotated]
+    for seed in range(400):
+        answer = make("random", problem, seed).ask(SearchState())
+        assert not isinstance(answer, NothingLeft)
+        first[answer[0].configuration.key] += 1
+    assert len(first) > 48
+    assert max(first.values()) < 25
+
+
+def test_random_is_uniform_on_the_scale_of_each_parameter() -> None:
+    problem = problems.continuous_problem()
+    answer = make("random", problem, 1).ask(SearchState(), 400)
+    assert not isinstance(answer, NothingLeft)
+    steps = np.log10([float(p.configuration["step"]) for p in answer])
+    assert abs(np.median(steps) + 2.0) < 0.4
+    assert abs(np.mean([float(p.configuration["share"]) for p in answer]) - 0.5) < 0.1
+
+
+def test_an_impossible_continuous_space_has_nothing_left() -> None:
+    parameters = [Float(name="a", low=0.0, high=1.0), Float(name="b", low=0.0, high=1.0)]
+    problem = problems.make_problem(parameters, lambda _c, _o: problems.Outcome(1.0), where=["a + b > 5"])
+    answer = make("random", problem).ask(SearchState())
+    assert isinstance(answer, NothingLeft)
+    assert "no further configuration" in answer.reason
+
+
+# ---------------------------------------------------------------------- coordinate descent
+
+
+def test_it_finds_the_optimum_of_a_separable_problem_in_one_sweep() -> None:
+    parameters = [Ordinal(name=f"p{i}", values=tuple(range(5))) for i in range(4)]
+    goal = {"p0": 3, "p1": 0, "p2": 4, "p3": 2}
+    problem = problems.make_problem(
+        parameters, lambda c, _o: problems.Outcome(1.0 + sum(abs(float(c[n]) - g) for n, g in goal.items()))
+    )
+    trials = drive(make("coordinate_descent", problem, restarts=0), problem, 100)
+    assert dict(min(trials, key=lambda t: t.spent).configuration) == goal
+    assert len(trials) <= 1 + 2 * 4 * 4
+
+
+def test_without_restarts_it_ends_in_a_local_optimum() -> None:
+    problem = problems.table_problem(cliff="none")
+    searcher = make("coordinate_descent", problem, restarts=0)
+    trials = drive(searcher, problem, 400)
+    assert len(trials) < 120
+    answer = searcher.ask(SearchState(proposed=len(trials)))
+    assert isinstance(answer, NothingLeft)
+    assert answer.final
+    assert "no parameter improves" in answer.reason
+    best = min((t for t in trials if t.observation and t.observation.feasible), key=lambda t: t.spent)
+    for parameter in problem.space.parameters:
+        assert parameter.levels is not None
+        for level in parameter.levels:
+            value = level.item() if isinstance(level, np.generic) else level
+            other = problem.value(best.configuration.but(**{parameter.name: value}))
+            assert other is None or other >= best.spent - 1e-9
+
+
+def test_it_walks_towards_feasible_ones() -> None:
+    problem = problems.table_problem(deadline=500.0, cliff="none")
+    trials = drive(make("coordinate_descent", problem, start="cheapest", restarts=0), problem, 100)
+    assert not (trials[0].observation and trials[0].observation.feasible)
+    assert any(t.observation and t.observation.feasible for t in trials)
+
+
+def test_it_maximises() -> None:
+    problem = problems.table_problem(objective=Objective("throughput", "maximise"), deadline=None, cliff="none")
+    trials = drive(make("coordinate_descent", problem, restarts=2), problem, 150)
+    found = max(t.observation.objective for t in trials if t.observation and t.observation.objective)
+    best = problem.optimum()
+    assert best is not None
+    assert found > 0.95 * best[1]
+
+
+@pytest.mark.parametrize("start", ["cheapest", "centre", "random"])
+def test_starts(start: str) -> None:
+    problem = problems.table_problem()
+    first = drive(make("coordinate_descent", problem, 3, start=start), problem, 1)[0]
+    if start == "cheapest":
+        assert first.offer.hourly == problem.candidates.hourly.min()
+    if start == "centre":
+        assert first.configuration["partitions"] == 64
+
+
+def test_a_given_start() -> None:
+    problem = problems.table_problem()
+    wanted = {"instance": "m9.xlarge", "nodes": 4, "partitions": 64, "codec": "lz4"}
+    trials = drive(make("coordinate_descent", problem, start=wanted), problem, 4)
+    assert dict(trials[0].configuration) == wanted
+    assert {t.configuration["nodes"] for t in trials} == {4}
+    with pytest.raises(ConfigurationError, match="codec"):
+        drive(make("coordinate_descent", problem, start={**wanted, "codec": "brotli"}), problem, 1)
+
+
+def test_steps_along_real_parameters_close_in() -> None:
+    problem = problems.continuous_problem()
+    trials = drive(make("coordinate_descent", problem, start="centre", restarts=0), problem, 120)
+    best = min(trials, key=lambda t: t.spent)
+    assert float(best.configuration["step"]) == pytest.approx(0.01, rel=0.2)
+    assert float(best.configuration["share"]) == pytest.approx(0.3, abs=0.05)
+    assert int(best.configuration["workers"]) == 6
+
+
+def test_parallel_proposals_vary_one_parameter() -> None:
+    problem = problems.table_problem()
+    searcher = make("coordinate_descent", problem, start="centre")
+    first = drive(searcher, problem, 1)[0]
+    answer = searcher.ask(SearchState(proposed=1), 5)
+    assert not isinstance(answer, NothingLeft)
+    changed = {n for p in answer for n in p.configuration if p.configuration[n] != first.configuration[n]}
+    assert changed == {"instance"}
+
+
+def test_it_waits_for_the_rest_of_a_line() -> None:
+    problem = problems.flat_problem()
+    searcher = make("coordinate_descent", problem)
+    answer = searcher.ask(SearchState())
+    assert not isinstance(answer, NothingLeft)
+    waiting = searcher.ask(SearchState([pending(problem, answer[0])], 1))
+    assert isinstance(waiting, NothingLeft)
+    assert not waiting.final
+
+
+def test_a_condition_that_appears_is_filled_in() -> None:
+    problem = problems.conditional_problem()
+    start = {"instance": "c9.large", "nodes": 1, "codec": "none"}
+    trials = drive(make("coordinate_descent", problem, start=start), problem, 20)
+    gzip = [t for t in trials if t.configuration["codec"] == "gzip"]
+    assert gzip
+    assert all("level" in t.configuration for t in gzip)
+
+
+def test_trials_of_others_are_used() -> None:
+    """Trials it never asked for are known to it all the same."""
+    problem = problems.flat_problem()
+    searcher = make("coordinate_descent", problem)
+    for number in range(24):
+        searcher.tell(evaluate(problem, Proposal(problem.candidates.configuration(number)), number))
+    answer = searcher.ask(SearchState(proposed=24))
+    assert isinstance(answer, NothingLeft)
+    assert answer.final
+
+
+def test_complete_drops_and_fills() -> None:
+    space = problems.conditional_problem().space
+    otherwise: dict[str, Value] = {"instance": "c9.large", "nodes": 1, "codec": "none", "level": 4}
+    assert "level" not in space.complete({"instance": "c9.large", "nodes": 1, "codec": "lz4", "level": 1}, otherwise)
+    assert space.complete({"instance": "c9.large", "nodes": 1, "codec": "gzip"}, otherwise)["level"] == 4
+    with pytest.raises(ConfigurationError, match="constraint"):
+        space.complete({"nodes": 4}, otherwise)
+    assert space.parameters[3].when == Expression("codec == 'gzip'")
+
+
+def test_failed_and_aborted_rank_behind_slow_ones() -> None:
+    problem = problems.table_problem()
+    searcher = make("coordinate_descent", problem, start="cheapest")
+    trials = drive(searcher, problem, 30)
+    assert any(t.state == TrialState.FAILED for t in trials)
