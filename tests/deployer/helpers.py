@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,9 @@ from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
 from tradewind.problem import Billing, Configuration, Limits, Offer, Run, RunRequest
 
-OWNER = "tw-test"
+OWNER = os.environ.get("TRADEWIND_TEST_OWNER") or f"tw-test-{os.getpid()}"
+"""Two test sessions on one machine do not see each other's runs."""
+
 OFFER = Offer("local", "small", 1, 2, 3600.0)
 """A dollar a second, so that money shows seconds."""
 

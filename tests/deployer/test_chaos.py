@@ -41,7 +41,12 @@ _MOMENTS = 12
 
 def _controller(folder: Path) -> subprocess.Popen[str]:
     code = _CONTROLLER.format(root=str(Path(__file__).parents[2]), folder=str(folder))
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TRADEWIND_TEST_OWNER": OWNER},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def _wardens(folder: Path) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -19,6 +20,9 @@ from tradewind.problem import Configuration, Fault, Handle, Limits, Offer, RunRe
 
 PATIENCE_SECONDS = 60.0
 """How long a test waits for a run, in real time; a loaded machine is slow."""
+
+OWNER_A, OWNER_B = (f"owner-{letter}-{os.getpid()}" for letter in "ab")
+"""Owners of the suite's runs; two test sessions on one machine do not see each other's."""
 
 HOG_BYTES = 256 * 2**20
 """What the job ``hog`` takes."""
@@ -42,7 +46,7 @@ class RunnerBench(ABC):
     def make(self) -> Runner:
         """Another object of the runner, over the same data folder."""
 
-    def request(self, kind: str, run_id: str = "run-1", owner: str = "owner-a") -> RunRequest:
+    def request(self, kind: str, run_id: str = "run-1", owner: str = OWNER_A) -> RunRequest:
         """A request for a job.
 
         Args:
@@ -81,7 +85,7 @@ class RunnerBench(ABC):
     def close(self) -> None:
         """End what a failed test left running, and close the runners."""
         for runner in self._made:
-            for owner in ("owner-a", "owner-b"):
+            for owner in (OWNER_A, OWNER_B):
                 for handle in runner.find(owner):
                     runner.cancel(handle)
             runner.close()
@@ -109,12 +113,14 @@ def ended(runner: Runner, handle: Handle) -> RunStatus:
 
 
 def processes_of(run_id: str) -> list[psutil.Process]:
-    """The living processes of this machine that carry a run's tag."""
+    """The living processes of this machine that carry a run's tag and an owner of this test session."""
     found = []
     for process in psutil.process_iter():
         try:
-            tagged = process.environ().get("TRADEWIND_RUN_ID") == run_id
-            if tagged and process.status() != psutil.STATUS_ZOMBIE:
+            environment = process.environ()
+            tagged = environment.get("TRADEWIND_RUN_ID") == run_id
+            ours = environment.get("TRADEWIND_OWNER", "").endswith(f"-{os.getpid()}")
+            if tagged and ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:
             continue
@@ -222,17 +228,17 @@ class RunnerConformance:
     def test_another_process_finds_it_by_its_owner(self, bench: RunnerBench) -> None:
         """All unsettled runs of an owner are found by tag, and no others."""
         first = bench.runner()
-        first.submit(bench.request("long", "run-1", "owner-a"), [])
-        first.submit(bench.request("good", "run-2", "owner-a"), [])
-        first.submit(bench.request("long", "run-3", "owner-b"), [])
+        first.submit(bench.request("long", "run-1", OWNER_A), [])
+        first.submit(bench.request("good", "run-2", OWNER_A), [])
+        first.submit(bench.request("long", "run-3", OWNER_B), [])
         second = bench.runner()
-        assert {handle.run_id for handle in second.find("owner-a")} == {"run-1", "run-2"}
-        assert {handle.run_id for handle in second.find("owner-b")} == {"run-3"}
-        for handle in [*second.find("owner-a"), *second.find("owner-b")]:
+        assert {handle.run_id for handle in second.find(OWNER_A)} == {"run-1", "run-2"}
+        assert {handle.run_id for handle in second.find(OWNER_B)} == {"run-3"}
+        for handle in [*second.find(OWNER_A), *second.find(OWNER_B)]:
             second.cancel(handle)
             ended(second, handle)
             second.forget(handle)
-        assert second.find("owner-a") == second.find("owner-b") == []
+        assert second.find(OWNER_A) == second.find(OWNER_B) == []
 
     def test_the_time_limit(self, bench: RunnerBench) -> None:
         """A run is ended at its wall time, with all its processes."""

@@ -162,7 +162,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
             return _status_of(result)
         claim = document(folder / STARTED) if folder else None
         if claim is None:
-            if procfs.kill_members(handle.run_id, str(folder or "")):
+            if procfs.kill_members(handle.run_id, _owner_of(handle), str(folder or "")):
                 return RunStatus(RunState.EXECUTING)
             return _gone("there is no trace of it", 0.0)
         assert folder is not None
@@ -174,7 +174,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
             result = document(folder / RESULT)  # it may have been written just before the warden ended
             if result:
                 return _status_of(result)
-            if procfs.kill_members(handle.run_id, str(folder), _leader(folder)):
+            if procfs.kill_members(handle.run_id, _owner_of(handle), str(folder), _leader(folder)):
                 return RunStatus(RunState.EXECUTING, runtime=_lived(folder, claim))
         runtime = _lived(folder, claim)
         if (folder / CANCEL).exists():
@@ -219,7 +219,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
             pid, ticks = claim["warden"]
             if procfs.send(pid, ticks, signal.SIGUSR1):
                 return
-        procfs.kill_members(handle.run_id, str(folder or ""), _leader(folder) if folder else None)
+        procfs.kill_members(handle.run_id, _owner_of(handle), str(folder or ""), _leader(folder) if folder else None)
 
     def find(self, owner: str) -> list[Handle]:
         """All runs of an owner that live or are not settled; see `Runner.find`."""
@@ -238,7 +238,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
         """Remove the note of a run that is settled; its folder stays."""
         self._results.pop(handle.run_id, None)
         self._begun.pop(handle.run_id, None)
-        self._note(str(handle.data.get("owner", "")), handle.run_id).unlink(missing_ok=True)
+        self._note(_owner_of(handle), handle.run_id).unlink(missing_ok=True)
 
     def _note(self, owner: str, run_id: str) -> Path:
         return self._folder / quote(owner, safe="") / f"{quote(run_id, safe='')}.run"
@@ -252,6 +252,10 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
     def close(self) -> None:
         """Let go of the warden; it ends by itself when its jobs have."""
         self._hang_up()
+
+
+def _owner_of(handle: Handle) -> str:
+    return str(handle.data.get("owner", ""))
 
 
 def _folder_of(handle: Handle) -> Path | None:

@@ -171,14 +171,18 @@ def _writes_below(pid: int, folder: str) -> bool:
     return False
 
 
-def members(run_id: str, folder: str = "", leader: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+def members(
+    run_id: str, owner: str = "", folder: str = "", leader: tuple[int, int] | None = None
+) -> list[tuple[int, int]]:
     """All living processes of a run, whoever started them, as pid and start time.
 
-    A process belongs to the run when its environment has the run's tag, when its standard output or error is a
-    file below the run's folder, or when it is in the session of the run's first process, as long as that lives.
+    A process belongs to the run when its environment has the run's and the owner's tag, when its standard output or
+    error is a file below the run's folder, or when it is in the session of the run's first process, as long as that
+    lives.
 
     Args:
         run_id: The run.
+        owner: Its owner; empty if that is not known.
         folder: Its folder, or empty.
         leader: Pid and start time of its first process.
     """
@@ -190,18 +194,19 @@ def members(run_id: str, folder: str = "", leader: tuple[int, int] | None = None
         seen = stat(pid)
         if seen is None or seen.state in "ZX":
             continue
-        if seen.session == session or variable(pid, RUN_TAG) == run_id or (folder and _writes_below(pid, folder)):
+        tagged = variable(pid, RUN_TAG) == run_id and owner in ("", variable(pid, OWNER_TAG))
+        if tagged or seen.session == session or (folder and _writes_below(pid, folder)):
             found.append((pid, seen.ticks))
     return found
 
 
-def kill_members(run_id: str, folder: str = "", leader: tuple[int, int] | None = None) -> int:
+def kill_members(run_id: str, owner: str = "", folder: str = "", leader: tuple[int, int] | None = None) -> int:
     """Send SIGKILL to all living processes of a run.
 
     Returns:
         How many there were.
     """
-    found = members(run_id, folder, leader)
+    found = members(run_id, owner, folder, leader)
     for pid, ticks in found:
         send(pid, ticks, signal.SIGKILL)
     return len(found)
