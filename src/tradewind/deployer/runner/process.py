@@ -19,8 +19,8 @@ from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, SurvivesController, ThisMachine
 from tradewind.deployer.runner.files import document, folder_error
-from tradewind.deployer.runner.warden import CANCEL, PID, RESULT, STARTED
 from tradewind.deployer.runner.warden_client import WardenClient
+from tradewind.deployer.runner.warden_files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory

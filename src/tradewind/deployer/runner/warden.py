@@ -28,14 +28,22 @@ import select
 import signal
 import sys
 import time
-from typing import Any
 
 from tradewind.deployer.runner import procfs
-
-STARTED = "started.json"
-PID = "pid.json"
-RESULT = "result.json"
-CANCEL = "cancel"
+from tradewind.deployer.runner.warden_files import (
+    CANCEL,
+    PID,
+    RESULT,
+    STARTED,
+    Document,
+    Refused,
+    claim_run,
+    program_of,
+    quietly,
+    text_of,
+    write_document,
+)
+from tradewind.deployer.runner.warden_job import Job, result_of
 
 _SAMPLE_SECONDS = 0.05
 _HEARTBEAT_SECONDS = 1.0
@@ -43,79 +51,6 @@ _CLEANUP_SECONDS = 5.0
 _RESULT_ROOM = 4096
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-
-Document = dict[str, Any]
-
-
-class Refused(Exception):  # noqa: N818  (it is an answer)
-    """A run cannot be started; ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing`` or ``system``."""
-
-    def __init__(self, kind: str, number: int = 0) -> None:
-        super().__init__(kind)
-        self.kind = kind
-        self.number = number
-
-
-class Job:
-    """A run that the warden has started.
-
-    Args:
-        order: The controller's request.
-        pid: Its first process.
-        cpus: The CPUs that it is held to.
-    """
-
-    def __init__(self, order: Document, pid: int, cpus: set[int]) -> None:
-        self.order = order
-        self.run_id: str = order["run_id"]
-        self.folder: str = order["folder"]
-        self.pid = pid
-        self.cpus = cpus
-        self.started = time.time()
-        self.begun = time.monotonic()
-        wall = order.get("wall_seconds")
-        self.deadline: float = self.begun + wall if wall is not None else float("inf")
-        self.ending: tuple[str, str] | None = None
-        self.kill_at = float("inf")
-        self.members: set[int] = {pid}
-        self.peak = 0
-        self.cpu_seconds = 0.0
-        self.truncated = False
-        self.exit: tuple[int, resource.struct_rusage, float] | None = None
-
-    def signal(self, number: int) -> None:
-        """Send a signal to everything that belongs to the job."""
-        groups = set()
-        for pid in self.members:
-            seen = procfs.stat(pid)
-            if seen is None or seen.state in "ZX":
-                continue
-            if seen.group not in groups and seen.group != os.getpgrp():
-                # The kernel signals a whole group at once: no fork can slip through.
-                groups.add(seen.group)
-                _quietly(os.killpg, seen.group, number)
-            _quietly(os.kill, pid, number)
-
-    def end(self, state: str, reason: str, grace: float) -> None:
-        """Ask the job to end, and set the moment at which it is killed."""
-        if self.ending is None:
-            self.ending = (state, reason)
-            self.kill_at = time.monotonic() + grace
-            self.signal(signal.SIGTERM if grace > 0 else signal.SIGKILL)
-
-    def cut_logs(self) -> None:
-        """Cut stdout and stderr at the limit; the job appends, so it may go on writing."""
-        limit = self.order.get("log_bytes")
-        if limit is None:
-            return
-        for name in ("stdout", "stderr"):
-            path = f"{self.folder}/{name}"
-            try:
-                if os.stat(path).st_size > limit:  # noqa: PTH116
-                    os.truncate(path, limit)
-                    self.truncated = True
-            except OSError:  # the job removed its own log
-                continue
 
 
 class Warden:
@@ -162,7 +97,7 @@ class Warden:
                 next_sample = now + _SAMPLE_SECONDS
             if self.jobs and now >= next_beat:
                 for job in self.jobs.values():
-                    _quietly(os.utime, f"{job.folder}/{STARTED}")
+                    quietly(os.utime, f"{job.folder}/{STARTED}")
                 next_beat = now + _HEARTBEAT_SECONDS
             self._deadlines()
 
@@ -193,7 +128,7 @@ class Warden:
                 job.end("preempted", "the machine told its processes to end", job.order["grace"])
         if signal.SIGUSR1 in numbers:
             for job in list(self.jobs.values()):
-                reason = _text_of(f"{job.folder}/{CANCEL}")
+                reason = text_of(f"{job.folder}/{CANCEL}")
                 if reason is not None:
                     job.end("cancelled", reason, job.order["grace"])
 
@@ -233,7 +168,7 @@ class Warden:
             "begun": time.monotonic(),
             "wall_seconds": order.get("wall_seconds"),
         }
-        _claim(folder, claim)
+        claim_run(folder, claim)
         try:
             if os.path.exists(f"{folder}/{CANCEL}"):  # noqa: PTH110
                 raise Refused("cancelled")
@@ -247,11 +182,11 @@ class Warden:
         except BaseException:
             # Nothing runs: the same run may be asked for again and gets the same answer.
             for name in (f"{folder}/{STARTED}", part):
-                _quietly(os.unlink, name)
+                quietly(os.unlink, name)
             raise
         seen = procfs.stat(job.pid)
         if seen is not None:
-            _quietly(_write, f"{folder}/{PID}", {"pid": job.pid, "ticks": seen.ticks})
+            quietly(write_document, f"{folder}/{PID}", {"pid": job.pid, "ticks": seen.ticks})
         return job
 
     def _choose_cpus(self, wanted: float | None) -> set[int]:
@@ -264,7 +199,7 @@ class Warden:
 
     def _fork(self, order: Document, cpus: set[int]) -> int:
         folder = order["folder"]
-        program = _program(order["argv"][0], order["cwd"], order["env"].get("PATH", os.defpath))
+        program = program_of(order["argv"][0], order["cwd"], order["env"].get("PATH", os.defpath))
         report, tell = os.pipe()
         opened = [report, tell]
         try:
@@ -402,103 +337,15 @@ class Warden:
             time.sleep(0.002)
             self._reap()
         job.cut_logs()
-        result = _result(job)
+        result = result_of(job)
         del self.jobs[job.run_id]
         try:
             # A controller that lives puts the result into its store at once; without one this file is all there is.
             alone = not self.controlled
-            _write(f"{job.folder}/{RESULT}", result, part=f"{job.folder}/{RESULT}.part", durable=alone)
+            write_document(f"{job.folder}/{RESULT}", result, part=f"{job.folder}/{RESULT}.part", durable=alone)
         except OSError as error:
             sys.stderr.write(f"{job.run_id}: its result cannot be written: {error}\n")
         self._say({"event": "ended", "run_id": job.run_id, "result": result})
-
-
-def _program(name: str, cwd: str, path: str) -> str:
-    """The program that a shell would run.
-
-    os.execvpe would look for it in the child, where every import and every page touched has to be paid for again.
-
-    Raises:
-        Refused: There is none.
-    """
-    if "/" in name:
-        return name
-    places = [os.path.join(cwd, folder, name) for folder in path.split(os.pathsep)]  # noqa: PTH118
-    files = [place for place in places if os.path.isfile(place)]  # noqa: PTH113
-    for place in files:
-        if os.access(place, os.X_OK):
-            return place
-    raise Refused("missing", errno.EACCES if files else errno.ENOENT)
-
-
-def _result(job: Job) -> Document:
-    assert job.exit is not None
-    status, used, ended = job.exit
-    runtime = ended - job.begun
-    code = os.waitstatus_to_exitcode(status)
-    state, reason = job.ending or ("done" if code == 0 else "failed", "")
-    return {
-        "run_id": job.run_id,
-        "state": state,
-        "reason": reason,
-        "exit_code": code,
-        "started": job.started,
-        "ended": job.started + runtime,
-        "runtime": runtime,
-        "peak_memory_bytes": max(job.peak, used.ru_maxrss * 1024),
-        "cpu_seconds": job.cpu_seconds,
-        "truncated": job.truncated,
-        "memory_bytes": job.order.get("memory_bytes"),
-        "wall_seconds": job.order.get("wall_seconds"),
-    }
-
-
-def _claim(folder: str, claim: Document) -> None:
-    """Put ``started.json`` into place, whole, unless it is there.
-
-    Raises:
-        Refused: It is there.
-    """
-    draft = f"{folder}/{STARTED}.{os.getpid()}"
-    try:
-        _write(draft, claim, part=draft + ".part")
-        os.link(draft, f"{folder}/{STARTED}")
-    except FileExistsError:
-        raise Refused("exists") from None
-    finally:
-        _quietly(os.unlink, draft)
-
-
-def _write(path: str, document: Document, *, part: str = "", durable: bool = False) -> None:
-    part = part or path + ".part"
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        text = json.dumps(document).encode()
-        size = os.write(fd, text)
-        if size < len(text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        os.ftruncate(fd, size)
-        if durable:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(part, path)  # noqa: PTH104
-
-
-def _text_of(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            return file.read()
-    except OSError:
-        return None
-
-
-def _quietly(call: Any, *arguments: Any) -> None:
-    """Call something whose object may have gone away meanwhile."""
-    try:
-        call(*arguments)
-    except OSError:
-        return
 
 
 def main() -> None:

@@ -1,0 +1,102 @@
+"""The files that a warden writes into a run's folder (see `tradewind.deployer.runner.warden`)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import Any
+
+STARTED = "started.json"
+PID = "pid.json"
+RESULT = "result.json"
+CANCEL = "cancel"
+
+Document = dict[str, Any]
+
+
+class Refused(Exception):  # noqa: N818  (it is an answer)
+    """A run cannot be started; ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing`` or ``system``."""
+
+    def __init__(self, kind: str, number: int = 0) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.number = number
+
+
+def claim_run(folder: str, claim: Document) -> None:
+    """Put ``started.json`` into place, whole, unless it is there.
+
+    Raises:
+        Refused: It is there.
+    """
+    draft = f"{folder}/{STARTED}.{os.getpid()}"
+    try:
+        write_document(draft, claim, part=draft + ".part")
+        os.link(draft, f"{folder}/{STARTED}")
+    except FileExistsError:
+        raise Refused("exists") from None
+    finally:
+        quietly(os.unlink, draft)
+
+
+def write_document(path: str, document: Document, *, part: str = "", durable: bool = False) -> None:
+    """Write a JSON document whole, or not at all.
+
+    Args:
+        path: The file.
+        document: Its content.
+        part: The file that is written first and then renamed.
+        durable: Flush it to the disk.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    part = part or path + ".part"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        text = json.dumps(document).encode()
+        size = os.write(fd, text)
+        if size < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        os.ftruncate(fd, size)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(part, path)  # noqa: PTH104
+
+
+def text_of(path: str) -> str | None:
+    """The text of a file, or None when there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return None
+
+
+def program_of(name: str, cwd: str, path: str) -> str:
+    """The program that a shell would run.
+
+    os.execvpe would look for it in the child, where every import and every page touched has to be paid for again.
+
+    Raises:
+        Refused: There is none.
+    """
+    if "/" in name:
+        return name
+    places = [os.path.join(cwd, folder, name) for folder in path.split(os.pathsep)]  # noqa: PTH118
+    files = [place for place in places if os.path.isfile(place)]  # noqa: PTH113
+    for place in files:
+        if os.access(place, os.X_OK):
+            return place
+    raise Refused("missing", errno.EACCES if files else errno.ENOENT)
+
+
+def quietly(call: Any, *arguments: Any) -> None:
+    """Call something whose object may have gone away meanwhile."""
+    try:
+        call(*arguments)
+    except OSError:
+        return
