@@ -16,6 +16,8 @@ from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 
 _LEAST_SECONDS = 1e-6
 _LABEL_NOISE = 0.05
+_SPREAD = 0.7
+"""How far ln cost spreads before much is known: runs differ by a factor of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Beliefs:
         seconds = np.array([max(seen.runtime, _LEAST_SECONDS) for _, _, seen in known])
         shift = self._shift(np.array([trial.offer.hourly for _, trial, _ in known]))
         censored = np.array([seen.censored for _, _, seen in known])
-        return fit_censored(np.array([row for row, _, _ in known]), np.log(seconds) + shift, censored)
+        return fit_censored(np.array([row for row, _, _ in known]), np.log(seconds) + shift, censored, spread=_SPREAD)
 
     def _shift(self, hourly: Array) -> Array:
         """What is added to ln seconds for the modelled figure."""

@@ -49,14 +49,14 @@ class GpSettings(plugins.Settings):
     )
     starts: int = Field(default=4, ge=1, description="Cheap, spread-out trials before the model chooses.")
     starts_share: float = Field(
-        default=0.5,
+        default=0.75,
         gt=0,
         le=1,
         description="Share of the candidates, the cheapest by hour, that starts are chosen from.",
     )
     abort: bool = Field(default=True, description="Cut a run short once it can no longer win.")
     abort_slack: float = Field(
-        default=1.0, ge=1, description="Cut it short at this multiple of the best so far, to learn a little more."
+        default=1.3, ge=1, description="Cut it short at this multiple of the best so far, to learn a little more."
     )
     min_improvement: float | None = Field(
         default=None,

@@ -21,7 +21,14 @@ _NOTHING = 1e-6
 
 
 def fit_censored(
-    x: Array, y: Array, censored: NDArray[np.bool_], priors: Priors | None = None, *, starts: int = 2, steps: int = 40
+    x: Array,
+    y: Array,
+    censored: NDArray[np.bool_],
+    priors: Priors | None = None,
+    *,
+    starts: int = 2,
+    steps: int = 40,
+    spread: float | None = None,
 ) -> GaussianProcess:
     """Fit a process to exact observations and to lower bounds.
 
@@ -37,8 +44,9 @@ def fit_censored(
         priors: See `GaussianProcess`.
         starts: See `GaussianProcess`.
         steps: See `GaussianProcess`.
+        spread: See `GaussianProcess`.
     """
-    process = GaussianProcess(priors, starts=starts, steps=steps)
+    process = GaussianProcess(priors, starts=starts, steps=steps, spread=spread)
     exact = ~censored
     if not censored.any():
         return process.fit(x, y)
@@ -57,7 +65,7 @@ def fit_censored(
             return process
         extra = np.where(censored, np.maximum(variances - process.noise_variance, 0.0), 0.0)
         if again:
-            refit = GaussianProcess(priors, starts=1, steps=steps // 2)
+            refit = GaussianProcess(priors, starts=1, steps=steps // 2, spread=spread)
             process = refit.fit(x[useful], means[useful], extra[useful], theta=process.theta)
         else:
             process = process.given(x[useful], means[useful], extra[useful])

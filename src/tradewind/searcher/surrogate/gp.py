@@ -15,6 +15,8 @@ _JITTER = 1e-8
 _MOST_FITTED = 100
 """Hyper-parameters are fitted to at most so many observations, evenly chosen; all of them are conditioned on."""
 
+_PRIOR_OBSERVATIONS = 4.0
+
 _LOG_BOUND = 6.0
 """Hyper-parameters stay within e^±6 of their priors' centres."""
 
@@ -83,10 +85,15 @@ class GaussianProcess:
         priors: Of the hyper-parameters.
         starts: Points from which the hyper-parameters are fitted.
         steps: BFGS iterations from each.
+        spread: The standard deviation that observations are expected to have, in their own units: it counts as much
+            as `_PRIOR_OBSERVATIONS` observations. None takes the observed one as it is.
     """
 
-    def __init__(self, priors: Priors | None = None, *, starts: int = 2, steps: int = 40) -> None:
+    def __init__(
+        self, priors: Priors | None = None, *, starts: int = 2, steps: int = 40, spread: float | None = None
+    ) -> None:
         self.priors = priors or Priors()
+        self.spread = spread
         self.starts = starts
         self.steps = steps
         self._theta: Array = np.zeros(0)
@@ -113,8 +120,7 @@ class GaussianProcess:
         from scipy.optimize import minimize
 
         self._shift = float(y.mean())
-        spread = float(y.std())
-        self._scale = spread if spread > 1e-12 * max(1.0, abs(self._shift)) else 1.0
+        self._scale = self._spread_of(y)
         targets = (y - self._shift) / self._scale
         variance = np.zeros(len(y)) if extra is None else extra / self._scale**2
         centre, width = self._prior_centre(x.shape[1])
@@ -139,6 +145,13 @@ class GaussianProcess:
         self._theta = np.clip(best[1], centre - _LOG_BOUND, centre + _LOG_BOUND)
         self._set(x, targets, variance)
         return self
+
+    def _spread_of(self, y: Array) -> float:
+        seen = float(y.std())
+        if self.spread is not None:
+            n, prior = len(y), _PRIOR_OBSERVATIONS
+            return math.sqrt((n * seen**2 + prior * self.spread**2) / (n + prior))
+        return seen if seen > 1e-12 * max(1.0, abs(self._shift)) else 1.0
 
     def _prior_centre(self, d: int) -> tuple[Array, Array]:
         p = self.priors
@@ -223,7 +236,7 @@ class GaussianProcess:
             y: Observations, shape (m,).
             extra: Variance of each besides the common noise.
         """
-        other = GaussianProcess(self.priors, starts=self.starts, steps=self.steps)
+        other = GaussianProcess(self.priors, starts=self.starts, steps=self.steps, spread=self.spread)
         other._theta, other._shift, other._scale = self._theta, self._shift, self._scale
         more = np.zeros(len(y)) if extra is None else extra / self._scale**2
         other._set(x, (y - self._shift) / self._scale, more)
