@@ -239,3 +239,21 @@ def test_the_users_price_list_is_seen_from_the_yamls_folder(base: Path) -> None:
     assert problem.candidates.offer(0).instance_type == "box.1"
     with pytest.raises(SpecError, match=r"job\.yaml:\d+: .*pth"):
         spec_of(base, text + "catalogues: {csv: {pth: prices.csv}}\n")
+
+
+def test_a_program_that_ignores_its_end_does_not_break_the_budget(base: Path, store: Store) -> None:
+    text = """
+name: stubborn
+job: {command: [sh, -c, "trap '' TERM; while true; do sleep 0.05; done # {{ x }}"]}
+space:
+  instance: {provider: local, vcpu: 1, limit: 1}
+  x: [1, 2]
+budget: {dollars: 0.00003}
+deploy: {billing: {granularity: 10ms}}
+searcher: {use: exhaustive, order: declared}
+"""
+    stop = search_of(spec_of(base, text), store).run()
+    summary = store.summaries()[0]
+    assert 0.000015 < summary.spent <= 0.00003
+    assert "budget" in stop.reason
+    assert set(summary.counts) == {"aborted"}

@@ -292,6 +292,7 @@ def test_a_stopped_search_says_nothing_more() -> None:
     minimum=st.sampled_from([0.0, 60.0]),
     setup=st.sampled_from([0.0, 30.0]),
     latency=st.floats(0.0, 0.09),
+    foreseen=st.booleans(),
 )
 def test_the_hard_cap_is_never_crossed_by_more_than_a_billing_unit_of_what_runs(
     dollars: float,
@@ -304,6 +305,7 @@ def test_the_hard_cap_is_never_crossed_by_more_than_a_billing_unit_of_what_runs(
     minimum: float,
     setup: float,
     latency: float,
+    foreseen: bool,
 ) -> None:
     billing = Billing(setup, minimum, granularity)
     problem = tuning(parallel, dollars=dollars, billing=billing, deadline=deadline)
@@ -324,12 +326,15 @@ def test_the_hard_cap_is_never_crossed_by_more_than_a_billing_unit_of_what_runs(
         )
         assert ledger.spent + ledger.metered <= dollars + late + ended_late + 1e-9
 
-    world = World(problem, in_order(problem), fate, Policy(owner="t", abort=abort), latency, check)
+    policy = Policy(owner="t", abort=abort, kill_seconds=latency if foreseen else 0.0)
+    world = World(problem, in_order(problem), fate, policy, latency, check)
     world.open()
     world.drive()
     spent = sum(run.cost for run in world.run_rows.values())
     assert world.machine.ledger.spent == pytest.approx(spent, abs=1e-9)
     assert world.machine.ledger.reserved == 0
+    if foreseen:
+        assert spent <= dollars + 1e-8, "the time to kill was reserved for, so nothing is overspent at all"
     assert sum(t.spent for t in world.trial_rows.values()) == pytest.approx(spent, abs=1e-9)
     ended_runs = [run for run in world.run_rows.values() if run.state.ended]
     assert len(ended_runs) == len(world.launched)

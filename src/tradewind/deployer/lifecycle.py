@@ -63,6 +63,11 @@ class Deployer:
         """The rows of the runs that have not ended, by run id."""
         return {run_id: flight.run for run_id, flight in self._flights.items() if flight.open}
 
+    @property
+    def kill_seconds(self) -> float:
+        """Seconds that a run may go on after its wall time at most."""
+        return self.runner.kill_seconds
+
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when a run on ``offer`` may start beside those on ``running`` without disturbing them."""
         return self.runner.room(offer, running)

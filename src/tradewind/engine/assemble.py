@@ -251,6 +251,7 @@ def build_search(
         priced_aborts=isinstance(searcher, PricesAborts),
         rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]),
         room=deployer.room,
+        kill_seconds=deployer.kill_seconds,
         exit_codes=_accepted_exit_codes(spec),
         searcher=searcher.name or type(searcher).__name__,
         size=len(problem.candidates) if problem.space.enumerable else None,

@@ -20,6 +20,7 @@ class Policy:
         priced_aborts: The searcher chooses where to cut.
         rules: When to stop.
         room: Whether a run on an offer may start beside those on other offers.
+        kill_seconds: Seconds that a run may still take after its wall time, until it is gone.
         exit_codes: Exit codes of the program that are no failure.
         searcher: The searcher's name, for those who watch.
         size: Number of candidates, or None.
@@ -31,6 +32,7 @@ class Policy:
     priced_aborts: bool = False
     rules: Sequence[Rule] = ()
     room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
+    kill_seconds: float = 0.0
     exit_codes: frozenset[int] = frozenset({0})
     searcher: str = ""
     size: int | None = None

@@ -16,9 +16,11 @@ class Purse:
         problem: The problem.
         abort: False when the user wants every run to go to its end.
         priced: True when the searcher chooses caps itself, so that the incumbent adds none.
+        kill_seconds: Seconds that a run may still take, and cost, after it was told to end.
     """
 
-    def __init__(self, problem: Problem, *, abort: bool, priced: bool) -> None:
+    def __init__(self, problem: Problem, *, abort: bool, priced: bool, kill_seconds: float = 0.0) -> None:
+        self._kill_seconds = kill_seconds
         self._problem = problem
         self._abort = abort
         self._priced = priced
@@ -40,7 +42,7 @@ class Purse:
         """
         limits = self.limits(trial, best)
         if self._problem.budget.dollars is not None:
-            most = self._problem.terms.billing.longest_run(reserved, trial.offer.hourly)
+            most = self._longest(reserved, trial.offer.hourly)
             if math.isfinite(most):
                 limits.append((most, f"the {format_money(reserved)} that the budget had left for it were used up"))
         if seconds_left is not None:
@@ -58,7 +60,7 @@ class Purse:
         """
         billing, hourly = self._problem.terms.billing, trial.offer.hourly
         longest = min((seconds for seconds, _ in self.limits(trial, best)), default=math.inf)
-        wanted = billing.cost(longest, hourly) if math.isfinite(longest) else math.inf
+        wanted = billing.cost(longest + self._kill_seconds, hourly) if math.isfinite(longest) else math.inf
         if hourly == 0:
             wanted = 0.0
         if free is None:
@@ -73,4 +75,8 @@ class Purse:
             return None
         else:
             share = free
-        return share if billing.longest_run(share, hourly) > 0 else None
+        return share if self._longest(share, hourly) > 0 else None
+
+    def _longest(self, money: float, hourly: float) -> float:
+        """Seconds after which a run must be told to end, so that it has ended before it costs more than ``money``."""
+        return self._problem.terms.billing.longest_run(money, hourly) - self._kill_seconds

@@ -68,7 +68,7 @@ class SearchMachine:
         self.parallel = problem.terms.parallel
         self.ledger = Ledger(problem.budget.dollars)
         self.book = TrialBook(problem.objective)
-        self.purse = Purse(problem, abort=policy.abort, priced=policy.priced_aborts)
+        self.purse = Purse(problem, abort=policy.abort, priced=policy.priced_aborts, kill_seconds=policy.kill_seconds)
         self.runs: dict[str, Run] = {}  # the current run of each open trial
         self.stopped: Stop | None = None
         self._elapsed_before = 0.0

@@ -55,6 +55,11 @@ class Runner(Plugin, ABC):
         """The clock that its runs take place on."""
         return SystemClock()
 
+    @property
+    def kill_seconds(self) -> float:
+        """Seconds that a run may go on after its wall time at most, until all its processes are gone."""
+        return 0.0
+
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when a run on ``offer`` may start beside those on ``running`` without disturbing them."""
         return True

@@ -58,6 +58,11 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
 
+    @property
+    def kill_seconds(self) -> float:
+        """The grace between SIGTERM and SIGKILL, and the time in which the warden notices."""
+        return self.settings.grace + _LOOK_SECONDS
+
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when the machine has the CPUs and the memory; a run alone always fits."""
         if not running:
