@@ -346,3 +346,13 @@ def test_the_hard_cap_is_never_crossed_by_more_than_a_billing_unit_of_what_runs(
 
 def test_terms_default_to_one_trial_at_a_time() -> None:
     assert Terms().parallel == 1
+
+
+def test_the_last_cents_are_not_spent_on_a_run_that_can_hardly_win() -> None:
+    # 12 runs of 10 s; the money pays the first and a fifth of another one.
+    problem = tuning()
+    cost = problem.terms.billing.cost(10.0, problem.candidates.offer(0).hourly)
+    world = searched(tuning(dollars=cost * 1.2), policy=Policy(owner="t"))
+    assert len(world.launched) == 1
+    assert world.stop is not None
+    assert "do not pay another run" in world.stop.reason

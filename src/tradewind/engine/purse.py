@@ -73,6 +73,8 @@ class Purse:
             share = free / max(1, self._problem.terms.parallel - running)
         elif running:
             return None
+        elif best is not None and free < wanted / 2:
+            return None  # what beats the best is hardly found for less than half of what the best costs
         else:
             share = free
         return share if self._longest(share, hourly) > 0 else None
