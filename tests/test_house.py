@@ -24,7 +24,6 @@ LONG_FILES = {
     "src/tradewind/deployer/runner/warden.py": 500,  # runs by itself, without the package
     "src/tradewind/engine/state.py": 480,  # one machine: its states are understood together or not at all
     "src/tradewind/problem/parameter.py": 440,  # six short classes of one contract
-    "src/tradewind/testing/problems.py": 500,  # a collection
     "src/tradewind/testing/stores.py": 440,  # one suite
 }
 """Files that may be longer than the rest, with their limit and the reason."""

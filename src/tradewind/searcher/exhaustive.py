@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import SpecError
-from tradewind.problem import Problem, Proposal
+from tradewind.problem import Problem, Proposal, Trial
 from tradewind.searcher.base import NothingLeft, ProposesMany, Searcher, SearchState
 
 
@@ -56,17 +55,28 @@ class ExhaustiveSearcher(Searcher, ProposesMany):
             return np.argsort(candidates.hourly, kind="stable")
         return np.arange(len(candidates))
 
+    @cached_property
+    def _times_told(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """How many trials of each candidate were told; kept up by `tell`, so that `ask` need not count them all."""
+        return np.zeros(len(self.problem.candidates), dtype=int)
+
+    def tell(self, trial: Trial) -> None:
+        """Note that a configuration was run; telling it again changes nothing."""
+        if trial.state.informs and trial.number not in self._told:
+            self._count(self._times_told, trial)
+        super().tell(trial)
+
+    def _count(self, times: np.ndarray[Any, np.dtype[np.intp]], trial: Trial) -> None:
+        index = self.problem.candidates.index(trial.configuration)
+        if index is not None:
+            times[index] += 1
+
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The next ones in order."""
         candidates = self.problem.candidates
-        done: Counter[int] = Counter()
-        for trial in (*self.history, *state.pending):
-            index = candidates.index(trial.configuration)
-            if index is not None:
-                done[index] += 1
-        times = np.zeros(len(candidates), dtype=int)
-        for index, runs in done.items():
-            times[index] = runs
+        times = self._times_told.copy()
+        for trial in state.pending:
+            self._count(times, trial)
         payable = self.affordable(state, candidates.hourly)
         chosen: list[Proposal] = []
         for turn in range(self.settings.repetitions):

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from tradewind import plugins
+from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
 from tradewind.searcher.base import (
     ContinuousSpaces,
@@ -97,7 +98,6 @@ class GpSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Ex
         beliefs = self._beliefs()
         informed = sum(t.observation is not None for t in self.history) + len(state.pending)
         chosen: list[Proposal] = []
-        taken: list[int] = []
         if beliefs.time is None or informed < self.settings.starts:
             wanted = count if beliefs.time is None else min(count, self.settings.starts - informed)
             chosen = self._start(state, beliefs, wanted)
@@ -117,7 +117,6 @@ class GpSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Ex
                 return NothingLeft(reason, final=not state.pending)
             place = self._pick(outlook)
             index = int(free[place])
-            taken.append(index)
             chosen.append(self._proposal(candidates.configuration(index), outlook, place, beliefs))
             free = np.delete(free, place)
             if len(chosen) < count:
@@ -300,8 +299,6 @@ def neighbours(
         donors: Where other values come from.
         rng: For which parameters, and how far.
     """
-    from tradewind.errors import ConfigurationError, NoOfferError
-
     space, found = problem.space, []
     for donor in donors:
         values = dict(leader)
