@@ -192,7 +192,6 @@ def table_problem(
         future_runs: How often the result will be used.
         noise: Standard deviation of the logarithm of a run's time.
     """
-
     parameters = [
         *machine_parameters(types, nodes),
         Ordinal(name="partitions", values=(16, 64, 256)),
