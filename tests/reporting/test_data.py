@@ -137,6 +137,7 @@ class ManyTrials:
             "feasible": (rng.random(count) < 0.7).tolist(),
             "censored": [False] * count,
             "spent": cost.tolist(),
+            "fidelity": [1.0] * count,
             "price_per_hour": [0.1] * count,
             "nodes": [2] * count,
             "provider": ["local"] * count,

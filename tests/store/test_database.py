@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.store.conftest import run_python
 
-from tradewind.store import migrations, schema
+from tradewind.store import database, migrations, schema
 from tradewind.store.base import Change, Store
 from tradewind.store.database import Database
 from tradewind.testing.stores import run, study_row, trial
@@ -23,12 +27,12 @@ OpenStore = Callable[..., Store]
 
 
 def assert_schema(url: str) -> None:
-    database = Database(url, busy_timeout=5)
-    with database.read() as connection:
+    opened = Database(url, busy_timeout=5)
+    with opened.read() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
         assert compare_metadata(context, schema.metadata) == []
         assert context.get_current_revision() == schema.REVISIONS[-1]
-    database.close()
+    opened.close()
 
 
 def test_the_migrations_make_the_schema_on_sqlite(sqlite_url: str) -> None:
@@ -46,8 +50,24 @@ def test_the_program_knows_all_migrations() -> None:
     assert tuple(reversed(found)) == schema.REVISIONS
 
 
-def test_an_up_to_date_store_is_opened_without_alembic(sqlite_url: str, open_store: OpenStore) -> None:
-    open_store(sqlite_url).close()
+def tables(path: Path) -> list[tuple[str, ...]]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return sorted(connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
+
+
+def test_a_new_store_is_the_one_that_the_migrations_make(tmp_path: Path) -> None:
+    Database(f"sqlite:///{tmp_path / 'new.db'}", busy_timeout=5).close()
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+    with engine.begin() as connection:
+        database._upgrade(connection)
+    engine.dispose()
+    assert tables(tmp_path / "new.db") == tables(tmp_path / "migrated.db")
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_store_is_made_and_opened_without_alembic(sqlite_url: str, open_store: OpenStore, there: bool) -> None:
+    if there:
+        open_store(sqlite_url).close()
     code = (
         "import sys; from tradewind import plugins; plugins.create('store', 'sql', {}, url=sys.argv[1]).summaries();"
         "print('alembic' in sys.modules)"

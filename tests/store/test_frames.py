@@ -87,7 +87,7 @@ def test_a_study_without_trials(
 ) -> None:
     store = open_store(sqlite_url)
     frame = convert(store.columns(store.create_study(study_row()).id))
-    assert frame.shape == (0, 16)
+    assert frame.shape == (0, 17)
 
 
 @pytest.mark.parametrize(("package", "convert"), [("pandas", frames.to_pandas), ("polars", frames.to_polars)])

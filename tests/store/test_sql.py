@@ -82,8 +82,9 @@ def test_status_reads_no_row_of_a_run(sqlite_url: str, open_store: OpenStore) ->
             "COVERING INDEX runs_by_state"
         ),
         "SELECT state, count(*) FROM trials WHERE study_id = 1 GROUP BY state": "COVERING INDEX trials_by_state",
-        "SELECT * FROM trials WHERE study_id = 1 AND feasible AND objective IS NOT NULL "
-        "ORDER BY objective, number LIMIT 1": "INDEX trials_by_objective",
+        "SELECT * FROM trials WHERE study_id = 1 AND feasible = 1 AND objective IS NOT NULL "
+        "AND state = 'succeeded' AND fidelity >= 1 "
+        "ORDER BY objective, runtime NULLS LAST, number LIMIT 1": "INDEX trials_by_objective",
     }
     with store._database.read() as connection:
         for query, index in queries.items():

@@ -14,7 +14,8 @@ class TrialBook:
     Attributes:
         trials: All trials by number.
         ended: Those that inform, in the order in which they ended.
-        best: The best feasible trial on the whole input, or None.
+        best: The best feasible trial on the whole input, or None; of equals the one with the shortest run time, then
+            the lowest number.
         last: The trial that ended last, or None.
         counts: Ended trials by state.
     """
@@ -75,5 +76,13 @@ class TrialBook:
         seen = trial.observation
         if trial.proposal.fidelity < 1.0 or seen is None or not seen.feasible or seen.objective is None:
             return
-        if self.best_value is None or self._objective.better(seen.objective, self.best_value):
+        if self.best is None or self._beats(trial, self.best):
             self.best = trial
+
+    def _beats(self, trial: Trial, other: Trial) -> bool:
+        """True for the better objective, and of equals for the shorter run time, then the lower number."""
+        seen, known = trial.observation, other.observation
+        assert seen is not None and seen.objective is not None and known is not None and known.objective is not None
+        if seen.objective != known.objective:
+            return self._objective.better(seen.objective, known.objective)
+        return (seen.runtime, trial.number) < (known.runtime, other.number)

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Texts = NDArray[np.str_]
 
-_NUMBERS = ("objective", "cost", "runtime", "spent", "price_per_hour", "created", "started", "ended")
+_NUMBERS = ("objective", "cost", "runtime", "fidelity", "spent", "price_per_hour", "created", "started", "ended")
 _WORDS = ("state", "key", "provider", "instance_type")
 _REASONS = 60
 """Reasons are read for this many trials at most: they are not among the columns, each is a question to the store."""
@@ -63,7 +63,8 @@ class StudyData:
         feasible_flag: True where every constraint held.
         configurations: Each trial's configuration as JSON text.
         floats: ``objective``, ``cost`` (USD this run), ``runtime`` (s), ``spent`` (USD total of the trial),
-            ``price_per_hour`` (USD per node), ``created``, ``started``, ``ended`` (s since the epoch); NaN if unknown.
+            ``fidelity`` (share of the input), ``price_per_hour`` (USD per node), ``created``, ``started``, ``ended``
+            (s since the epoch); NaN if unknown.
         words: ``state``, ``key``, ``provider``, ``instance_type``.
         best: The best feasible trial, or None.
         reasons: Why trials failed, were aborted or are infeasible, by trial number; not for every trial where there
@@ -173,9 +174,15 @@ class StudyData:
         return mask
 
     @cached_property
+    def whole(self) -> Mask:
+        """Trials on the whole input; what a part of it costs says nothing of who is the best."""
+        mask: Mask = self.floats["fidelity"] >= 1.0
+        return mask
+
+    @cached_property
     def feasible(self) -> Mask:
-        """Measured trials that kept every constraint."""
-        mask: Mask = self.measured & self.feasible_flag
+        """Measured trials on the whole input that kept every constraint."""
+        mask: Mask = self.measured & self.feasible_flag & self.whole
         return mask
 
     @cached_property
@@ -186,9 +193,9 @@ class StudyData:
 
     @cached_property
     def ranking(self) -> NDArray[np.int64]:
-        """Rows of the feasible trials, the best first; equal ones by number."""
+        """Rows of the feasible trials, the best first; equal ones by run time, then by number."""
         rows = np.flatnonzero(self.feasible)
-        order: NDArray[np.int64] = rows[np.argsort(self.loss[rows], kind="stable")]
+        order: NDArray[np.int64] = rows[np.lexsort((self.number[rows], self.runtime[rows], self.loss[rows]))]
         return order
 
     @property

@@ -61,7 +61,8 @@ class StudySummary:
         counts: Trials by state.
         spent: USD over all runs, total.
         reserved: USD set aside for runs that are not settled.
-        best: The best feasible trial, or None.
+        best: The best feasible trial on the whole input, or None; of equals the one with the shortest run time, then
+            the first.
         running_since: When the live process that holds the study took it, or None.
         holder: Who holds it (host and pid), or empty.
     """
@@ -170,8 +171,8 @@ class Store(Plugin, ABC):
     def columns(self, study_id: int) -> Mapping[str, Sequence[Any]]:
         """The plain columns of all trials, by name, for reports over many trials.
 
-        ``number, state, key, objective, cost, runtime, feasible, censored, spent, price_per_hour, nodes, provider,
-        instance_type, created, started, ended, configuration`` (a JSON text).
+        ``number, state, key, objective, cost, runtime, feasible, censored, fidelity, spent, price_per_hour, nodes,
+        provider, instance_type, created, started, ended, configuration`` (a JSON text).
         """
 
     @abstractmethod

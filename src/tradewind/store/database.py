@@ -17,7 +17,8 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
 from tradewind.store import faults
-from tradewind.store.schema import REVISIONS, VERSION_TABLE
+from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
+from tradewind.store.schema import version as version_table
 
 _MIGRATING = 0x7472616465  # "trade": the advisory lock that PostgreSQL clients migrate under
 _WRITES = "tradewind_writes"
@@ -32,12 +33,13 @@ class Database:
     Every error of the database leaves it as a `StoreError`.
 
     Args:
-        url: ``sqlite:///path`` or ``postgresql+psycopg://user@host/name``.
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user@host/name``; ``?busy_timeout=60`` behind it overrides
+            the argument.
         busy_timeout: Seconds to wait for a lock that another process holds.
     """
 
     def __init__(self, url: str, *, busy_timeout: float) -> None:
-        parsed = _parse(url)
+        parsed, busy_timeout = _parse(url, busy_timeout)
         self.place = parsed.render_as_string(hide_password=True)
         self.path = _sqlite_path(parsed)
         if self.path is not None:
@@ -152,7 +154,10 @@ class Database:
             if self.dialect == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
             # Another process may have done it while this one waited for the lock.
-            if self._version(connection) != REVISIONS[-1]:
+            version = self._version(connection)
+            if version is None:
+                _create(connection)
+            elif version != REVISIONS[-1]:
                 with _ALEMBIC:
                     _upgrade(connection)
 
@@ -174,10 +179,13 @@ class Database:
                 time.sleep(0.02)
 
 
+_LONGEST_WAIT = 3600.0
+_SQLITE_OPTIONS = frozenset({"cache", "immutable", "mode", "nolock", "psow", "uri", "vfs"})
 _ADDRESS_HINT = "write sqlite:///path/to/tradewind.db or postgresql+psycopg://user@host/name"
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str, busy_timeout: float) -> tuple[URL, float]:
+    """The address without Tradewind's own option, and how long to wait for a lock."""
     try:
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError) as error:
@@ -189,7 +197,26 @@ def _parse(url: str) -> URL:
         raise StoreError(f"a store cannot be kept in {backend}", hint=_ADDRESS_HINT)
     if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise StoreError("a store in memory keeps nothing", hint=_ADDRESS_HINT)
-    return parsed
+    if (written := parsed.query.get("busy_timeout")) is not None:
+        busy_timeout = _seconds(written)
+        parsed = parsed.difference_update_query(["busy_timeout"])
+    unknown = sorted(set(parsed.query) - _SQLITE_OPTIONS) if backend == "sqlite" else []
+    if unknown:
+        raise StoreError(f"the store's address has the unknown option {unknown[0]!r}", hint="known: busy_timeout")
+    return parsed, busy_timeout
+
+
+def _seconds(written: str | tuple[str, ...]) -> float:
+    try:
+        seconds = float(written) if isinstance(written, str) else -1.0
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= _LONGEST_WAIT:
+        raise StoreError(
+            f"busy_timeout={written} in the store's address is no number of seconds",
+            hint=f"write one from 0 to {_LONGEST_WAIT:.0f}",
+        )
+    return seconds
 
 
 def _sqlite_path(url: URL) -> Path | None:
@@ -230,6 +257,13 @@ def _on_sqlite_begin(connection: Connection) -> None:
     # IMMEDIATE takes the write lock first: a later upgrade of a reader's lock could fail without waiting.
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _create(connection: Connection) -> None:
+    """Make all tables of the newest version in an empty database: importing Alembic would take longer than this."""
+    metadata.create_all(connection)
+    version_table.create(connection, checkfirst=True)
+    connection.execute(version_table.insert().values(version_num=REVISIONS[-1]))
 
 
 def _upgrade(connection: Connection) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import polars
 
 _INTEGERS = ("number", "nodes")
-_FLOATS = ("objective", "cost", "runtime", "spent", "price_per_hour", "created", "started", "ended")
+_FLOATS = ("objective", "cost", "runtime", "fidelity", "spent", "price_per_hour", "created", "started", "ended")
 _BOOLEANS = ("feasible", "censored")
 _MOMENTS = ("created", "started", "ended")
 

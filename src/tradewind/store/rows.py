@@ -69,6 +69,7 @@ def trial_values(study_id: int, trial: Trial) -> dict[str, Any]:
         "runtime": _number(observation.runtime) if observation else None,
         "feasible": bool(observation.feasible) if observation else None,
         "censored": bool(observation.censored) if observation else None,
+        "fidelity": float(trial.proposal.fidelity),
         "spent": float(trial.spent),
         "price_per_hour": _number(offer.price_per_hour),
         "nodes": offer.nodes,

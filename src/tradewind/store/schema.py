@@ -1,4 +1,4 @@
-"""The tables of the store, as SQLAlchemy Core sees them; the migrations create them."""
+"""The tables of the store, as SQLAlchemy Core sees them; the migrations bring an older store to them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    PrimaryKeyConstraint,
+    String,
     Table,
     Text,
-    text,
 )
 
 REVISIONS = ("0001",)
@@ -24,6 +25,14 @@ VERSION_TABLE = "tradewind_version"
 """The table with the version row: it tells a Tradewind store from another program's database."""
 
 metadata = MetaData()
+
+# As Alembic makes it; apart, because Alembic does not count it among the tables that it compares.
+version = Table(
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
 
 studies = Table(
     "studies",
@@ -61,6 +70,7 @@ trials = Table(
     Column("runtime", Float(53)),
     Column("feasible", Boolean),
     Column("censored", Boolean),
+    Column("fidelity", Float(53), nullable=False),
     Column("spent", Float(53), nullable=False),
     Column("price_per_hour", Float(53)),
     Column("nodes", Integer, nullable=False),
@@ -75,13 +85,7 @@ trials = Table(
     Column("offer", Text, nullable=False),
     Column("observation", Text),
     Index("trials_by_state", "study_id", "state"),
-    Index(
-        "trials_by_objective",
-        "study_id",
-        "objective",
-        sqlite_where=text("feasible"),
-        postgresql_where=text("feasible"),
-    ),
+    Index("trials_by_objective", "study_id", "feasible", "objective"),
 )
 
 runs = Table(

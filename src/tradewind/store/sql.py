@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from pydantic import Field
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from tradewind import plugins
@@ -22,8 +21,8 @@ from tradewind.store.database import Database
 from tradewind.store.schema import runs, studies, trials
 
 _COLUMNS = (
-    *("number", "state", "key", "objective", "cost", "runtime", "feasible", "censored", "spent", "price_per_hour"),
-    *("nodes", "provider", "instance_type", "created", "started", "ended", "configuration"),
+    *("number", "state", "key", "objective", "cost", "runtime", "feasible", "censored", "fidelity", "spent"),
+    *("price_per_hour", "nodes", "provider", "instance_type", "created", "started", "ended", "configuration"),
 )
 _CHUNK = 500
 
@@ -59,7 +58,7 @@ class SqlStore(Store):
         super().__init__(settings=settings, url=url)
         assert isinstance(settings, SqlSettings)
         self._database = Database(url, busy_timeout=settings.busy_timeout)
-        insert = sqlite.insert if self._database.dialect == "sqlite" else postgresql.insert
+        insert = _inserter(self._database.dialect)
         self._put_trial = _upsert(insert(trials))
         self._put_run = _upsert(insert(runs))
 
@@ -197,8 +196,8 @@ class SqlStore(Store):
     def columns(self, study_id: int) -> Mapping[str, Sequence[Any]]:
         """The plain columns of all trials, by name and in the order of their numbers.
 
-        ``number, state, key, objective, cost, runtime, feasible, censored, spent, price_per_hour, nodes, provider,
-        instance_type, created, started, ended, configuration`` (a JSON text). NaN is None here.
+        ``number, state, key, objective, cost, runtime, feasible, censored, fidelity, spent, price_per_hour, nodes,
+        provider, instance_type, created, started, ended, configuration`` (a JSON text). NaN is None here.
 
         Raises:
             StudyNotFoundError: There is no such study.
@@ -268,6 +267,17 @@ class SqlStore(Store):
             for trial in portion:
                 yield recorded.record(trial, of_trial.get(trial.number, ()))
             since = portion[-1].number + 1
+
+
+def _inserter(dialect: str) -> Any:
+    """``INSERT ... ON CONFLICT`` of a dialect; the other one's modules are not imported."""
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert
 
 
 def _upsert(insert: Any) -> Any:
@@ -356,9 +366,9 @@ def _best(connection: Connection, study: StudyRow) -> Trial | None:
     better = objective.desc() if _maximises(study.spec) else objective.asc()
     row = connection.execute(
         sa.select(*rows.TRIAL_COLUMNS)
-        .where(trials.c.study_id == study.id, sa.text("feasible"), objective.is_not(None))
-        .where(trials.c.state == TrialState.SUCCEEDED.value)
-        .order_by(better, trials.c.number)
+        .where(trials.c.study_id == study.id, trials.c.feasible == sa.true(), objective.is_not(None))
+        .where(trials.c.state == TrialState.SUCCEEDED.value, trials.c.fidelity >= 1.0)
+        .order_by(better, trials.c.runtime.asc().nulls_last(), trials.c.number)
         .limit(1)
     ).first()
     return rows.trial_of(row) if row is not None else None

@@ -245,6 +245,7 @@ class StoreConformance:
         assert list(columns["feasible"]) == [None, True]
         assert list(columns["censored"]) == [None, False]
         assert list(columns["spent"]) == [0.0, 0.5]
+        assert list(columns["fidelity"]) == [1.0, 1.0]
         assert list(columns["price_per_hour"]) == [0.08925, 0.08925]
         assert list(columns["nodes"]) == [3, 3]
         assert list(columns["provider"]) == ["aws", "aws"]
@@ -256,12 +257,12 @@ class StoreConformance:
             dict(given[1].configuration),
             dict(given[0].configuration),
         ]
-        assert len(columns) == 17
+        assert len(columns) == 18
 
     def test_the_columns_of_an_empty_study(self, store: Store, study: StudyRow) -> None:
         """The columns of an empty study."""
         columns = store.columns(study.id)
-        assert len(columns) == 17
+        assert len(columns) == 18
         assert all(len(values) == 0 for values in columns.values())
 
     # Summaries
@@ -309,10 +310,20 @@ class StoreConformance:
         store.write(study.id, Change([aborted, trial(1, 0.5)]))
         assert store.summaries()[0].best == trial(1, 0.5)
 
-    def test_the_first_of_equals_is_the_best(self, store: Store, study: StudyRow) -> None:
-        """The first of equals is the best."""
+    def test_of_equals_the_shortest_run_then_the_first_is_the_best(self, store: Store, study: StudyRow) -> None:
+        """Of equal objectives the one with the shortest run time is the best, and of those the first."""
         store.write(study.id, Change([trial(2, 0.5), trial(1, 0.5)]))
         assert store.summaries()[0].best == trial(1, 0.5)
+        quick = replace(trial(3, 0.5), observation=Observation(0.5, 0.5, 1.0, True))
+        store.write(study.id, Change([quick]))
+        assert store.summaries()[0].best == quick
+
+    def test_a_trial_on_a_part_of_the_input_is_never_the_best(self, store: Store, study: StudyRow) -> None:
+        """A trial on a part of the input is never the best, and the columns tell it from the others."""
+        part = replace(trial(0, 0.1), proposal=replace(trial(0, 0.1).proposal, fidelity=0.25))
+        store.write(study.id, Change([part, trial(1, 0.5)]))
+        assert store.summaries()[0].best == trial(1, 0.5)
+        assert list(store.columns(study.id)["fidelity"]) == [0.25, 1.0]
 
     def test_summaries_of_some_studies(self, store: Store) -> None:
         """Summaries of some studies."""

@@ -43,6 +43,7 @@ def upgrade() -> None:
         sa.Column("runtime", real),
         sa.Column("feasible", sa.Boolean),
         sa.Column("censored", sa.Boolean),
+        sa.Column("fidelity", real, nullable=False),
         sa.Column("spent", real, nullable=False),
         sa.Column("price_per_hour", real),
         sa.Column("nodes", sa.Integer, nullable=False),
@@ -58,10 +59,7 @@ def upgrade() -> None:
         sa.Column("observation", sa.Text),
     )
     op.create_index("trials_by_state", "trials", ["study_id", "state"])
-    feasible = sa.text("feasible")
-    op.create_index(
-        "trials_by_objective", "trials", ["study_id", "objective"], sqlite_where=feasible, postgresql_where=feasible
-    )
+    op.create_index("trials_by_objective", "trials", ["study_id", "feasible", "objective"])
     op.create_table(
         "runs",
         sa.Column("study_id", sa.Integer, primary_key=True),
