@@ -1,0 +1,19 @@
+"""All wrong inputs, by group; docs/reference/wrong-inputs.md is written from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tests.wrong_inputs.other_cases import COMMANDS, DATA, PROGRAMS, STORES
+from tests.wrong_inputs.table import Case
+from tests.wrong_inputs.yaml_cases import YAML
+
+GROUPS: Mapping[str, Sequence[Case]] = {
+    "The job YAML": YAML,
+    "The command line": COMMANDS,
+    "Prices, recorded runs and records": DATA,
+    "Programs and their output": PROGRAMS,
+    "Stores, disks and packages": STORES,
+}
+
+CASES = [case for cases in GROUPS.values() for case in cases]
