@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,9 +9,22 @@ from hypothesis import strategies as st
 from tests.engine.searchers import Scripted, in_order
 from tests.engine.world import Fate, World
 
-from tradewind.engine.events import Cancel, Interrupted, Launch, Opened, RunChanged, Tick
+from tradewind.engine.asking import price
+from tradewind.engine.events import (
+    Ask,
+    Cancel,
+    Interrupted,
+    Launch,
+    NothingProposed,
+    Opened,
+    Proposed,
+    RunChanged,
+    Tick,
+)
 from tradewind.engine.policy import Policy
+from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import make_rules
+from tradewind.errors import PluginError
 from tradewind.problem import (
     Billing,
     Fault,
@@ -25,6 +39,7 @@ from tradewind.problem import (
     Trial,
     TrialState,
 )
+from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.testing.problems import Outcome, machine_parameters, make_problem
 
 
@@ -356,3 +371,102 @@ def test_the_last_cents_are_not_spent_on_a_run_that_can_hardly_win() -> None:
     assert len(world.launched) == 1
     assert world.stop is not None
     assert "do not pay another run" in world.stop.reason
+
+
+class Answering(Scripted):
+    """Gives whole answers, whatever was asked; after the last one it repeats it."""
+
+    def __init__(self, problem: Problem, *answers: list[Proposal] | NothingLeft) -> None:
+        super().__init__(problem, [])
+        self.answers = list(answers)
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.mark.parametrize("answer", [[], NothingLeft("it waits for a trial", final=False)])
+def test_a_searcher_that_waits_while_nothing_runs_ends_the_search(answer: list[Proposal] | NothingLeft) -> None:
+    problem = tuning(parallel=2)
+    one = Proposal(problem.candidates.configuration(0))
+    world = World(problem, Answering(problem, [one], answer), ten_seconds)
+    world.open()
+    stop = world.drive(20)
+    assert len(world.launched) == 1
+    assert stop.reason in ("the searcher proposed nothing, and gave no reason", "it waits for a trial")
+
+
+def test_more_proposals_than_were_asked_for_do_not_break_the_budget_in_trials() -> None:
+    problem = tuning(parallel=3, trials=2)
+    many = [Proposal(problem.candidates.configuration(i)) for i in range(6)]
+    world = World(problem, Answering(problem, many), ten_seconds)
+    world.open()
+    world.drive(20)
+    assert len(world.launched) == 2
+
+
+def test_a_searcher_is_asked_again_only_after_its_answer_was_taken() -> None:
+    problem = tuning(parallel=2)
+    machine = SearchMachine(problem, Policy(owner="t"))
+    assert [i.count for i in machine.handle(Opened(), 0.0) if isinstance(i, Ask)] == [2]
+    first = price(problem, Proposal(problem.candidates.configuration(0)))
+    out = machine.handle(Proposed([first]), 0.0)
+    (launch,) = [i for i in out if isinstance(i, Launch)]
+    assert [i.count for i in out if isinstance(i, Ask)] == [1]
+    failed = replace(launch.run, state=RunState.FAILED, fault=Fault.JOB)
+    assert not [i for i in machine.handle(RunChanged(failed), 0.0) if isinstance(i, Ask)]
+    # The answer is older than that failure: it waits for a trial that has ended meanwhile.
+    out = machine.handle(NothingProposed("it waits for a trial", final=False), 0.0)
+    assert [i.count for i in out if isinstance(i, Ask)] == [2]
+    assert machine.ending is None
+
+
+@pytest.mark.parametrize("cap", [math.inf, 0.0, -1.0])
+@pytest.mark.parametrize("kind", ["abort_cost", "abort_time"])
+def test_odd_caps_of_a_searcher_cut_at_once_or_never(kind: str, cap: float) -> None:
+    problem = tuning(dollars=1.0)
+    one = Proposal(problem.candidates.configuration(0), **{kind: cap})  # type: ignore[arg-type]
+    world = World(problem, Scripted(problem, [one]), ten_seconds)
+    world.open()
+    world.drive()
+    seen = world.trial_rows[0].observation
+    assert seen is not None
+    assert seen.runtime == (10.0 if cap > 0 else 1.0)
+
+
+def test_a_cap_that_is_no_number_is_the_searchers_error() -> None:
+    problem = tuning()
+    one = Proposal(problem.candidates.configuration(0), abort_cost=math.nan)
+    with pytest.raises(PluginError, match=r"the searcher Scripted wants instance=.* cut short at nan"):
+        World(problem, Scripted(problem, [one]), ten_seconds).open()
+
+
+def test_a_search_whose_trials_are_all_lost_ends_and_says_why() -> None:
+    problem = tuning()
+    world = World(problem, in_order(problem), lambda t, r: Fate(0.0, RunState.PREEMPTED, reason="no machines"))
+    world.open()
+    stop = world.drive(100)
+    assert stop.reason == "8 trials in a row were lost, the last one: no machines"
+    assert {t.state for t in world.trial_rows.values()} == {TrialState.LOST}
+
+    resumed = World(problem, in_order(problem), ten_seconds)
+    resumed.open(list(world.trial_rows.values()), list(world.run_rows.values()))
+    resumed.drive()
+    assert not set(resumed.told) & set(world.trial_rows), "nobody is told of lost trials, on resuming neither"
+    assert len(resumed.told) == 12
+
+
+def test_a_run_that_was_started_without_a_budget_gets_its_share_of_a_later_one() -> None:
+    problem = tuning()
+    world = World(problem, in_order(problem), ten_seconds)
+    world.open()
+    trial, run = world.trial_rows[0], next(iter(world.run_rows.values()))
+    assert run.reserved == 0.0
+
+    machine = SearchMachine(tuning(dollars=5.0), Policy(owner="t"))
+    (launch,) = [i for i in machine.handle(Opened([trial], [run]), 0.0) if isinstance(i, Launch)]
+    assert launch.wall_seconds is not None
+    assert launch.wall_seconds > 0
+    assert machine.ledger.reserved == launch.run.reserved == 5.0
+    cost = problem.terms.billing.cost(3.0, trial.offer.hourly)
+    out = machine.handle(RunChanged(replace(run, state=RunState.EXECUTING, runtime=3.0, cost=cost)), 3.0)
+    assert not [i for i in out if isinstance(i, Cancel)]

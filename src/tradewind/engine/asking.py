@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from tradewind.engine.events import NothingProposed, Priced, Proposed
 from tradewind.engine.state import SearchMachine
-from tradewind.errors import NoOfferError
+from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Problem, Proposal
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 
@@ -19,6 +21,9 @@ def ask(machine: SearchMachine, searcher: Searcher, count: int) -> Proposed | No
 
     Returns:
         The answer as an event for the machine.
+
+    Raises:
+        PluginError: A proposal's cap is not a number.
     """
     state = SearchState(
         pending=machine.book.pending,
@@ -30,7 +35,14 @@ def ask(machine: SearchMachine, searcher: Searcher, count: int) -> Proposed | No
     answer = searcher.ask(state, count)
     if isinstance(answer, NothingLeft):
         return NothingProposed(answer.reason, answer.final)
-    return Proposed([price(machine.problem, proposal) for proposal in answer])
+    if not answer:
+        return NothingProposed("the searcher proposed nothing, and gave no reason", final=False)
+    for proposal in answer:
+        for cap in (proposal.abort_cost, proposal.abort_time):
+            if cap is not None and math.isnan(cap):
+                who = searcher.name or type(searcher).__name__
+                raise PluginError(f"the searcher {who} wants {proposal.configuration} cut short at nan")
+    return Proposed([price(machine.problem, proposal) for proposal in answer[:count]])
 
 
 def price(problem: Problem, proposal: Proposal) -> Priced:

@@ -124,4 +124,4 @@ def caps(problem: Problem, trial: Trial, best: float | None, *, abort: bool, pri
             found.append((best, f"it could no longer be quicker than {format_duration(best)}"))
     # A cap below one billing unit would forbid the run; the smallest bill is owed as soon as it starts anyway.
     least = max(billing.granularity_seconds, billing.minimum_seconds - billing.setup_seconds)
-    return [(max(seconds, least), reason) for seconds, reason in found]
+    return [(max(seconds, least), reason) for seconds, reason in found if math.isfinite(seconds)]

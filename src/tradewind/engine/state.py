@@ -43,6 +43,9 @@ from tradewind.units import format_duration, format_money
 _REPEATS = 20
 """A searcher that proposes so many finished trials in a row is stopped: it will not get further."""
 
+_LOST = 8
+"""So many trials in a row that the infrastructure lost end the search: nobody is told of them, so it would not end."""
+
 _NO_OFFER = Offer("", "", 0, 0, 0)
 
 
@@ -80,8 +83,10 @@ class SearchMachine:
         self.ending: str | None = None
         self._dropping = False  # what waits is not launched any more
         self._interrupting = False
-        self._asked = False  # an answer of the searcher is on its way, or was to wait
+        self._asking = False  # an answer of the searcher is on its way
+        self._asked = False  # the searcher knows all that is known now
         self._repeats = 0
+        self._lost = 0  # trials in a row
         self._dirty: dict[str, Run] = {}
 
     # ------------------------------------------------------------------ for those who ask
@@ -127,10 +132,12 @@ class SearchMachine:
             case Opened():
                 out += self._open(event, now)
             case Proposed(proposals):
-                self._asked = False
+                self._asking = self._asked = False
                 out += self._take(proposals)
             case NothingProposed(reason, final):
-                if final:
+                self._asking = False
+                # Who waits for a trial on its way, where there is none, would wait for ever.
+                if final or (self._asked and not self.runs and not self._waiting):
                     self._end(reason)
             case RunChanged(run):
                 out += self._run_changed(run)
@@ -158,18 +165,30 @@ class SearchMachine:
             self.book.put(trial)
             if trial.state.ended:
                 self._end_trial(trial)
-                out.append(Tell(trial))
+                if trial.state.informs:
+                    out.append(Tell(trial))
             elif trial.number in open_runs:
                 run = open_runs[trial.number]
                 self.ledger.take_over(run.run_id, run.reserved)
                 self.runs[run.run_id] = run
-                cap, why = self.cap(trial, run)
-                self._deadlines[run.run_id] = why
-                out.append(Launch(trial, run, cap, again=True))
             else:
                 self._waiting.append(trial)
+        out += [self._adopt(run) for run in list(self.runs.values())]
         self.book.last = None
         return out
+
+    def _adopt(self, run: Run) -> Launch:
+        """Go on with a run of an earlier process; one that began without a budget gets a share of the new one."""
+        trial = self.book.trials[run.trial]
+        if not run.reserved and self.problem.budget.dollars is not None:
+            others = len(self.runs) - 1
+            amount = self.purse.reservation(trial, self.book.best_value, self.ledger.free, others) or 0.0
+            run = replace(run, reserved=amount)
+            self.ledger.take_over(run.run_id, amount)
+            self.runs[run.run_id] = self._dirty[run.run_id] = run
+        cap, why = self.cap(trial, run)
+        self._deadlines[run.run_id] = why
+        return Launch(trial, run, cap, again=True)
 
     # ------------------------------------------------------------------ what comes next
 
@@ -180,12 +199,12 @@ class SearchMachine:
             self._apply_rules()
         out += self._abort_losers()
         out += self._launch_waiting()
-        if self.ending is None and not self._asked:
+        if self.ending is None and not self._asking and not self._asked:
             room = self.parallel - len(self.runs) - len(self._waiting)
             left = self.trials_left
             room = room if left is None else min(room, left)
             if room > 0:
-                self._asked = True
+                self._asking = self._asked = True
                 return [*out, Ask(room)]
         if self.ending is not None and not self.runs and (self._dropping or not self._waiting):
             self.stopped = Stop(self.ending, self._interrupting)
@@ -374,6 +393,7 @@ class SearchMachine:
     def _finish(self, run: Run, trial: Trial) -> list[Instruction]:
         """A trial has ended: charge it, store it, tell it."""
         trial = self._charge(run, trial)
+        self._lost = 0
         self._end_trial(trial)
         return [self._write(trials=[trial], runs=[run]), Settle(run.run_id), Tell(trial)]
 
@@ -390,6 +410,9 @@ class SearchMachine:
         lost = replace(trial, state=TrialState.LOST, observation=seen, ended=run.ended)
         lost = self._charge(run, lost)
         self._end_trial(lost)
+        self._lost += 1
+        if self._lost >= _LOST:
+            self._end(f"{self._lost} trials in a row were lost, the last one: {run.reason}", drop=True)
         return [self._write(trials=[lost], runs=[run]), Settle(run.run_id)]
 
     def _charge(self, run: Run, trial: Trial) -> Trial:

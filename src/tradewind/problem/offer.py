@@ -124,7 +124,7 @@ class Billing:
 
     def longest_run(self, money: float, hourly: float) -> float:
         """The longest run, in seconds, that costs at most ``money`` USD; below zero if none does."""
-        if hourly <= 0:
+        if hourly <= 0 or money == math.inf:
             return math.inf
         unit = self.granularity_seconds / 3600.0 * hourly
         # Amounts are rounded to the nano-dollar: what was computed as the price of n units must pay n units.
