@@ -165,7 +165,7 @@ class SqlStore(Store):
             if new_runs:
                 connection.execute(self._put_run, new_runs)
             if fields:
-                connection.execute(sa.update(studies).where(studies.c.id == study_id).values(fields))
+                connection.execute(_CHANGE, {"id_": study_id, **fields})
 
     def trials(self, study_id: int, *, since: int = 0, limit: int | None = None) -> list[Trial]:
         """Trials by number, from ``since``.
@@ -311,6 +311,9 @@ _HELD = (
     .where(studies.c.id == sa.bindparam("id_"))
     .with_for_update()
 )
+
+# The columns to set are those of the parameters that it is executed with.
+_CHANGE = sa.update(studies).where(studies.c.id == sa.bindparam("id_"))
 
 
 def _check(row: Any, token: str) -> None:
