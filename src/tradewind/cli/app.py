@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -78,24 +78,37 @@ def _run(arguments: Sequence[str] | None) -> int:
     from tradewind.errors import InterruptedSearch, TradewindError
 
     try:
-        app(args=list(arguments) if arguments is not None else None, prog_name="tradewind")
+        code = app(
+            args=list(arguments) if arguments is not None else None, prog_name="tradewind", standalone_mode=False
+        )
+        if code == InterruptedSearch.exit_code:  # typer makes a number of an interrupt
+            print("tradewind: interrupted", file=sys.stderr)
+        return code if isinstance(code, int) else 0
     except SystemExit as end:
-        if end.code in (1, InterruptedSearch.exit_code):
-            for hidden in _behind(end):  # typer makes numbers of an interrupt and of a closed pipe
-                if isinstance(hidden, KeyboardInterrupt):
-                    print("tradewind: interrupted", file=sys.stderr)
-                    return InterruptedSearch.exit_code
-                if isinstance(hidden, BrokenPipeError):
-                    _drop_output()
-                    return 0
+        if any(isinstance(hidden, BrokenPipeError) for hidden in _behind(end)):  # typer makes a number of it
+            _drop_output()
+            return 0
         return end.code if isinstance(end.code, int) else 1 if end.code else 0
     except TradewindError as error:
-        print(f"tradewind: {error}", file=sys.stderr)
+        print(f"tradewind: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
     except Exception as error:
-        print(f"tradewind: {_unexpected(error)}", file=sys.stderr)
-        return 1
-    return 0
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error, file=sys.stderr)
+            return 2
+        usage = _usage(error)
+        print(f"tradewind: {usage or _unexpected(error)}", file=sys.stderr)
+        return 2 if usage else 1
+
+
+def _usage(error: Exception) -> str:
+    """What is wrong with the command line, in one line; empty when the error is another one."""
+    words: Callable[[], str] | None = getattr(error, "format_message", None)
+    if words is None or getattr(error, "exit_code", None) != 2:
+        return ""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "tradewind"
+    return f"{' '.join(words().split()).rstrip('.')} ({command} --help shows what there is)"
 
 
 def _drop_output() -> None:
