@@ -96,3 +96,37 @@ def test_several_runs_at_once_do_not_get_in_each_others_way(job: Path) -> None:
     outputs = [process.communicate(timeout=60) for process in processes]
     assert [p.returncode for p in processes] == [0, 0, 0], outputs
     assert [json.loads(out)["objective"] for out, _ in outputs] == [1.0, 2.0, 3.0]
+
+
+def test_earlier_runs_and_the_searchs_limits_do_not_keep_a_run_from_running(job: Path) -> None:
+    text = JOB + "stop: [{use: target, value: 3}, {use: all_failed, trials: 1}]\nbudget: {trials: 1, dollars: 1e-4}\n"
+    job.write_text(text.replace('do: "true"', 'do: "sleep 0.1; exit 3"'))
+    assert [run(["run", "job.yaml", *ALL]) for _ in range(3)] == [7, 7, 7]
+    job.write_text(text)
+    assert [run(["run", "job.yaml", *ALL]) for _ in range(3)] == [0, 0, 0]
+
+
+def test_the_budget_of_a_run_is_that_runs(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unit = ran(capsys, *ALL)[1]["record"]["runs"][0]["cost"]
+    for _ in range(3):
+        assert ran(capsys, *ALL, "--budget", f"{2.5 * unit:.9f}")[0] == 0
+    code, message = ran(capsys, *ALL, "--budget", f"{0.5 * unit:.9f}")
+    assert code == 5
+    assert "do not pay another run" in message
+
+
+def test_values_of_parameters_that_are_switched_off_are_left_out(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nested = """  x: 1..6
+  a: [go, stop]
+  b: {values: [p, q], when: a == "go"}
+  c: {values: [r, s], when: b == "p"}
+"""
+    job.write_text(JOB.replace("  x: 1..6\n", nested))
+    assert run(["tune", "job.yaml", "--quiet", "--json", "--trials", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["best"]["configuration"]["c"] == "r"
+    code, result = ran(capsys, "--set", "a=stop")
+    assert code == 0
+    assert set(result["record"]["configuration"]) == {"instance", "x", "a"}
+    code, message = ran(capsys, "--set", "a=stop", "--set", "b=p")
+    assert code == 3
+    assert "b exists only when" in message

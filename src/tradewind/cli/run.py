@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from tradewind.problem import Configuration, Problem, Run, Trial, Value
+    from tradewind.problem import Budget, Configuration, Problem, Run, Trial, Value
     from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
 
@@ -35,11 +36,14 @@ def run(
     from tradewind.cli.common import open_store
     from tradewind.engine.assemble import build_problem
     from tradewind.paths import data_folder
+    from tradewind.problem import Budget
     from tradewind.problem.spec import load_spec
 
     overrides: dict[str, Any] = {"abort": abort, "budget": {"dollars": budget} if budget else {}, "parallel": 1}
     spec = load_spec(file, overrides)
-    problem = build_problem(spec, data_folder())
+    # The budget of the YAML is the search's; only what is given here limits a single run.
+    limit = Budget(dollars=spec.budget.dollars if budget else None)
+    problem = replace(build_problem(spec, data_folder()), budget=limit)
     opened = open_store(store)
     try:
         configuration = choose(spec, problem, opened, values or [])
@@ -81,18 +85,12 @@ def choose(spec: Spec, problem: Problem, store: Store, texts: Sequence[str]) -> 
             f"nothing is known of {spec.name} yet", hint=f"tradewind tune {spec.file} first, or give values with --set"
         )
     merged: Mapping[str, Value] = {**(best.configuration if best else {}), **given}
-    active = {name: value for name, value in merged.items() if name in given or _exists(problem, name, merged)}
+    active: dict[str, Value] = {}
+    for parameter in problem.space.parameters:  # a condition names only parameters above its own
+        name, when = parameter.name, parameter.when
+        if name in given or (name in merged and (when is None or problem.space.holds(when, active))):
+            active[name] = merged[name]
     return problem.space.check(active)
-
-
-def _exists(problem: Problem, name: str, values: Mapping[str, Value]) -> bool:
-    """True unless the values given switch a conditional parameter off."""
-    if name not in problem.space:
-        return False
-    when = problem.space[name].when
-    if when is None:
-        return True
-    return problem.space.holds(when, {k: v for k, v in values.items() if k in problem.space})
 
 
 def best_known(spec: Spec, store: Store) -> Trial | None:
@@ -120,7 +118,9 @@ def run_once(
     while True:
         # Several commands may run the same job at once: each needs a study that nobody holds.
         study = found.pop(0) if found else store.create_study(new_study(spec, name=name, suffix=suffix))
-        search = build_search(spec, study, store, data_folder(), problem=problem, searcher=searcher)
+        mine = replace(problem, budget=_with_earlier_runs(problem.budget, store, study))
+        # Earlier runs are no reason not to run once more.
+        search = build_search(spec, study, store, data_folder(), problem=mine, searcher=searcher, rules=())
         number = len(store.trials(study.id))
         try:
             with StopWanted() as stop:
@@ -130,10 +130,18 @@ def run_once(
             continue
     if ended.interrupted:
         raise InterruptedSearch("interrupted", hint="the run was cancelled and paid")
-    mine = [t for t in store.trials(study.id, since=number) if t.configuration == configuration]
-    if not mine:
+    trials = [t for t in store.trials(study.id, since=number) if t.configuration == configuration]
+    if not trials:
         raise BudgetError(ended.reason)
-    return study, mine[-1], store.runs(study.id, trial=mine[-1].number)
+    return study, trials[-1], store.runs(study.id, trial=trials[-1].number)
+
+
+def _with_earlier_runs(budget: Budget, store: Store, study: StudyRow) -> Budget:
+    """The budget of one run, as a budget of all runs of its study."""
+    if budget.dollars is None:
+        return budget
+    known = store.summaries([study.id])[0]
+    return replace(budget, dollars=budget.dollars + known.spent + known.reserved)
 
 
 def _finish(spec: Spec, study: StudyRow, trial: Trial, runs: list[Run], *, as_json: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-import sys
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -36,4 +37,6 @@ class StopWanted:
         if self.wanted:
             raise KeyboardInterrupt
         self.wanted = True
-        print("\nstopping: running trials are cancelled and paid (once more to stop at once)", file=sys.stderr)
+        # Not print: the signal may come while something is printed, and the terminal may be gone.
+        with contextlib.suppress(OSError):
+            os.write(2, b"\nstopping: running trials are cancelled and paid (once more to stop at once)\n")

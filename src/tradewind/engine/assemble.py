@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +14,7 @@ from tradewind.engine.loop import Parts, Search
 from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
-from tradewind.engine.stopping import make_rules
+from tradewind.engine.stopping import Rule, make_rules
 from tradewind.errors import NoOfferError
 from tradewind.problem import (
     Categorical,
@@ -228,6 +228,7 @@ def build_search(
     problem: Problem | None = None,
     searcher: Searcher | None = None,
     observer: Callable[[Snapshot], None] | None = None,
+    rules: Sequence[Rule] | None = None,
 ) -> Search:
     """A search that is ready to run.
 
@@ -239,6 +240,7 @@ def build_search(
         problem: The problem, if it was built already.
         searcher: The searcher, if it is not the specification's.
         observer: Called with snapshots.
+        rules: When to stop, if not by the specification's rules.
     """
     problem = problem or build_problem(spec, data_folder)
     _check_runner(spec, problem)
@@ -249,7 +251,7 @@ def build_search(
         retries=spec.retries,
         abort=spec.abort,
         priced_aborts=isinstance(searcher, PricesAborts),
-        rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]),
+        rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]) if rules is None else rules,
         room=deployer.room,
         kill_seconds=deployer.kill_seconds,
         exit_codes=_accepted_exit_codes(spec),
