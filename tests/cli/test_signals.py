@@ -12,9 +12,9 @@ from tradewind.cli.signals import StopWanted
 def test_the_first_signal_is_a_wish_and_the_second_an_interrupt(number: int, capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(number)
     with StopWanted() as stop:
-        assert not stop.wanted
+        seen = [stop.wanted]
         signal.raise_signal(number)
-        assert stop.wanted
+        assert [*seen, stop.wanted] == [False, True]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert signal.getsignal(number) == before

@@ -11,11 +11,11 @@ from tradewind.engine import loop
 from tradewind.engine.assemble import build_problem, build_search, find_or_create_study
 from tradewind.engine.loop import Search
 from tradewind.engine.snapshot import Snapshot
-from tradewind.errors import NoOfferError, SpecError, StoreFullError, StudyBusyError
+from tradewind.errors import NoOfferError, SpecError, StoreFullError, StudyBusyError, TeardownError
 from tradewind.paths import data_folder, store_url
 from tradewind.problem import Run, RunState, TrialState
 from tradewind.problem.spec import Spec, parse_spec
-from tradewind.store.base import Change, Store
+from tradewind.store.base import Change, Store, this_process
 
 JOB = """
 name: recorded
@@ -167,6 +167,47 @@ def test_the_hold_is_renewed_and_a_lost_one_ends_the_search(
     with pytest.raises(StudyBusyError):
         search.run()
     assert renewed == 3
+
+
+def test_who_lost_the_study_leaves_its_runs_to_the_one_who_took_it(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = search_of(spec_of(base), store)
+    cancelled: list[str] = []
+    monkeypatch.setattr(search.parts.deployer, "cancel", lambda run_id, reason: cancelled.append(run_id))
+    deployer_wait = search.parts.deployer.wait
+
+    def wait(seconds: float) -> None:
+        # The hold has run out, and another process takes the study while two runs are on their way.
+        store.hold(search.parts.study.id, this_process(), 30.0)
+        deployer_wait(seconds)
+
+    monkeypatch.setattr(search.parts.deployer, "wait", wait)
+    with pytest.raises(StudyBusyError):
+        search.run()
+    assert search.parts.machine.runs
+    assert cancelled == []
+
+
+def test_a_run_that_does_not_end_does_not_keep_the_others_running(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = search_of(spec_of(base), store)
+    tried: list[str] = []
+
+    def cancel(run_id: str, reason: str) -> Run | None:
+        tried.append(run_id)
+        raise TeardownError(f"run {run_id} has not ended")
+
+    def breaking() -> list[Run]:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(search.parts.deployer, "cancel", cancel)
+    monkeypatch.setattr(search.parts.deployer, "poll", breaking)
+    with pytest.raises(TeardownError):
+        search.run()
+    assert len(tried) == 2
+    assert store.summaries()[0].holder == ""
 
 
 def test_what_nobody_sells_is_a_failed_trial_with_the_reason(

@@ -83,6 +83,13 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         asked = study.ask()[0]
         with pytest.raises(ConfigurationError, match="run time cannot be nan"):
             study.tell(asked, runtime=float("nan"))
+        with pytest.raises(ConfigurationError, match="run time cannot be inf"):
+            study.tell(asked, runtime=float("inf"))
+        for cost in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(ConfigurationError, match=f"cost cannot be {cost} USD"):
+                study.tell(asked, runtime=1.0, cost=cost)
+        with pytest.raises(ConfigurationError, match="'success' is no end of a run"):
+            study.tell(asked, runtime=1.0, state="success")  # type: ignore[arg-type]
         study.tell(asked, runtime=1.0, metrics={"value": 1.0})
         with pytest.raises(ConfigurationError, match="not waiting"):
             study.tell(asked, runtime=1.0, metrics={"value": 1.0})

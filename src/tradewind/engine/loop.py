@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from tradewind.engine.events import (
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
 from tradewind.engine.watch import take_snapshot
-from tradewind.errors import InterpretationError
+from tradewind.errors import InterpretationError, StudyBusyError
 from tradewind.problem import Problem, Run, RunOutput, RunRequest, Trial
 from tradewind.searcher.base import Searcher
 from tradewind.store.base import Change, Store, StudyRow, this_process
@@ -142,13 +143,14 @@ class Search:
             Why it ended.
 
         Raises:
-            StudyBusyError: Another live process runs this study.
+            StudyBusyError: Another live process runs this study, or has taken it over with its runs.
             StoreError: The store cannot be written any more; all runs are cancelled first.
         """
         parts = self.parts
         machine = parts.machine
         self._token = parts.store.hold(parts.study.id, this_process(), LEASE_SECONDS)
         self._held_at = self._real_now()
+        ours = True
         try:
             self._open()
             told_to_stop = False
@@ -159,8 +161,11 @@ class Search:
                 self._turn()
             self._show()
             return machine.stopped
+        except StudyBusyError:
+            ours = False  # who took the study has taken over its runs, too
+            raise
         finally:
-            self._leave()
+            self._leave(cancel=ours)
 
     # ------------------------------------------------------------------ the loop
 
@@ -189,18 +194,15 @@ class Search:
         if self.parts.machine.stopped is None and not any(run.state.ended for run in changed):
             deployer.wait(_PATIENCE)
 
-    def _leave(self) -> None:
+    def _leave(self, *, cancel: bool) -> None:
         """Whatever happened: nothing stays running that nobody watches, and the study is let go."""
         parts = self.parts
-        try:
-            if parts.machine.stopped is None:
+        with contextlib.ExitStack() as last:  # each of them is done, whatever becomes of the others
+            last.callback(parts.store.release, parts.study.id, self._token)
+            last.callback(parts.deployer.close)
+            if cancel and parts.machine.stopped is None:
                 for run_id in list(parts.machine.runs):
-                    parts.deployer.cancel(run_id, "the search ended with an error")
-        finally:
-            try:
-                parts.deployer.close()
-            finally:
-                parts.store.release(parts.study.id, self._token)
+                    last.callback(parts.deployer.cancel, run_id, "the search ended with an error")
 
     def _show(self) -> None:
         if self._observer is not None:

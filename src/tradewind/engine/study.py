@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -44,6 +45,13 @@ _LEASE = 24 * 3600.0
 """Seconds a study stays taken between two calls; a process that has died lets go of it at once."""
 
 Told = Literal["succeeded", "failed", "aborted", "lost"]
+
+_STATES: Mapping[str, RunState] = {
+    "succeeded": RunState.DONE,
+    "failed": RunState.FAILED,
+    "aborted": RunState.TIMED_OUT,
+    "lost": RunState.PREEMPTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +166,19 @@ class Study:
         run = next((run for run in self._machine.runs.values() if run.trial == number), None)
         if run is None or number not in self._asked:
             raise ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
-        if not runtime >= 0:
+        if state not in _STATES:
+            raise ConfigurationError(
+                f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}"
+            )
+        if not 0 <= runtime < math.inf:
             raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
         offer = self._machine.book.trials[number].offer
         bill = self._problem.terms.billing.cost(runtime, offer.hourly) if cost is None else cost
-        states = {"succeeded": RunState.DONE, "failed": RunState.FAILED, "aborted": RunState.TIMED_OUT}
+        if not 0 <= bill < math.inf:
+            raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
         ended = replace(
             run,
-            state=states.get(state, RunState.PREEMPTED),
+            state=_STATES[state],
             runtime=float(runtime),
             cost=float(bill),
             ended=time.time(),
