@@ -3,17 +3,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tradewind.errors import MissingProgramError, RecordError
+from tradewind.errors import RecordError
 from tradewind.problem import TrialState
 from tradewind.reporting import export
 from tradewind.reporting.readers import LogReader, read_records, tail_offset
 from tradewind.reporting.space import space_size
+from tradewind.store import frames
 from tradewind.store.base import Store
 
 from .conftest import Build, make_trial, some_trials
@@ -66,20 +66,13 @@ def test_json_is_strict_and_in_pages(store: Store, build: Build, monkeypatch: py
 def test_frames_have_a_row_a_trial(store: Store, build: Build) -> None:
     trials = [*some_trials(8), make_trial(8, {"workers": "auto"}, 0.1)]
     study = build(trials)
-    pandas = export.to_pandas(store, study)
+    pandas = frames.to_pandas(export.columns(store, study))
     assert len(pandas) == 9
     assert pandas["config.workers"].tolist()[8] == "auto"
-    polars = export.to_polars(store, study)
+    polars = frames.to_polars(export.columns(store, study))
     assert polars["cost"].sum() == pytest.approx(sum(t.spent for t in trials))
     assert polars["config.workers"].to_list()[0] == str(trials[0].configuration["workers"])
-    assert export.to_polars(store, build()).is_empty()
-
-
-@pytest.mark.parametrize("name", ["pandas", "polars"])
-def test_a_missing_package_is_named(store: Store, build: Build, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingProgramError, match=rf"tradewind\[{name}\]"):
-        getattr(export, f"to_{name}")(store, build())
+    assert frames.to_polars(export.columns(store, build())).is_empty()
 
 
 def last(path: Path, lines: int) -> str:

@@ -100,7 +100,9 @@ def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         if chosen is Format.PARQUET:
-            frame = writers.to_polars(store, study_id)
+            from tradewind.store import frames
+
+            frame = frames.to_polars(writers.columns(store, study_id))
             frame.write_parquet(part)
             count = len(frame)
         else:

@@ -6,15 +6,10 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-from tradewind.errors import MissingProgramError
 from tradewind.problem import Trial
 from tradewind.store.base import Store
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
 
 _PAGE = 2000
 
@@ -121,39 +116,12 @@ def write_json(found: Iterator[Mapping[str, Any]], stream: IO[str]) -> int:
     return written
 
 
-def to_pandas(store: Store, study_id: int) -> pd.DataFrame:
-    """All trials as a pandas frame, one row each.
+def columns(store: Store, study_id: int) -> dict[str, list[Any]]:
+    """The same as `rows`, by column: `tradewind.store.frames` makes data frames of it.
 
-    Raises:
-        MissingProgramError: pandas is not installed.
+    Args:
+        store: An open store.
+        study_id: The study's number in it.
     """
-    try:
-        import pandas as pd
-    except ImportError:
-        raise MissingProgramError("this needs pandas", hint="pip install 'tradewind[pandas]'") from None
-    return pd.DataFrame(rows(store, study_id))
-
-
-def to_polars(store: Store, study_id: int) -> pl.DataFrame:
-    """All trials as a polars frame, one row each.
-
-    Raises:
-        MissingProgramError: polars is not installed.
-    """
-    try:
-        import polars as pl
-    except ImportError:
-        raise MissingProgramError("this needs polars", hint="pip install 'tradewind[polars]'") from None
-    return pl.DataFrame(_typed(rows(store, study_id)), infer_schema_length=None)
-
-
-def _typed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A setting that is text in one trial and a number in another is text in all of them."""
-    if not found:
-        return found
-    for name in found[0]:
-        kinds = {type(row[name]) for row in found} - {type(None)}
-        if len(kinds) > 1 and not kinds <= {int, float}:
-            for row in found:
-                row[name] = None if row[name] is None else str(row[name])
-    return found
+    found = rows(store, study_id)
+    return {name: [row[name] for row in found] for name in (found[0] if found else ())}

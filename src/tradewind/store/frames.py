@@ -25,7 +25,7 @@ def to_pandas(columns: Mapping[str, Sequence[Any]], *, datetimes: bool = False) 
     that may be missing have pandas' nullable types.
 
     Args:
-        columns: What `Store.columns` gave.
+        columns: What `Store.columns` gave, or others: what kind an unknown one is follows from its values.
         datetimes: Give ``created``, ``started`` and ``ended`` as UTC times instead of seconds since the epoch.
 
     Raises:
@@ -53,7 +53,7 @@ def to_polars(columns: Mapping[str, Sequence[Any]], *, datetimes: bool = False) 
     Each parameter has a column ``param.<name>``, null where the parameter was not active.
 
     Args:
-        columns: What `Store.columns` gave.
+        columns: What `Store.columns` gave, or others: what kind an unknown one is follows from its values.
         datetimes: Give ``created``, ``started`` and ``ended`` as UTC times instead of seconds since the epoch.
 
     Raises:
@@ -84,24 +84,22 @@ def _typed(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, list[An
     for name, values in columns.items():
         if name == "configuration":
             continue
-        kind = "integer" if name in _INTEGERS else "float" if name in _FLOATS else "text"
-        typed[name] = ("boolean" if name in _BOOLEANS else kind, list(values))
-    configurations = json.loads(f"[{','.join(columns['configuration'])}]")
+        kind = "integer" if name in _INTEGERS else "float" if name in _FLOATS else ""
+        kind = "boolean" if name in _BOOLEANS else kind
+        typed[name] = (kind, list(values)) if kind else _inferred(values)
+    configurations = json.loads(f"[{','.join(columns.get('configuration', ()))}]")
     for name in sorted({name for configuration in configurations for name in configuration}):
-        chosen = [configuration.get(name) for configuration in configurations]
-        kind = _kind(chosen)
-        if kind == "mixed":
-            kind, chosen = "text", [None if value is None else str(value) for value in chosen]
-        typed[f"param.{name}"] = (kind, chosen)
+        typed[f"param.{name}"] = _inferred([configuration.get(name) for configuration in configurations])
     return typed
 
 
-def _kind(values: Sequence[Any]) -> str:
+def _inferred(values: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The kind of some values; those of several kinds, text and numbers say, all become text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
-        return "boolean"
+        return "boolean", list(values)
     if kinds == {int}:
-        return "integer"
+        return "integer", list(values)
     if kinds and kinds <= {int, float}:
-        return "float"
-    return "text" if kinds == {str} else "mixed"
+        return "float", list(values)
+    return "text", [None if value is None else str(value) for value in values]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-import psutil
-
 _TOLERANCE = 2.0  # seconds: the clock that start times are computed from is set now and then
 
 
@@ -15,6 +13,8 @@ def is_dead(holder: str) -> bool:
     A holder on another host, or one that is not written as ``host:pid:start time``, is never known to be dead; its
     hold has to run out.
     """
+    import psutil
+
     host, pid, start = _parts(holder)
     if host != socket.gethostname() or pid is None:
         return False

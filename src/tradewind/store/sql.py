@@ -15,7 +15,6 @@ from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
 from tradewind.problem import Run, Trial, TrialState, round_money
 from tradewind.store import holds, rows
-from tradewind.store import records as recorded
 from tradewind.store.base import Change, Store, StudyRow, StudySummary
 from tradewind.store.database import Database
 from tradewind.store.schema import runs, studies, trials
@@ -233,6 +232,8 @@ class SqlStore(Store):
         Raises:
             RecordError: A record is not one; nothing is inserted.
         """
+        from tradewind.store import records as recorded
+
         given = recorded.read(records)
         with self._database.write() as connection:
             _held(connection, study_id)
@@ -252,6 +253,8 @@ class SqlStore(Store):
         self._database.close()
 
     def _records(self, study_id: int) -> Iterator[Mapping[str, Any]]:
+        from tradewind.store import records as recorded
+
         # In portions, so that a slow reader keeps no transaction open and no memory full.
         since = 0
         while True:
