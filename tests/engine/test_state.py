@@ -238,6 +238,25 @@ def test_an_interruption_pays_and_puts_back_what_runs() -> None:
     assert resumed.machine.ledger.spent == pytest.approx(spent)
 
 
+def test_interruptions_use_up_no_retries_and_losses_of_earlier_sessions_do() -> None:
+    problem = tuning(trials=1)
+    fates = {1: Fate(10.0), 2: Fate(5.0, RunState.PREEMPTED), 3: Fate(10.0), 4: Fate(5.0, RunState.PREEMPTED)}
+    world = World(problem, in_order(problem), lambda trial, run: fates[run.attempt], Policy(owner="t", retries=1))
+    world.open()
+    for at in (3.0, 20.0):
+        world.now = at
+        if world.running and next(iter(world.running.values())).run.attempt == 2:
+            world.step()
+        world.feed(Interrupted())
+        trials, runs = list(world.trial_rows.values()), list(world.run_rows.values())
+        world = World(problem, in_order(problem), lambda trial, run: fates[run.attempt], Policy(owner="t", retries=1))
+        world.open(trials, runs)
+    assert [run.state for run in runs] == [RunState.CANCELLED, RunState.PREEMPTED, RunState.CANCELLED]
+    world.drive()
+    assert world.trial_rows[0].state == TrialState.LOST
+    assert world.trial_rows[0].attempts == 4
+
+
 def test_resuming_finds_a_run_of_an_earlier_process_again() -> None:
     problem = tuning()
     world = World(problem, in_order(problem), ten_seconds)

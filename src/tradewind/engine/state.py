@@ -7,7 +7,7 @@ test with neither.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -87,6 +87,7 @@ class SearchMachine:
         self._asked = False  # the searcher knows all that is known now
         self._repeats = 0
         self._lost = 0  # trials in a row
+        self._losses: Counter[int] = Counter()  # trial -> runs that the infrastructure lost
         self._dirty: dict[str, Run] = {}
 
     # ------------------------------------------------------------------ for those who ask
@@ -161,6 +162,7 @@ class SearchMachine:
         for run in event.runs:
             if run.state.ended:
                 self.ledger.settle(run.run_id, run.cost)
+                self._losses[run.trial] += outcome.is_lost(run)
         for trial in event.trials:
             self.book.put(trial)
             if trial.state.ended:
@@ -404,7 +406,8 @@ class SearchMachine:
         return [self._write(trials=[trial], runs=[run]), Settle(run.run_id)]
 
     def _retry(self, run: Run, trial: Trial) -> list[Instruction]:
-        if trial.attempts <= self.policy.retries:
+        self._losses[trial.number] += 1  # what the user interrupted is no attempt that failed
+        if self._losses[trial.number] <= self.policy.retries:
             return self._put_back(run, trial)
         seen = Observation(None, run.cost, run.runtime, feasible=False, reason=run.reason)
         lost = replace(trial, state=TrialState.LOST, observation=seen, ended=run.ended)
