@@ -89,7 +89,7 @@ def cut_records(world: World) -> Iterator[Setup]:
 @_preparation
 def newer_records(world: World) -> Iterator[Setup]:
     document = json.loads(_records(world)[0])
-    (world.folder / "new.jsonl").write_text(json.dumps(document | {"version": 99}) + "\n")
+    (world.folder / "new.jsonl").write_text(json.dumps(document | {"record": 99}) + "\n")
     yield Setup()
 
 

@@ -38,6 +38,7 @@ class Case:
         prepare: Name of a function of `preparations` that makes what files alone cannot.
         process: True to give the command in a process of its own.
         slow: True if it takes more than a few seconds.
+        notice: A line that is printed before, while the command still works.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Case:
     prepare: str = ""
     process: bool = False
     slow: bool = False
+    notice: str = ""
 
 
 def job(old: str = "", new: str = "", *, more: str = "") -> dict[str, str | bytes]:

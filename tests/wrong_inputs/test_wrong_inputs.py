@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from tests.wrong_inputs.cases import CASES
 from tests.wrong_inputs.preparations import PREPARATIONS, Setup, World
 from tests.wrong_inputs.table import JOB, Case
+
 from tradewind.cli.app import run
 
 MAIN = "import sys; from tradewind.cli.app import run; sys.exit(run(sys.argv[1:]))"
@@ -59,10 +59,11 @@ def test_one_clear_line(
         words = [*case.words, *setup.more]
         code = _process(words, setup) if case.process else run(words)
         out, err = capfd.readouterr()
-        lines = err.splitlines()
+        lines = [line for line in err.splitlines() if line and line != case.notice]
         assert code == case.code, f"exit code {code}: {err or out}"
         assert len(lines) == 1, f"{len(lines)} lines instead of one:\n{err}"
-        assert re.fullmatch(_pattern(case.says), lines[0].replace(str(tmp_path), "/…")), lines[0].replace(str(tmp_path), "/…")
+        said = lines[0].replace(str(tmp_path), "/…")
+        assert re.fullmatch(_pattern(case.says), said), said
         assert "Traceback" not in out
         assert not list(tmp_path.rglob("crashes"))
         after = _listing(folder)

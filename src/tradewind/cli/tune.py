@@ -31,6 +31,7 @@ def tune(
 ) -> None:
     """Search for the best configuration; Ctrl-C stops cleanly, the same command resumes."""
     from tradewind.cli.common import open_store
+    from tradewind.errors import InputError
     from tradewind.problem.spec import load_spec
 
     given = {
@@ -43,6 +44,9 @@ def tune(
         "seed": seed,
     }
     spec = load_spec(file, {key: value for key, value in given.items() if value is not None})
+    if html is not None and not html.absolute().parent.is_dir():
+        # Hours of searching are not to end with this.
+        raise InputError(f"--html {html}: there is no folder {html.parent}", hint="make it, or name another file")
     opened = open_store(store)
     try:
         study, ended = _search(spec, opened, fresh=fresh, quiet=quiet or as_json)
@@ -99,8 +103,9 @@ def _finish(
             budget = format_money(spec.budget.dollars)
             message = f"the budget of {budget} does not pay a single run: {ended.reason}"
             raise BudgetError(message, hint="raise budget.dollars, or allow cheaper instance types")
+        last = data.reasons[max(data.reasons)] if data.reasons else ""
         raise NothingFeasibleError(
-            f"no feasible configuration was found: {ended.reason}",
+            f"no feasible configuration was found: {ended.reason}" + (f"; the last one: {last}" if last else ""),
             hint=f"tradewind report {study.name} shows what was tried",
         )
 

@@ -13,7 +13,7 @@ from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.staging import stage_in, stage_out
-from tradewind.errors import DeployError, TradewindError
+from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
 
 _log = logging.getLogger("tradewind.deployer")
@@ -35,6 +35,9 @@ class _Phase(IntEnum):
     BEFORE = 0
     ACT = 1
     AFTER = 2
+
+
+_NO_PROGRAM = 127  # as shells have it: there is no such program, or it cannot be started
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,8 @@ class Flight:
             except TradewindError as error:
                 retryable = isinstance(error, DeployError) and error.retryable
                 problem, fault = str(error), Fault.INFRASTRUCTURE if retryable else Fault.JOB
+                if isinstance(error, MissingProgramError):
+                    self.run = replace(self.run, exit_code=_NO_PROGRAM)
             except Exception as error:
                 # A bug in a plugin must not keep machines that cost money.
                 _log.exception("run %s", self.run.run_id)

@@ -142,7 +142,8 @@ def make_rules(specs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Rule]:
         try:
             rules.append(make(model.model_validate(dict(settings))))
         except ValidationError as error:
-            first = error.errors()[0]
+            known = ", ".join(model.model_fields) or "none"
+            first = error.errors()[-1]  # an unknown key comes last, and explains the one that is missing
             key = ".".join(str(p) for p in first["loc"]) or name
-            raise SpecError(f"stop: {name}: {key}: {first['msg']}") from None
+            raise SpecError(f"stop: {name}: {key}: {first['msg']}", hint=f"its settings: {known}") from None
     return rules

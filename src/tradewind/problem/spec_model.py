@@ -22,6 +22,7 @@ from tradewind.problem.spec_values import (
     PositiveDuration,
     PositiveHours,
     PositiveMoney,
+    Reference,
     Share,
     Text,
     complaint,
@@ -77,7 +78,7 @@ class JobModel(Part):
     )
     workdir: str = Field(".", description="The folder it starts in, seen from this file's folder.")
     env: dict[str, Text] = Field({}, description="Environment variables; templates are filled in.")
-    secrets: dict[str, str] = Field({}, description="Environment variables by reference: env:NAME or file:PATH.")
+    secrets: dict[str, Reference] = Field({}, description="Environment variables by reference: env:NAME or file:PATH.")
     inputs: list[str] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
     outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
     image: str | None = Field(None, description="Container image, for runners that use one.")

@@ -114,6 +114,17 @@ def _as_text(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(_as_text), Also({"type": ["string", "number", "boolean"]}, only=True)]
 
 
+def _reference(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"(env|file):.+", value):
+        # The value itself is not repeated: it may be the secret.
+        raise InputError("a secret is given by reference only", hint="write env:NAME or file:PATH")
+    return value
+
+
+Reference = Annotated[str, reading(_reference)]
+"""Where a secret is to be read, never the secret."""
+
+
 def _command(value: Any) -> Any:
     words = list(split_command(value)) if isinstance(value, str) else value
     if isinstance(words, list):

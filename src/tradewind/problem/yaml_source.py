@@ -173,7 +173,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> SpecErro
     if "single document" in (error.context or ""):
         return SpecError("has more than one document", hint="remove the line '---'", file=file, line=line)
     reason = " ".join(part for part in (error.problem, error.context) if part)
-    hint = "quote text that holds ': ' or starts with one of { [ & * ! | > % @"
+    hint = "check the indentation and the brackets; quote text that holds ': ' or starts with one of { [ & * ! | > % @"
     return SpecError(f"is not YAML: {reason}", hint=hint, file=file, line=line)
 
 
