@@ -77,6 +77,8 @@ def main() -> None:
     parser.add_argument("--optuna", metavar="PYTHON", help="an interpreter that has Optuna")
     arguments = parser.parse_args()
 
+    # What pip installs is compiled; without this, a session that writes no .pyc files would compile in every round.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Processes that outlive their parent become ours: their CPU time is counted too.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ways: dict[str, Callable[[int], Spent]] = {"`subprocess.run` in two threads": bare, "Tradewind": tradewind}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import resource
 import sqlite3
 import statistics
 import subprocess
@@ -37,8 +38,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="how often each command is run")
     arguments = parser.parse_args()
 
+    # What pip installs is compiled; without this, a session that writes no .pyc files would compile in every round.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     rows = [("`tradewind --help`", "0.25 s", *_spread(help_seconds, arguments.rounds))]
     rows.append(("command to first trial", "1.5 s", *_spread(first_trial_seconds, arguments.rounds)))
+    before = _used()
+    for _ in range(arguments.rounds):
+        help_seconds()
+    rows.append(("processor time of `tradewind --help`", "", f"{(_used() - before) / arguments.rounds:.2f} s", "mean"))
+    before = _used()
+    for _ in range(arguments.rounds):
+        first_trial_seconds()
+    rows.append(
+        ("processor time of a whole `tune` of one trial", "", f"{(_used() - before) / arguments.rounds:.2f} s", "mean")
+    )
     if arguments.install:
         seconds, megabytes = fresh_installation()
         rows.append(("core installed into a fresh environment", "40 s", f"{seconds:.1f} s", "one round"))
@@ -54,6 +67,12 @@ def _spread(measure: Callable[[], float], rounds: int) -> tuple[str, str]:
     measure()  # the first one reads from the disk what the others find in memory
     times = [measure() for _ in range(rounds)]
     return f"{statistics.median(times):.2f} s", f"{min(times):.2f} s to {max(times):.2f} s"
+
+
+def _used() -> float:
+    """Processor seconds of the commands that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def help_seconds() -> float:
