@@ -153,7 +153,7 @@ def test_a_searcher_that_breaks_leaves_nothing_running(
 def test_the_hold_is_renewed_and_a_lost_one_ends_the_search(
     base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_SIGN_OF_LIFE", 0.0)
     search = search_of(spec_of(base), store)
     renewed = 0
 
@@ -298,3 +298,28 @@ searcher: {use: exhaustive, order: declared}
     assert 0.000015 < summary.spent <= 0.00003
     assert "budget" in stop.reason
     assert set(summary.counts) == {"aborted"}
+
+
+def test_a_searcher_gets_back_its_own_state_and_never_anothers(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(base)
+    search = search_of(spec, store)
+    monkeypatch.setattr(search.parts.searcher, "state", lambda: {"seen": 7})
+    search.run()
+    restored: list[object] = []
+    again = search_of(spec, store)
+    monkeypatch.setattr(again.parts.searcher, "restore", restored.append)
+    again.run()
+    other = search_of(spec_of(base, JOB.replace("use: exhaustive, order: declared", "use: random")), store)
+    monkeypatch.setattr(other.parts.searcher, "restore", restored.append)
+    other.run()
+    assert restored == [{"seen": 7}]
+
+
+def test_the_present_budget_is_stored_with_a_study_that_goes_on(base: Path, store: Store) -> None:
+    search_of(spec_of(base, JOB + "budget: {trials: 2}\n"), store).run()
+    search_of(spec_of(base, JOB + "budget: {trials: 3}\n"), store).run()
+    study = store.find_studies("recorded")[0]
+    assert study.spec["budget"]["trials"] == 3
+    assert len(store.trials(study.id)) == 3

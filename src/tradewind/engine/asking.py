@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tradewind.engine.events import NothingProposed, Priced, Proposed
 from tradewind.engine.state import SearchMachine
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Problem, Proposal
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.store.base import StudyRow
 
 
 def ask(machine: SearchMachine, searcher: Searcher, count: int) -> Proposed | NothingProposed:
@@ -43,6 +45,19 @@ def ask(machine: SearchMachine, searcher: Searcher, count: int) -> Proposed | No
                 who = searcher.name or type(searcher).__name__
                 raise PluginError(f"the searcher {who} wants {proposal.configuration} cut short at nan")
     return Proposed([price(machine.problem, proposal) for proposal in answer[:count]])
+
+
+def stored_state(searcher: Searcher) -> dict[str, Any]:
+    """The fields of a study that keep what a searcher cannot learn again from the trials."""
+    state = searcher.state()
+    return {"searcher_state": {"searcher": searcher.name, "state": dict(state)}} if state else {}
+
+
+def restore_state(searcher: Searcher, study: StudyRow) -> None:
+    """Give a searcher back what `stored_state` kept, unless another searcher wrote it."""
+    kept = study.searcher_state
+    if kept.get("searcher") == searcher.name and kept.get("state"):
+        searcher.restore(kept["state"])
 
 
 def price(problem: Problem, proposal: Proposal) -> Priced:

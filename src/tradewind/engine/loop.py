@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tradewind.clock import Clock
-from tradewind.engine.asking import ask
+from tradewind.engine.asking import ask, restore_state, stored_state
 from tradewind.engine.events import (
     Ask,
     Cancel,
@@ -36,8 +36,11 @@ from tradewind.problem import Problem, Run, RunOutput, RunRequest, Trial
 from tradewind.searcher.base import Searcher
 from tradewind.store.base import Change, Store, StudyRow, this_process
 
-LEASE_SECONDS = 30.0
-"""How long a study stays taken when its process says nothing."""
+LEASE_SECONDS = 120.0
+"""How long a study stays taken when its process says nothing; a process of this host that died lets go at once."""
+
+_SIGN_OF_LIFE = 10.0
+"""Seconds between two renewals; the time used is stored with them, so that a crash forgets no more than that."""
 
 _PATIENCE = 0.25
 """Seconds to wait at most before looking around again: the pace of the display and of metering."""
@@ -174,10 +177,9 @@ class Search:
         study_id = parts.study.id
         runs = parts.store.runs(study_id)
         self.swept = parts.deployer.sweep({run.run_id for run in runs if not run.state.ended})
-        if parts.study.searcher_state:
-            parts.searcher.restore(parts.study.searcher_state)
-        if parts.study.state != "open":
-            parts.store.write(study_id, Change(study={"state": "open", "reason": ""}), self._token)
+        restore_state(parts.searcher, parts.study)
+        present = {"state": "open", "reason": "", "spec": parts.study.spec}
+        parts.store.write(study_id, Change(study=present), self._token)
         self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed))
 
     def _turn(self) -> None:
@@ -188,8 +190,10 @@ class Search:
             self._feed(RunChanged(run))
         self._feed(Tick())
         self._show()
-        if self._real_now() - self._held_at > LEASE_SECONDS / 3:
-            self.parts.store.renew(self.parts.study.id, self._token, LEASE_SECONDS)
+        if self._real_now() - self._held_at > _SIGN_OF_LIFE:
+            store, study_id = self.parts.store, self.parts.study.id
+            store.renew(study_id, self._token, LEASE_SECONDS)
+            store.write(study_id, Change(study={"elapsed": self.parts.machine.elapsed}), self._token)
             self._held_at = self._real_now()
         if self.parts.machine.stopped is None and not any(run.state.ended for run in changed):
             deployer.wait(_PATIENCE)
@@ -226,8 +230,7 @@ class Search:
             case Ask(count):
                 return [ask(parts.machine, parts.searcher, count)]
             case Write(trials, runs, study):
-                state = parts.searcher.state()
-                fields = {**study, "searcher_state": state} if state else study
+                fields = {**study, **stored_state(parts.searcher)}
                 parts.store.write(parts.study.id, Change(trials, runs, fields), self._token)
             case Launch(trial, run, wall_seconds, again):
                 request = parts.request(trial, run, wall_seconds)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tradewind import plugins
-from tradewind.engine.asking import ask
+from tradewind.engine.asking import ask, restore_state, stored_state
 from tradewind.engine.assemble import build_problem, build_searcher, find_or_create_study
 from tradewind.engine.events import (
     Ask,
@@ -113,8 +113,7 @@ class Study:
         self._asked: dict[int, Asked] = {}
         self._new: list[Asked] = []
         self._token = self._store.hold(self.row.id, this_process(), _LEASE)
-        if self.row.searcher_state:
-            self._searcher.restore(self.row.searcher_state)
+        restore_state(self._searcher, self.row)
         self._feed(Opened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
 
     # ------------------------------------------------------------------ asking and telling
@@ -281,8 +280,7 @@ class Study:
                     case Ask(count):
                         waiting.append(ask(self._machine, self._searcher, count))
                     case Write(trials, runs, fields):
-                        state = self._searcher.state()
-                        every = {**fields, "searcher_state": state} if state else fields
+                        every = {**fields, **stored_state(self._searcher)}
                         self._store.write(self.row.id, Change(trials, runs, every), self._token)
                     case Launch(trial, run, wall_seconds, _):
                         self._new.append(_asked(trial, wall_seconds))
