@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from reference import cli, errors, parts, python, store, yaml
+from reference import cli, errors, parts, python, store, wrong_inputs, yaml
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -22,6 +22,7 @@ def pages() -> dict[str, str]:
         **parts.write(),
         "python.md": python.write(),
         "store.md": store.write(),
+        "wrong-inputs.md": wrong_inputs.write(),
         "yaml.md": yaml.write(),
     }
 

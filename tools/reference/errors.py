@@ -13,7 +13,8 @@ from tradewind.errors import TradewindError
 INTRO = """\
 Whatever Tradewind refuses, it refuses with one line on the standard error: what is wrong, where, and what to do. The
 process then ends with the exit code of the error, so that a script can tell them apart. From Python the same errors
-are exceptions below `tradewind.errors.TradewindError`; `code` does not change between versions, the words may."""
+are exceptions below `tradewind.errors.TradewindError`; `code` does not change between versions, the words may.
+[Wrong inputs](wrong-inputs.md) shows the line and the exit code of many a wrong input."""
 
 OTHER_CODES = [
     ("0", "It worked."),

@@ -146,7 +146,8 @@ def _with_earlier_runs(budget: Budget, store: Store, study: StudyRow) -> Budget:
 
 def _finish(spec: Spec, study: StudyRow, trial: Trial, runs: list[Run], *, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
-    from tradewind.errors import DeployError, JobFailedError, NothingFeasibleError
+    from tradewind.cli.failure import failure
+    from tradewind.errors import DeployError, NothingFeasibleError
     from tradewind.problem import TrialState
     from tradewind.store.codec import run_to_json, trial_to_json
     from tradewind.units import format_duration, format_money
@@ -175,6 +176,6 @@ def _finish(spec: Spec, study: StudyRow, trial: Trial, runs: list[Run], *, as_js
     if trial.state == TrialState.LOST:
         raise DeployError(f"the run was lost: {reason}", hint=logs)
     if trial.state != TrialState.SUCCEEDED:
-        raise JobFailedError(f"{spec.name} {trial.state.value}: {reason}", hint=logs)
+        raise failure(trial, runs, f"{spec.name} {trial.state.value}: {reason}", logs)
     if seen is not None and not seen.feasible:
         raise NothingFeasibleError(f"{spec.name} ran, but broke a constraint: {reason}")
