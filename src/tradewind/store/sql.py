@@ -33,7 +33,9 @@ class SqlSettings(plugins.Settings):
         busy_timeout: Seconds to wait for a lock that another process holds.
     """
 
-    busy_timeout: float = Field(default=30.0, ge=0.0, le=3600.0)
+    busy_timeout: float = Field(
+        default=30.0, ge=0.0, le=3600.0, description="Seconds to wait for a lock that another process holds."
+    )
 
 
 class SqlStore(Store):
