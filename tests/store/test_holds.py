@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
-import psutil
 import pytest
 
+from tradewind.processes import start_of
 from tradewind.store import holds
+from tradewind.store.base import this_process
 
 HOST = socket.gethostname()
 
@@ -19,25 +21,30 @@ def holder(pid: int, start: float) -> str:
     return f"{HOST}:{pid}:{start:.2f}"
 
 
+def started(pid: int) -> float:
+    start = start_of(pid)
+    assert start is not None
+    return start
+
+
 def test_this_process_lives() -> None:
-    assert not holds.is_dead(holder(os.getpid(), psutil.Process().create_time()))
+    assert not holds.is_dead(holder(os.getpid(), started(os.getpid())))
 
 
 def test_a_process_that_ended_is_dead_even_before_it_is_reaped() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    name = holder(child.pid, psutil.Process(child.pid).create_time())
+    name = holder(child.pid, started(child.pid))
     assert not holds.is_dead(name)
     assert child.stdin is not None
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
     assert holds.is_dead(name)
     child.wait()
     assert holds.is_dead(name)
 
 
 def test_another_process_with_the_same_number_is_not_the_holder() -> None:
-    assert holds.is_dead(holder(os.getpid(), psutil.Process().create_time() - 60))
+    assert holds.is_dead(holder(os.getpid(), started(os.getpid()) - 60))
 
 
 @pytest.mark.parametrize("name", ["elsewhere:1:1.0", "no parts", "", f"{HOST}:x:1.0", f"{HOST}:-5:1.0"])
@@ -51,11 +58,14 @@ def test_a_holder_without_a_start_time_is_dead_when_its_process_is_gone() -> Non
 
 
 def test_a_process_that_may_not_be_seen_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(pid: int) -> psutil.Process:
-        raise psutil.AccessDenied(pid)
-
-    monkeypatch.setattr(psutil, "Process", denied)
+    monkeypatch.setattr(holds, "start_of", lambda pid: None)
     assert not holds.is_dead(holder(1, 1.0))
+
+
+def test_setting_the_clock_kills_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = this_process()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert not holds.is_dead(name)
 
 
 def test_people_see_host_and_process() -> None:

@@ -9,16 +9,15 @@ from typing import Any
 
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Run, Trial
+from tradewind.processes import start_of
 
 
 def this_process() -> str:
-    """This process as the holder of a study: host, pid and start time, so that a reused pid is not taken for it."""
+    """This process as the holder of a study: host, pid and start, so that a reused pid is not taken for it."""
     import os
     import socket
 
-    import psutil
-
-    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+    return f"{socket.gethostname()}:{os.getpid()}:{start_of(os.getpid()) or 0.0:.2f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class Store(Plugin, ABC):
 
         Args:
             study_id: The study.
-            holder: ``host:pid:start time`` of the process; a dead process of this host is no holder.
+            holder: `this_process`: ``host:pid:start``; a dead process of this host is no holder.
             seconds: How long without `renew`.
 
         Returns:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import socket
 
-_TOLERANCE = 2.0  # seconds: the clock that start times are computed from is set now and then
+from tradewind.processes import Gone, start_of
+
+_TOLERANCE = 0.02  # seconds: two ticks of the clock that start times are counted in, and rounding
 
 
 def is_dead(holder: str) -> bool:
     """True when the holder is known to have ended: a process of this host that is gone, or whose number is reused.
 
-    A holder on another host, or one that is not written as ``host:pid:start time``, is never known to be dead; its
-    hold has to run out.
+    A holder on another host, or one that is not written as ``host:pid:start``, is never known to be dead; its hold
+    has to run out.
     """
-    import psutil
-
     host, pid, start = _parts(holder)
     if host != socket.gethostname() or pid is None:
         return False
     try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return True
-        begun = process.create_time()
-    except psutil.NoSuchProcess:
+        begun = start_of(pid)
+    except Gone:
         return True
-    except psutil.AccessDenied:
-        return False
-    return start is not None and abs(start - begun) > _TOLERANCE
+    return start is not None and begun is not None and abs(start - begun) > _TOLERANCE
 
 
 def shown(holder: str) -> str:

@@ -1,0 +1,40 @@
+"""Tells one process from another, even when its number is used again or the clock is set."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Gone(Exception):  # noqa: N818  (it is an answer)
+    """There is no such process, or only its entry that nobody has collected yet."""
+
+
+def start_of(pid: int) -> float | None:
+    """When a process of this host started, in seconds after the host did.
+
+    Unlike a time of the day this does not change when the clock is set.
+
+    Args:
+        pid: Its number.
+
+    Returns:
+        The time; None where the process lives but may not be looked at.
+
+    Raises:
+        Gone: There is no such process.
+    """
+    try:
+        # The name of the program stands in parentheses and may contain anything, parentheses too.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except (OSError, ProcessLookupError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            raise Gone(str(pid)) from None
+        except (PermissionError, OverflowError):
+            pass
+        return None
+    if fields[0] in ("Z", "X"):
+        raise Gone(str(pid))
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
