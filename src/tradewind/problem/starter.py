@@ -55,6 +55,7 @@ where:
 
 # Which offers may be used at all; the keys are those of "instance" above.
 # offers: {provider: [aws, gcp], region: eu-west-1, spot: any, price: ..$2}
+# catalogues: {local: {price_per_vcpu: 0.05}, csv: {path: prices.csv}}    # your own prices
 
 # ---------------------------------------------------------------- what is wanted
 # cost (USD, this run), runtime (s), or a metric that the interpreters read; minimise or maximise.
