@@ -17,9 +17,7 @@ from tradewind.errors import (
     StoreReadOnlyError,
 )
 
-_LOCKED_HINT = (
-    "another program is writing to it; wait, or write ?busy_timeout=120 behind its address"
-)
+_LOCKED_HINT = "another program is writing to it; wait, or write ?busy_timeout=120 behind its address"
 _FULL_HINT = "free some space, or move the store with TRADEWIND_STORE; what was written before is safe"
 _READ_ONLY_HINT = "give yourself the right to write there, or put the store elsewhere with TRADEWIND_STORE"
 _CORRUPT_HINT = "restore a copy, or choose another place with TRADEWIND_STORE; nothing was changed"
