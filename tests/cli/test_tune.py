@@ -105,7 +105,14 @@ def test_a_second_process_is_told_that_the_study_is_busy(job: Path, capsys: pyte
         assert process.wait(20) == 130
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
     job: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:

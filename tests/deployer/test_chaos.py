@@ -71,6 +71,7 @@ def _swept(deployer: Deployer) -> bool:
     return not deployer.sweep(set()) and not _tagged()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["controller", "controller and warden", "warden"])
 def test_nothing_is_left_after_kill_9_at_random_moments(tmp_path: Path, victim: str) -> None:
     chance = random.Random(victim)

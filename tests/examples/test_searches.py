@@ -33,6 +33,7 @@ def test_the_first_trials_of_an_example_end_as_they_should(name: str) -> None:
     assert 0 < spent <= 0.01
 
 
+@pytest.mark.slow
 def test_the_recorded_search_ends_in_seconds_with_the_best_recorded_run() -> None:
     code, result = tune("replay")
     assert code == 0

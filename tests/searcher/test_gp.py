@@ -75,6 +75,7 @@ def test_it_minimises_runtime() -> None:
     assert best_of(drive(make(problem, 1), problem, 60)) <= 1.1 * optimum[1]
 
 
+@pytest.mark.slow
 def test_it_maximises_a_metric_under_a_threshold() -> None:
     problem = problems.table_problem(
         objective=Objective("throughput", "maximise"), thresholds=[Threshold("cost", at_most=0.5)], cliff="slow"
@@ -86,12 +87,14 @@ def test_it_maximises_a_metric_under_a_threshold() -> None:
     assert max(v for v in feasible if v is not None) >= 0.9 * optimum[1]
 
 
+@pytest.mark.slow
 def test_it_finds_on_a_continuous_space() -> None:
     problem = problems.continuous_problem()
     least = problem.terms.billing.cost(100.0, 0.2)
     assert best_of(drive(make(problem, 1, pool=256), problem, 35)) < 1.1 * least
 
 
+@pytest.mark.slow
 def test_it_finds_among_a_million() -> None:
     problem = problems.huge_problem()
     trials = drive(make(problem, 1, pool=256), problem, 25)
@@ -99,6 +102,7 @@ def test_it_finds_among_a_million() -> None:
     assert best_of(trials) < best_of(chance)
 
 
+@pytest.mark.slow
 def test_failing_regions_are_left() -> None:
     problem = problems.table_problem(deadline=None)
     share = 72 / 405
