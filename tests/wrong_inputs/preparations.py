@@ -150,7 +150,9 @@ def full_folder(world: World) -> Iterator[Setup]:
 def file_limit(world: World) -> Iterator[Setup]:
     yield Setup(
         before="import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); ",
+        # The limit would also stop coverage from writing its file.
+        env={"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""},
     )
 
 
