@@ -77,7 +77,7 @@ class SearchMachine:
         self._elapsed_before = 0.0
         self._opened_at = 0.0
         self._now = 0.0
-        self._waiting: deque[Trial] = deque()  # stored, not running: no room or no money yet
+        self._waiting: deque[Trial] = deque()  # proposed, not running: no room or no money yet
         self._deadlines: dict[str, str] = {}  # run -> why its wall time is what it is
         self._aborting: dict[str, str] = {}  # run -> why it is being cancelled
         self.ending: str | None = None
@@ -302,7 +302,7 @@ class SearchMachine:
                 if self.runs:
                     break  # money comes back when a run ends
                 self._waiting.popleft()
-                out += self._cannot_pay(trial)
+                self._cannot_pay(trial)
                 continue
             self._waiting.popleft()
             out += self._launch(trial, amount)
@@ -329,7 +329,7 @@ class SearchMachine:
         """When a run must end, in seconds of execution, and why."""
         return self.purse.cap(trial, run.reserved, self.book.best_value, self.seconds_left)
 
-    def _cannot_pay(self, trial: Trial) -> list[Instruction]:
+    def _cannot_pay(self, trial: Trial) -> None:
         """Nothing runs, and the money left does not pay a run of this trial: the search is over."""
         if self.book.ended or trial.attempts:
             self._end(f"the {format_money(self.ledger.free)} left of the budget do not pay another run", drop=True)
@@ -340,7 +340,6 @@ class SearchMachine:
             self._waiting.appendleft(trial)  # stored as pending: a larger budget goes on with it
         else:
             self.book.drop(trial)
-        return []
 
     # ------------------------------------------------------------------ runs
 
