@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
 from tradewind.engine.loop import Parts, Search
+from tradewind.engine.past import load_past, wants_past
 from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
@@ -244,6 +245,8 @@ def build_search(
     """
     problem = problem or build_problem(spec, data_folder)
     _check_runner(spec, problem)
+    if searcher is None and wants_past(spec):
+        problem = replace(problem, past=load_past(spec, study, store))
     searcher = searcher or build_searcher(spec, problem)
     deployer = build_deployer(spec, study.owner, data_folder)
     policy = Policy(

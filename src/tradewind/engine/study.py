@@ -27,6 +27,7 @@ from tradewind.engine.events import (
     Tick,
     Write,
 )
+from tradewind.engine.past import load_past, wants_past
 from tradewind.engine.policy import Policy
 from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import make_rules
@@ -97,9 +98,11 @@ class Study:
     ) -> None:
         self.spec = _read(source)
         self._problem = build_problem(self.spec, data_folder())
-        self._searcher = build_searcher(self.spec, self._problem)
         self._store: Store = plugins.create("store", "sql", {}, url=store or store_url())
         self.row, _ = find_or_create_study(self.spec, self._store, fresh=fresh)
+        if wants_past(self.spec):
+            self._problem = replace(self._problem, past=load_past(self.spec, self.row, self._store))
+        self._searcher = build_searcher(self.spec, self._problem)
         policy = Policy(
             owner=self.row.owner,
             retries=self.spec.retries,

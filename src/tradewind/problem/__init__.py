@@ -25,6 +25,7 @@ from tradewind.problem.parameter import (
     Ordinal,
     Parameter,
 )
+from tradewind.problem.past import PastStudy
 from tradewind.problem.problem import Problem, Resolver, Terms
 from tradewind.problem.query import OfferQuery
 from tradewind.problem.run import (
@@ -71,6 +72,7 @@ __all__ = [
     "OfferQuery",
     "Ordinal",
     "Parameter",
+    "PastStudy",
     "Problem",
     "Proposal",
     "Resolver",

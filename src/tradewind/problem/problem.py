@@ -12,6 +12,7 @@ from tradewind.problem.configuration import Configuration, stable_hash
 from tradewind.problem.job import Job
 from tradewind.problem.objective import Budget, Constraints, Objective
 from tradewind.problem.offer import Billing, Offer
+from tradewind.problem.past import PastStudy
 from tradewind.problem.space import Space
 
 
@@ -59,6 +60,7 @@ class Problem:
         budget: What the search may spend.
         resolver: The selector.
         terms: Billing, parallelism, expected future runs.
+        past: Earlier studies, the oldest first, for searchers that learn from them.
     """
 
     job: Job
@@ -68,6 +70,7 @@ class Problem:
     budget: Budget
     resolver: Resolver
     terms: Terms = field(default_factory=Terms)
+    past: tuple[PastStudy, ...] = ()
 
     def trial_key(self, configuration: Configuration, fidelity: float = 1.0) -> str:
         """What makes two proposals the same trial: the machines after selection, and the settings.

@@ -108,6 +108,7 @@ class Spec:
         stop: Further reasons to stop.
         abort: True to cut short runs that can no longer win.
         future_runs: How often the job will run with what is found, or None.
+        past: ``all``, ``none``, or the names of the jobs whose earlier studies the searcher may learn from.
         base: The folder of the YAML; relative paths start there.
         file: The YAML's name, for errors.
         source: The document with the line of each key.
@@ -137,6 +138,7 @@ class Spec:
     stop: tuple[StopSpec, ...]
     abort: bool
     future_runs: float | None
+    past: str | tuple[str, ...]
     base: Path
     file: str
     source: Source = field(repr=False, compare=False)

@@ -106,6 +106,7 @@ def _spec(model: JobFile, source: Source, base: Path) -> Spec:
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         abort=model.abort,
         future_runs=model.future_runs,
+        past=model.past if isinstance(model.past, str) else tuple(model.past),
         base=base,
         file=source.file,
         source=source,

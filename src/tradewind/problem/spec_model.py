@@ -253,6 +253,9 @@ class JobFile(Part):
     future_runs: Annotated[Number, Field(gt=0)] | None = Field(
         None, description="How often the job will run with the configuration that is found."
     )
+    past: Literal["all", "none"] | Annotated[list[str], Field(min_length=1)] = Field(
+        "all", description="Earlier studies in the store that the searcher may learn from: all, none, or job names."
+    )
 
 
 ObjectiveModel.model_rebuild()

@@ -34,6 +34,14 @@ class PricesAborts(Capability):
     """Chooses the cost or time at which a run is cut short."""
 
 
+class LearnsFromPast(Capability):
+    """Uses what earlier studies measured (`Problem.past`); only then does the engine read them."""
+
+
+class UsesFractions(Capability):
+    """Runs parts of the input (`Proposal.fidelity`) and concludes on the whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchState:
     """What the engine knows when it asks.

@@ -1,0 +1,85 @@
+"""Earlier studies of the store, for searchers that learn from them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from tradewind import plugins
+from tradewind.errors import SpecError
+from tradewind.problem import PastStudy
+from tradewind.searcher.base import LearnsFromPast
+from tradewind.store.base import Store, StudyRow
+
+if TYPE_CHECKING:
+    from tradewind.problem.spec import Spec
+
+_MOST_STUDIES = 64
+_MOST_TRIALS = 2_000
+"""Of one study: a history that takes minutes to read would cost more than it teaches."""
+
+
+def wants_past(spec: Spec) -> bool:
+    """True when the specification's searcher learns from earlier studies, and may."""
+    return spec.past != "none" and issubclass(plugins.load("searcher", spec.searcher.name), LearnsFromPast)
+
+
+def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: bool = False) -> tuple[PastStudy, ...]:
+    """The studies that a study may learn from: those that began before it, as they were when it began.
+
+    A study that is resumed sees the same past as before, so its proposals stay the same.
+
+    Args:
+        spec: The study's specification; its ``past`` says which studies may be used.
+        study: The study; None for all that the store has now.
+        store: The store.
+        same_job: Only studies of the job of the same name.
+
+    Returns:
+        The newest 64 of them that have a trial, the oldest first, with at most 2,000 trials each.
+    """
+    if spec.past == "none":
+        return ()
+    found: list[PastStudy] = []
+    for row in store.find_studies():
+        if study is not None and (row.id == study.id or row.created > study.created):
+            continue
+        past = _read(row, spec, store, study, same_job=same_job)
+        if past is not None:
+            found.append(past)
+        if len(found) == _MOST_STUDIES:
+            break
+    return tuple(reversed(found))
+
+
+def _read(row: StudyRow, spec: Spec, store: Store, study: StudyRow | None, *, same_job: bool) -> PastStudy | None:
+    from tradewind.problem.spec import Spec as Reader
+
+    try:
+        theirs = Reader.from_json(row.spec)
+    except SpecError as error:
+        warnings.warn(f"study {row.name} is not learned from: {error.message}", stacklevel=2)
+        return None
+    if (same_job and theirs.name != spec.name) or not _wanted(spec.past, theirs.name):
+        return None
+    limit = float("inf") if study is None else study.created
+    trials = tuple(
+        trial
+        for trial in store.trials(row.id, limit=_MOST_TRIALS)
+        if trial.state.informs and trial.observation is not None and (trial.ended is None or trial.ended <= limit)
+    )
+    if not trials:
+        return None
+    return PastStudy(
+        name=theirs.name,
+        parameters=theirs.job.parameters,
+        trials=trials,
+        problem_key=row.problem_key.partition("/")[0],
+        objective=theirs.objective,
+        constraints=theirs.constraints,
+        billing=theirs.billing,
+    )
+
+
+def _wanted(past: Any, name: str) -> bool:
+    return past == "all" or name in past

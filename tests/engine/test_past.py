@@ -1,0 +1,114 @@
+"""Earlier studies reach a searcher that learns from them, and only those that may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tradewind import plugins
+from tradewind.engine import past as engine_past
+from tradewind.engine.assemble import find_or_create_study, new_study
+from tradewind.engine.past import load_past, wants_past
+from tradewind.problem import Configuration, Observation, Offer, Proposal, Trial, TrialState
+from tradewind.problem.spec import Spec, parse_spec
+from tradewind.searcher.base import LearnsFromPast
+from tradewind.searcher.random import RandomSearcher
+from tradewind.store.base import Change, Store
+
+YAML = """
+name: {name}
+job: {{command: "true {{{{ a }}}}", parameters: {{size: {size}}}}}
+space: {{a: [1, 2, 3]}}
+constraints: {{deadline: 60}}
+searcher: {searcher}
+past: {past}
+"""
+
+
+def spec(name: str = "mine", *, size: int = 1, past: str = "all", searcher: str = "random") -> Spec:
+    return parse_spec(YAML.format(name=name, size=size, past=past, searcher=searcher), base=Path("/"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made: Store = plugins.create("store", "sql", {}, url=f"sqlite:///{tmp_path}/s.db")
+    return made
+
+
+def put(store: Store, of: Spec, created: float, *ended: float | None, suffix: str = "") -> None:
+    study = store.create_study(replace(new_study(of, suffix=suffix), created=created))
+    offer = Offer("local", "here", 1, 1, 0.1)
+    trials = [
+        Trial(
+            number,
+            Proposal(Configuration({"a": 1 + number})),
+            offer,
+            TrialState.PENDING if when is None else TrialState.SUCCEEDED,
+            f"k{number}",
+            None if when is None else Observation(1.0, 1.0, 10.0, True),
+            ended=when,
+        )
+        for number, when in enumerate(ended)
+    ]
+    store.write(study.id, Change(trials=trials))
+
+
+def test_the_past_is_what_there_was_when_the_study_began(store: Store) -> None:
+    put(store, spec(size=5), 10.0, 11.0, 25.0, None)
+    put(store, spec("other"), 12.0, 13.0, suffix="/runs")
+    put(store, spec("later"), 30.0, 31.0)
+    put(store, spec("empty"), 11.0)
+    mine = store.create_study(replace(new_study(spec()), created=20.0))
+    found = load_past(spec(), mine, store)
+    assert [(study.name, len(study.trials)) for study in found] == [("mine", 1), ("other", 1)]
+    assert found[0].values == {"size": 5}
+    assert found[0].constraints.deadline == 60
+    assert found[1].problem_key == spec("other").problem_key
+    everything = load_past(spec(), None, store)
+    assert [(study.name, len(study.trials)) for study in everything] == [("mine", 2), ("other", 1), ("later", 1)]
+    assert [study.name for study in load_past(spec(), None, store, same_job=True)] == ["mine"]
+
+
+def test_the_user_says_what_may_be_learned_from(store: Store) -> None:
+    put(store, spec("a"), 1.0, 2.0)
+    put(store, spec("b"), 1.0, 2.0)
+    assert load_past(spec(past="none"), None, store) == ()
+    assert [study.name for study in load_past(spec(past="[b, c]"), None, store)] == ["b"]
+
+
+def test_many_studies_are_cut_to_the_newest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_past, "_MOST_STUDIES", 2)
+    monkeypatch.setattr(engine_past, "_MOST_TRIALS", 1)
+    for number in range(4):
+        put(store, spec(f"s{number}"), float(number), 5.0, 6.0)
+    assert [(s.name, len(s.trials)) for s in load_past(spec(), None, store)] == [("s2", 1), ("s3", 1)]
+
+
+def test_an_unreadable_study_is_named_and_left_out(store: Store) -> None:
+    put(store, spec("good"), 1.0, 2.0)
+    store.create_study(replace(new_study(spec("bad")), spec={"nothing": 1}))
+    with pytest.warns(UserWarning, match="study bad is not learned from"):
+        assert [study.name for study in load_past(spec(), None, store)] == ["good"]
+
+
+def test_only_a_searcher_that_learns_from_the_past_makes_the_engine_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not wants_past(spec())
+
+    class Learner(RandomSearcher, LearnsFromPast):
+        """Learns."""
+
+    monkeypatch.setattr(plugins, "load", lambda _kind, _name: Learner)
+    assert wants_past(spec())
+    assert not wants_past(spec(past="none"))
+
+
+def test_a_search_gets_its_past(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from tradewind.engine import assemble
+
+    put(store, spec("a"), 1.0, 2.0)
+    monkeypatch.setattr(assemble, "wants_past", lambda _spec: True)
+    study, _ = find_or_create_study(spec(), store)
+    search = assemble.build_search(spec(), study, store, tmp_path)
+    assert [past.name for past in search.parts.searcher.problem.past] == ["a"]
