@@ -42,6 +42,41 @@ class UsesFractions(Capability):
     """Runs parts of the input (`Proposal.fidelity`) and concludes on the whole."""
 
 
+class Concludes(Capability):
+    """Ends by itself once its method has its answer, with configurations left untried."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapPoint:
+    """What is predicted of one configuration, for the map of cost against time.
+
+    Attributes:
+        configuration: The configuration.
+        cost: USD expected of a whole run.
+        cost_p90: USD that one in ten runs is expected to exceed, or None where the model does not say.
+        time: Seconds expected of a whole run.
+        time_p90: Seconds that one in ten runs is expected to exceed, or None.
+        in_time: True where the deadline is expected to be met.
+        trial: Number of the trial that ran it on the whole input, or None.
+    """
+
+    configuration: Configuration
+    cost: float
+    cost_p90: float | None
+    time: float
+    time_p90: float | None
+    in_time: bool
+    trial: int | None = None
+
+
+class MapsAll(Capability):
+    """Predicts cost and time of all configurations at once (`predict_map`)."""
+
+    def predict_map(self) -> Sequence[MapPoint]:
+        """What is predicted of every configuration, the best first; empty as long as nothing can be predicted."""
+        raise NotImplementedError(f"{type(self).__name__} says that it maps all and does not")
+
+
 @dataclass(frozen=True, slots=True)
 class SearchState:
     """What the engine knows when it asks.
