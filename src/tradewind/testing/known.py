@@ -46,6 +46,12 @@ class Outcome:
 Truth = Callable[[Configuration, Offer], Outcome]
 """What really happens: a pure function."""
 
+PartTruth = Callable[[Configuration, Offer, float], Outcome]
+"""What really happens on a share of the input."""
+
+Scaling = Callable[[Configuration, Offer, float], float]
+"""Seconds of a run on a share of the input: a pure function that equals the truth at 1."""
+
 
 class KnownResolver:
     """A selector for tests: the offer of the space's instance parameter, times its nodes parameter.
@@ -93,10 +99,15 @@ class KnownProblem(Problem):
     Attributes:
         truth: What a full run of a configuration does.
         noise: Standard deviation of the logarithm of a run's time around the truth; 0 repeats exactly.
+        scaling: How long a run on a share of the input takes; without it the same share of the whole run's time.
+        of_part: All that a run on a share of the input below 1 does, where its metrics differ too; it goes before
+            ``scaling``.
     """
 
     truth: Truth = lambda _configuration, _offer: Outcome(60.0)
     noise: float = 0.0
+    scaling: Scaling | None = None
+    of_part: PartTruth | None = None
 
     def bill(self, configuration: Configuration) -> float:
         """USD that a full, noise-free run costs."""
@@ -146,7 +157,13 @@ def evaluate(
     configuration = proposal.configuration
     offer = problem.resolver.resolve(configuration)
     outcome = problem.truth(configuration, offer)
-    runtime = outcome.runtime * proposal.fidelity * _noise(problem, configuration, number)
+    scaled = outcome.runtime * proposal.fidelity
+    if proposal.fidelity < 1.0 and problem.of_part is not None:
+        outcome = problem.of_part(configuration, offer, proposal.fidelity)
+        scaled = outcome.runtime
+    elif problem.scaling is not None:
+        scaled = problem.scaling(configuration, offer, proposal.fidelity)
+    runtime = scaled * _noise(problem, configuration, number)
     billing = problem.terms.billing
     # The smallest bill is owed as soon as a run starts, so no cap is below what it pays for.
     least = max(billing.granularity_seconds, billing.minimum_seconds - billing.setup_seconds)

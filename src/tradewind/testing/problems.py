@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tradewind.problem import (
@@ -38,6 +39,7 @@ from tradewind.testing.known import (
     KnownProblem,
     KnownResolver,
     Outcome,
+    Scaling,
     Truth,
     drive,
     evaluate,
@@ -49,6 +51,7 @@ __all__ = [
     "KnownProblem",
     "KnownResolver",
     "Outcome",
+    "Scaling",
     "Truth",
     "conditional_problem",
     "continuous_problem",
@@ -63,6 +66,7 @@ __all__ = [
     "pending",
     "table_problem",
     "tiny_problem",
+    "training_problem",
 ]
 
 
@@ -81,6 +85,7 @@ def make_problem(
     noise: float = 0.0,
     sold: set[tuple[str, int]] | None = None,
     extra_nodes: int = 0,
+    scaling: Scaling | None = None,
 ) -> KnownProblem:
     """A problem of any parameters and any truth.
 
@@ -98,6 +103,7 @@ def make_problem(
         noise: Standard deviation of the logarithm of a run's time.
         sold: See `KnownResolver`.
         extra_nodes: See `KnownResolver`.
+        scaling: See `KnownProblem`.
     """
     space = Space(parameters, [Expression(text) for text in where])
     return KnownProblem(
@@ -110,6 +116,7 @@ def make_problem(
         terms=Terms(billing=billing or Billing(granularity_seconds=0.001), future_runs=future_runs),
         truth=truth,
         noise=noise,
+        scaling=scaling,
     )
 
 
@@ -282,3 +289,51 @@ def huge_problem(*, dollars: float | None = None) -> KnownProblem:
 
     parameters: list[Parameter] = [Integer(name=f"p{i}", low=0, high=9) for i in range(len(best))]
     return make_problem(parameters, truth, dollars=dollars)
+
+
+def training_problem(
+    *,
+    goal: str = "accuracy",
+    limit: float | None = 0.3,
+    dollars: float | None = None,
+    billing: Billing | None = None,
+) -> KnownProblem:
+    """The training of a model, 288 configurations, of which parts of the data tell something.
+
+    The accuracy depends on the learning rate and the batch, grows with the share of the data, and falls where many
+    machines train asynchronously. A part of the data takes that share of the time, and five seconds besides.
+
+    Args:
+        goal: ``accuracy`` to make it large, ``cost`` for the least cost of a run with an accuracy of at least 0.9.
+        limit: USD that a run may cost, where accuracy is the goal; None for no limit.
+        dollars: Budget in USD.
+        billing: How time becomes money.
+    """
+
+    def part(configuration: Configuration, offer: Offer, share: float) -> Outcome:
+        rate, batch = float(configuration["rate"]), float(configuration["batch"])
+        loose = configuration["mode"] == "async"
+        away = 0.10 * abs(math.log10(rate) + 2.5) + 0.02 * abs(math.log2(batch / 64))
+        accuracy = 0.97 - away - (0.01 * offer.nodes if loose else 0.0) - 0.12 * (1.0 - share) ** 2 * (1.0 + away)
+        work = 40_000.0 * (0.02 + 0.98 / (offer.vcpu * offer.nodes) ** (1.0 if loose else 0.8)) * (1.0 + 8.0 / batch)
+        return Outcome(5.0 + share * work / 8.0, metrics={"accuracy": accuracy})
+
+    aim, bound = Objective("accuracy", "maximise"), Threshold("cost", at_most=limit)
+    thresholds = [] if limit is None else [bound]
+    if goal == "cost":
+        aim, thresholds = Objective(), [Threshold("accuracy", at_least=0.9)]
+    parameters: list[Parameter] = [
+        *machine_parameters(4, (1, 2, 4)),
+        Ordinal(name="rate", values=(1e-4, 1e-3, 1e-2, 1e-1)),
+        Ordinal(name="batch", values=(16, 64, 256)),
+        Categorical(name="mode", values=("sync", "async")),
+    ]
+    problem = make_problem(
+        parameters,
+        lambda configuration, offer: part(configuration, offer, 1.0),
+        objective=aim,
+        thresholds=thresholds,
+        dollars=dollars,
+        billing=billing,
+    )
+    return replace(problem, of_part=part)

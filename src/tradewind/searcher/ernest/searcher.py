@@ -1,0 +1,361 @@
+"""The Ernest searcher: train on parts of the input, predict the whole table, try the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.errors import SpecError
+from tradewind.problem import Configuration, Nodes, Problem, Proposal, Trial, TrialState
+from tradewind.searcher.base import (
+    Concludes,
+    Explains,
+    MapPoint,
+    MapsAll,
+    NothingLeft,
+    ProposesMany,
+    Searcher,
+    SearchState,
+    UsesFractions,
+)
+from tradewind.searcher.ernest.design import Design, Point
+from tradewind.searcher.ernest.model import ErnestModel, telling, terms
+from tradewind.searcher.predicted import (
+    Forecast,
+    Verifier,
+    require_few_settings,
+    require_time_objective,
+    settings_of,
+    whole_runs,
+)
+from tradewind.searcher.surrogate.gp import Array
+from tradewind.units import format_duration
+
+_UNMOVED = 1.05
+"""A run on a larger share that takes less than this times as long shows no effect of the share."""
+
+
+class ErnestSettings(plugins.Settings):
+    """How Ernest trains, and how much it checks."""
+
+    machines: Literal["nodes", "cores"] = Field(
+        default="nodes", description="What the model counts as machines: nodes, or the cores of all nodes together."
+    )
+    types: tuple[str, ...] | None = Field(
+        default=None, description="Instance types to train and predict; without it all, the cheapest per core first."
+    )
+    most_types: int | None = Field(default=None, ge=1, description="Instance types to train at most.")
+    training_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of the budget (dollars or trials) after which no further instance type is trained.",
+    )
+    least_fraction: float = Field(default=0.016, gt=0, lt=1, description="Smallest share of the input to train on.")
+    largest_fraction: float = Field(default=0.125, gt=0, lt=1, description="Largest share of the input to train on.")
+    fractions: int = Field(default=20, ge=2, le=100, description="Shares to choose from, evenly spaced.")
+    partitions: int | None = Field(
+        default=None,
+        ge=1,
+        description="Parts that the whole input is cut into: training gives every core at least one of them.",
+    )
+    design_budget: float = Field(
+        default=10.0,
+        gt=0,
+        description="Cost of one type's training runs; one on the smallest share with one machine costs 1.",
+    )
+    most_points: int = Field(default=10, ge=2, description="Training runs for one instance type, at most.")
+    most_settings: int = Field(
+        default=16, ge=1, description="Combinations of the application's settings, each with models of its own."
+    )
+    verify: int = Field(default=2, ge=0, description="Whole runs after that of the predicted best.")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates of one instance type and one combination of settings: one model.
+
+    Attributes:
+        label: In words.
+        rows: Numbers of the candidates.
+        nodes: The number of nodes of each.
+        cores: Cores of one node.
+        per_node: What a node counts for in the model's number of machines.
+        points: The training runs.
+    """
+
+    label: str
+    rows: Sequence[int]
+    nodes: Sequence[int]
+    cores: float
+    per_node: float
+    points: Sequence[Point]
+
+    def row(self, nodes: int) -> int:
+        """The candidate with so many nodes."""
+        return self.rows[self.nodes.index(nodes)]
+
+
+class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, Concludes):
+    """Ernest: learns how run time scales from short runs on parts of the input, then tries the predicted best.
+
+    Venkataraman et al., NSDI 2016. For each instance type and combination of settings the model is
+    time(s, m) = θ0 + θ1·s/m + θ2·m + θ3·ln m with θ ≥ 0; its training runs are an A-optimal design. Runs on the whole
+    input that follow are added to the data. The share of a run is in ``{{ fraction }}`` and ``TRADEWIND_FRACTION``.
+
+    Raises:
+        SpecError: The space has no number of nodes, too many settings, or the objective is neither cost nor runtime.
+    """
+
+    Settings = ErnestSettings
+    settings: ErnestSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        require_time_objective(problem, "ernest")
+        nodes = [parameter.name for parameter in problem.space.parameters if isinstance(parameter, Nodes)]
+        if not nodes:
+            raise SpecError(
+                "the ernest searcher predicts how time falls with the machines, and the space has no nodes parameter",
+                hint="add one of type nodes, or take the searcher gp",
+            )
+        self._nodes = nodes[0]
+        self._fitted: tuple[tuple[int, ...], list[_Fit]] | None = None
+        if self.settings.least_fraction >= self.settings.largest_fraction:
+            raise SpecError("the ernest searcher: least_fraction must be below largest_fraction")
+        require_few_settings(problem, self.settings.most_settings, "ernest", "training runs")
+
+    # ------------------------------------------------------------------ groups
+
+    @cached_property
+    def _groups(self) -> list[Group]:
+        """One for each model, in the order of training."""
+        problem, candidates = self.problem, self.problem.candidates
+        members: dict[tuple[str, str], list[int]] = {}
+        for row in range(len(candidates)):
+            offer = candidates.offer(row)
+            if self.settings.types is not None and offer.instance_type not in self.settings.types:
+                continue
+            own = settings_of(problem, candidates.configuration(row)).key
+            members.setdefault((replace(offer, nodes=1).key, own), []).append(row)
+        if not members:
+            wanted = ", ".join(self.settings.types or ())
+            raise SpecError(f"the ernest searcher: no configuration has an instance type of {wanted}")
+        kinds = {kind: candidates.offer(rows[0]) for (kind, _), rows in reversed(members.items())}
+        dear = {kind: offer.price_per_hour / max(offer.vcpu, 1e-9) for kind, offer in kinds.items()}
+        ranked = sorted(kinds, key=lambda kind: (round(dear[kind], 9), min(r[0] for k, r in _of(members, kind))))
+        chosen = ranked[: self.settings.most_types]
+        groups = [self._group(rows) for kind in chosen for _, rows in _of(members, kind)]
+        if not any(group.points for group in groups):
+            raise SpecError(
+                f"the ernest searcher: no share up to {self.settings.largest_fraction:g} of {self.settings.partitions} "
+                "partitions gives every core one",
+                hint="raise largest_fraction",
+            )
+        return groups
+
+    def _group(self, rows: Sequence[int]) -> Group:
+        candidates = self.problem.candidates
+        offer, first = candidates.offer(rows[0]), candidates.configuration(rows[0])
+        by_nodes: dict[int, int] = {}
+        for row in rows:
+            by_nodes.setdefault(int(candidates.configuration(row)[self._nodes]), row)
+        settings = settings_of(self.problem, first)
+        words = ", ".join(f"{name}={value}" for name, value in settings.items())
+        per_node = 1.0 if self.settings.machines == "nodes" else max(offer.vcpu, 1e-9)
+        return Group(
+            label=f"{offer.instance_type}{f' ({words})' if words else ''}",
+            rows=list(by_nodes.values()),
+            nodes=list(by_nodes),
+            cores=offer.vcpu,
+            per_node=per_node,
+            points=self._points(tuple(sorted(by_nodes)), offer.vcpu, per_node),
+        )
+
+    def _points(self, nodes: tuple[int, ...], cores: float, per_node: float) -> list[Point]:
+        """The training runs; equal machines counts have equal ones, so each design is made once."""
+        place = (nodes, cores if self.settings.partitions is not None else 0.0, per_node)
+        if place not in self._designs:
+            own = self.settings
+            shares = np.linspace(own.least_fraction, own.largest_fraction, own.fractions)
+            design = Design([round(float(s), 6) for s in shares], own.design_budget, own.partitions, own.most_points)
+            self._designs[place] = design.choose(nodes, cores, per_node)
+        return self._designs[place]
+
+    @cached_property
+    def _designs(self) -> dict[tuple[tuple[int, ...], float, float], list[Point]]:
+        return {}
+
+    @cached_property
+    def _place(self) -> dict[int, Group]:
+        """The group of each candidate."""
+        return {row: group for group in self._groups for row in group.rows}
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """Training runs, type by type; then the predicted best on the whole input, and a few more."""
+        hourly = self.problem.candidates.hourly
+        if not self.affordable(state, hourly).any():
+            return self.nothing_left(state)
+        if (reason := self._unmoved()) is not None:
+            return NothingLeft(reason, final=not state.pending)
+        chosen = self._training(state, count)
+        if chosen:
+            return chosen
+        if any(trial.proposal.fidelity < 1.0 for trial in state.pending):
+            return NothingLeft("the training runs have not ended", final=False)
+        forecast = self._forecast
+        if forecast is None:
+            return NothingLeft(self._untrained(), final=not state.pending)
+        return Verifier(self, forecast, self.settings.verify).ask(state, count)
+
+    def _training(self, state: SearchState, count: int) -> list[Proposal]:
+        candidates = self.problem.candidates
+        payable = self.affordable(state, candidates.hourly)
+        taken = self.taken(state)
+        chosen: list[Proposal] = []
+        for group in self._groups:
+            begun = any(self._place_of(trial) is group for trial in (*self.history, *state.pending))
+            if not begun and not chosen and self._share_is_spent(state):
+                break
+            for number, point in enumerate(group.points):
+                row = group.row(point.nodes)
+                if not payable[row] or candidates.key(row, point.share) in taken:
+                    continue
+                why: dict[str, float | str] = {
+                    "stage": f"training run {number + 1} of {len(group.points)} for {group.label}",
+                    "fraction": point.share,
+                }
+                chosen.append(Proposal(candidates.configuration(row), fidelity=point.share, why=why))
+                if len(chosen) == count:
+                    return chosen
+        return chosen
+
+    def _share_is_spent(self, state: SearchState) -> bool:
+        """True when what training may use up is used up: the first type is always trained."""
+        ran = [trial for trial in self.history if trial.proposal.fidelity < 1.0]
+        running = sum(trial.proposal.fidelity < 1.0 for trial in state.pending)
+        share, budget = self.settings.training_share, self.problem.budget
+        if not ran and not running:
+            return False
+        if budget.dollars is not None and sum(trial.spent for trial in ran) >= share * budget.dollars:
+            return True
+        return budget.trials is not None and len(ran) + running >= share * budget.trials
+
+    def _place_of(self, trial: Trial) -> Group | None:
+        row = self.problem.candidates.index(trial.configuration)
+        return None if row is None else self._place.get(row)
+
+    # ------------------------------------------------------------------ learning
+
+    @property
+    def _fits(self) -> list[_Fit]:
+        """What the trials told so far teach, by group."""
+        numbers = tuple(trial.number for trial in self.history)
+        if self._fitted is None or self._fitted[0] != numbers:
+            runs: dict[int, list[Trial]] = {}
+            for trial in self.history:
+                group = self._place_of(trial)
+                if group is not None and trial.state == TrialState.SUCCEEDED and trial.observation is not None:
+                    runs.setdefault(id(group), []).append(trial)
+            self._fitted = (numbers, [_Fit.of(group, runs.get(id(group), []), self._nodes) for group in self._groups])
+        return self._fitted[1]
+
+    def _unmoved(self) -> str | None:
+        """What to say when the times of two types (or of all there are) do not fall with the share of the input."""
+        seen = [fit.unmoved for fit in self._fits if fit.unmoved is not None]
+        if any(words == "" for words in seen) or len(seen) < min(2, len(self._groups)):
+            return None
+        return (
+            f"the job seems to ignore the share of the input: {seen[0]}; give {{{{ fraction }}}} to the command "
+            "(or read TRADEWIND_FRACTION), or raise least_fraction where the start of the job takes all the time"
+        )
+
+    @property
+    def _forecast(self) -> Forecast | None:
+        """What is predicted of the candidates whose groups have a model; None where none has."""
+        rows: list[int] = []
+        seconds: list[float] = []
+        for group, fit in zip(self._groups, self._fits, strict=True):
+            if fit.model is not None:
+                machines = np.array(group.nodes, dtype=float) * group.per_node
+                rows += group.rows
+                seconds += fit.model.predict(np.ones(len(machines)), machines).tolist()
+        return Forecast(self.problem, np.array(rows), np.array(seconds)) if rows else None
+
+    def _untrained(self) -> str:
+        failed = sum(trial.state == TrialState.FAILED for trial in self.history)
+        aborted = sum(trial.state == TrialState.ABORTED for trial in self.history)
+        return (
+            f"no instance type has enough training runs for a model: of {len(self.history)}, {failed} failed and "
+            f"{aborted} were cut short"
+        )
+
+    def predict_map(self) -> Sequence[MapPoint]:
+        """What is predicted of every configuration that has a model, the best first."""
+        forecast = self._forecast
+        return [] if forecast is None else forecast.points(whole_runs(self.problem.candidates, self.history))
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """Expected cost and time of a whole run, and the model."""
+        row = self.problem.candidates.index(configuration)
+        forecast = self._forecast
+        if row is None or forecast is None or row not in forecast.rows:
+            return {}
+        fit = next(fit for group, fit in zip(self._groups, self._fits, strict=True) if row in group.rows)
+        return {**forecast.expected(int(np.flatnonzero(forecast.rows == row)[0])), "model": str(fit.model)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What one group's runs taught.
+
+    Attributes:
+        model: None without enough runs.
+        unmoved: How the times failed to fall with the share; empty where they fell, None where that was not seen.
+    """
+
+    model: ErnestModel | None
+    unmoved: str | None
+
+    @classmethod
+    def of(cls, group: Group, runs: Sequence[Trial], nodes: str) -> _Fit:
+        count = np.array([int(trial.configuration[nodes]) for trial in runs], dtype=float)
+        share = np.array([trial.proposal.fidelity for trial in runs])
+        seconds = np.array([trial.observation.runtime for trial in runs if trial.observation is not None])
+        wanted = terms(
+            np.array([p.share for p in group.points]), np.array([p.nodes * group.per_node for p in group.points])
+        )
+        model = None
+        if runs and len(telling(terms(share, count * group.per_node))) >= len(telling(wanted)):
+            model = ErnestModel.fit(share, count * group.per_node, seconds)
+        return cls(model, cls._unmoved(group, share, count, seconds))
+
+    @staticmethod
+    def _unmoved(group: Group, share: Array, count: Array, seconds: Array) -> str | None:
+        """Compares the two runs on equal machines whose shares differ most."""
+        pairs = [
+            (-round(float(share[j] / share[i]), 9), i, j)
+            for i in range(len(share))
+            for j in range(len(share))
+            if count[i] == count[j] and share[j] >= 1.5 * share[i]
+        ]
+        if not pairs:
+            return None
+        _, i, j = min(pairs)
+        if seconds[j] >= _UNMOVED * seconds[i]:
+            return ""
+        less, more = (f"{share[k]:.2%} took {format_duration(float(seconds[k]))}" for k in (i, j))
+        return f"on {int(count[i])} x {group.label}, {less} and {more}"
+
+
+def _of(members: Mapping[tuple[str, str], list[int]], kind: str) -> list[tuple[str, list[int]]]:
+    """The settings and rows of one instance type, in order."""
+    return [(own, rows) for (other, own), rows in members.items() if other == kind]

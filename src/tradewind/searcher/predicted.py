@@ -1,0 +1,249 @@
+"""What searchers share that predict the whole table and then try the best of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.errors import SpecError
+from tradewind.problem import RUNTIME, Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.searcher.base import MapPoint, NothingLeft, Searcher, SearchState
+from tradewind.searcher.surrogate.gp import Array
+from tradewind.units import format_duration, format_money
+
+_CODED = 1 << 62
+
+
+def require_time_objective(problem: Problem, name: str) -> None:
+    """Refuse an objective that does not follow from the run time.
+
+    Raises:
+        SpecError: The objective is neither the least cost nor the least run time.
+    """
+    if not problem.objective.grows_with_time:
+        wanted = f"{problem.objective.goal} {problem.objective.metric}"
+        raise SpecError(
+            f"the {name} searcher predicts run times: it looks for the least cost or runtime, not for {wanted}",
+            hint="take the searcher gp for other objectives",
+        )
+
+
+def settings_of(problem: Problem, configuration: Configuration) -> Configuration:
+    """The part of a configuration that chooses no machines."""
+    machine = problem.resolver.machine_parameters
+    return Configuration({name: value for name, value in configuration.items() if name not in machine})
+
+
+def require_few_settings(problem: Problem, most: int, name: str, each: str) -> None:
+    """Refuse a space whose application settings have more combinations than a searcher has models for.
+
+    Args:
+        problem: The problem.
+        most: Combinations that are allowed.
+        name: Of the searcher.
+        each: What each combination takes, in words.
+
+    Raises:
+        SpecError: There are more, or the space cannot be listed.
+    """
+    space, machine = problem.space, problem.resolver.machine_parameters
+    own = [i for i, parameter in enumerate(space.parameters) if parameter.name not in machine]
+    if not space.enumerable:
+        count = space.combinations
+        many = f"{count:g} combinations" if math.isfinite(count) else "a continuous parameter"
+        raise SpecError(
+            f"the {name} searcher predicts the whole table, and the space has {many}",
+            hint="give fewer values as lists, or take the searcher gp",
+        )
+    if not own:
+        return
+    radix = math.prod(len(listed) + 1 for i in own if (listed := space.levels[i]) is not None)
+    numbers: np.ndarray[tuple[int], np.dtype[np.int64]] = np.zeros(len(space.codes), dtype=np.int64)
+    if radix < _CODED:
+        for i in own:
+            listed = space.levels[i]
+            assert listed is not None
+            numbers = numbers * (len(listed) + 1) + space.codes[:, i] + 1
+        count = len(np.unique(numbers))
+    else:
+        count = len(np.unique(space.codes[:, own], axis=0))
+    if count > most:
+        names = ", ".join(space.names[i] for i in own)
+        raise SpecError(
+            f"the {name} searcher needs {each} for each of the {count:,} combinations of {names}, {most} are allowed",
+            hint="fix these settings, raise most_settings, or take the searcher gp",
+        )
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is predicted for some candidates.
+
+    Attributes:
+        problem: The problem.
+        rows: Numbers of the candidates, shape (n,).
+        time: Seconds expected of a whole run, shape (n,).
+        late: Seconds that one in ten runs is expected to exceed, shape (n,); None where the model does not say.
+        cautious: True to ask of ``late`` and not of ``time`` that it meets the deadline.
+    """
+
+    problem: Problem
+    rows: NDArray[np.intp]
+    time: Array
+    late: Array | None = None
+    cautious: bool = False
+
+    @cached_property
+    def hourly(self) -> Array:
+        """USD per hour of each."""
+        hourly: Array = self.problem.candidates.hourly[self.rows]
+        return hourly
+
+    def bill(self, seconds: Array) -> Array:
+        """USD of runs of so many seconds, shape (n,)."""
+        billing = self.problem.terms.billing
+        return np.array([billing.cost(float(s), float(h)) for s, h in zip(seconds, self.hourly, strict=True)])
+
+    @cached_property
+    def cost(self) -> Array:
+        """USD expected of a whole run, shape (n,)."""
+        return self.bill(self.time)
+
+    @cached_property
+    def judged(self) -> Array:
+        """The seconds that the deadline is compared with."""
+        return self.late if self.cautious and self.late is not None else self.time
+
+    @cached_property
+    def in_time(self) -> NDArray[np.bool_]:
+        """Where the deadline is expected to be met."""
+        deadline = self.problem.constraints.deadline
+        mask: NDArray[np.bool_] = self.judged <= (math.inf if deadline is None else deadline)
+        return mask
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Places from the best to the worst: those in time by the objective, then the others by how late they are."""
+        value = self.time if self.problem.objective.metric == RUNTIME else self.cost
+        ranked = [
+            # Rounded, so that equal predictions are taken in order whatever the last bit says.
+            (not ok, float(f"{v if ok else late:.9g}"), int(row), place)
+            for place, (ok, v, late, row) in enumerate(zip(self.in_time, value, self.judged, self.rows, strict=True))
+        ]
+        return [place for *_, place in sorted(ranked)]
+
+    def words(self, place: int) -> str:
+        """One prediction in words."""
+        configuration = self.problem.candidates.configuration(int(self.rows[place]))
+        cost, time = format_money(float(self.cost[place])), format_duration(float(self.time[place]))
+        return f"{_words(configuration)} (predicted {cost}, {time})"
+
+    def expected(self, place: int) -> dict[str, float | str]:
+        """What is expected of one candidate, by the names of `Proposal.why`."""
+        known: dict[str, float | str] = {
+            "expected_cost": float(self.cost[place]),
+            "expected_time": float(self.time[place]),
+        }
+        if self.late is not None:
+            known["time_p90"] = float(self.late[place])
+        return known
+
+    def points(self, measured: Mapping[int, Trial]) -> list[MapPoint]:
+        """The map of all candidates, the best first."""
+        late = self.late
+        dear = None if late is None else self.bill(late)
+        return [
+            MapPoint(
+                configuration=self.problem.candidates.configuration(int(self.rows[place])),
+                cost=float(self.cost[place]),
+                cost_p90=None if dear is None else float(dear[place]),
+                time=float(self.time[place]),
+                time_p90=None if late is None else float(late[place]),
+                in_time=bool(self.in_time[place]),
+                trial=measured[int(self.rows[place])].number if int(self.rows[place]) in measured else None,
+            )
+            for place in self.order
+        ]
+
+
+def _words(configuration: Configuration) -> str:
+    return ", ".join(f"{name}={value}" for name, value in configuration.items())
+
+
+def whole_runs(candidates: Candidates, trials: Sequence[Trial]) -> dict[int, Trial]:
+    """The trials on the whole input, by candidate; of several the latest."""
+    found = {}
+    for trial in trials:
+        if trial.proposal.fidelity == 1.0 and (index := candidates.index(trial.configuration)) is not None:
+            found[index] = trial
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Proposes the best of a forecast on the whole input, then a few more, then stops.
+
+    Attributes:
+        searcher: Who asks; its history is what was measured.
+        forecast: The predictions.
+        verify: How many more are run after the first.
+        apart: Candidates whose runs made the forecast: they are not run again and not counted.
+    """
+
+    searcher: Searcher
+    forecast: Forecast
+    verify: int
+    apart: Collection[int] = ()
+
+    def ask(self, state: SearchState, count: int) -> list[Proposal] | NothingLeft:
+        """The next ones; runs go on beyond the number where none was feasible yet and another is expected to be."""
+        candidates = self.forecast.problem.candidates
+        told = whole_runs(candidates, self.searcher.history)
+        running = whole_runs(candidates, state.pending)
+        tried = {*told, *running} - set(self.apart)
+        feasible = any(t.observation is not None and t.observation.feasible for t in told.values())
+        left = self._left(state, {*told, *running, *self.apart})
+        room = 1 + self.verify - len(tried)
+        if room < 1 and not feasible and not running and left and self.forecast.in_time[left[0]]:
+            room = 1
+        chosen: list[Proposal] = []
+        for place in left[: max(0, min(room, count))]:
+            number = len(tried) + len(chosen)
+            stage = "the predicted best" if number == 0 else f"check {number} of the prediction"
+            configuration = candidates.configuration(int(self.forecast.rows[place]))
+            expected = self.forecast.expected(place)
+            why = {"stage": stage, **expected, "expected_spend": expected["expected_cost"]}
+            chosen.append(Proposal(configuration, why=why))
+        return chosen or NothingLeft(self.summary(told, left, room, state), final=not state.pending)
+
+    def _left(self, state: SearchState, taken: Collection[int]) -> list[int]:
+        """Places of the untried candidates that the money left is expected to pay, the best first."""
+        forecast = self.forecast
+        payable = self.searcher.affordable(state, forecast.hourly)
+        if state.money_left is not None:
+            payable &= forecast.cost <= state.money_left
+        return [place for place in forecast.order if payable[place] and int(forecast.rows[place]) not in taken]
+
+    def summary(self, told: Mapping[int, Trial], left: Sequence[int], room: int, state: SearchState) -> str:
+        """Why nothing more is proposed, and what is predicted, in one line."""
+        forecast = self.forecast
+        if not forecast.order:
+            return "nothing could be predicted"
+        best = forecast.order[0]
+        words = f"the predicted best is {forecast.words(best)}"
+        if not forecast.in_time[best]:
+            words = f"no configuration is predicted to meet the deadline; the nearest is {forecast.words(best)}"
+        trial = told.get(int(forecast.rows[best]))
+        if trial is not None and trial.observation is not None:
+            seen = trial.observation
+            at_least = "at least " if seen.censored else ""
+            measured = f"{format_money(seen.cost)} and {format_duration(seen.runtime)}"
+            words += f", {trial.state.value} at {at_least}{measured}"
+        if room > 0 and not left and len(told) < len(forecast.rows):
+            return f"{words}; the {format_money(state.money_left)} left pay no further predicted run"
+        return f"{words}; {len(told):,} of {len(forecast.rows):,} predicted configurations were run on the whole input"
