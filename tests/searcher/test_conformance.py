@@ -11,13 +11,20 @@ from tradewind.problem import Problem
 from tradewind.searcher.base import Searcher
 from tradewind.testing.searchers import MakeSearcher, SearcherConformance
 
+WITHOUT_STOP_RULE: dict[str, dict[str, Any]] = {"cherrypick": {"stop": False}}
+"""What switches off the stop rule of searchers that have one by default: a space is exhausted only without it."""
+
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in plugins.names("searcher")),
+    *((name, WITHOUT_STOP_RULE.get(name, {})) for name in plugins.names("searcher")),
     ("exhaustive", {"order": "shuffled"}),
     ("exhaustive", {"order": "cheapest"}),
+    ("cherrypick", {"stop": False, "budget_confidence": 0.9, "abort": True, "samples": 4}),
     ("coordinate_descent", {"start": "centre", "max_levels": 3}),
     ("gp", {"acquisition": "ei", "abort": False, "starts": 2}),
 ]
+
+REFUSES = {"ernest": frozenset({"flat", "million", "metrics"})}
+"""What a searcher of a narrower method refuses; it must refuse it, too."""
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join([v[0], *map(str, v[1].values())]))
@@ -32,3 +39,7 @@ class TestRegistry(SearcherConformance):
             return made
 
         return searcher
+
+    @pytest.fixture
+    def refuses(self, variant: tuple[str, dict[str, Any]]) -> frozenset[str]:
+        return REFUSES.get(variant[0], frozenset())

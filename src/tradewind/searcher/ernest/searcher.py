@@ -127,6 +127,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             )
         self._nodes = nodes[0]
         self._fitted: tuple[tuple[int, ...], list[_Fit]] | None = None
+        self._fit_of: dict[int, tuple[tuple[int, ...], _Fit]] = {}
         if self.settings.least_fraction >= self.settings.largest_fraction:
             raise SpecError("the ernest searcher: least_fraction must be below largest_fraction")
         require_few_settings(problem, self.settings.most_settings, "ernest", "training runs")
@@ -193,9 +194,9 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         return {}
 
     @cached_property
-    def _place(self) -> dict[int, Group]:
-        """The group of each candidate."""
-        return {row: group for group in self._groups for row in group.rows}
+    def _place(self) -> dict[int, int]:
+        """The place of each candidate's group."""
+        return {row: place for place, group in enumerate(self._groups) for row in group.rows}
 
     # ------------------------------------------------------------------ asking
 
@@ -221,10 +222,11 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         payable = self.affordable(state, candidates.hourly)
         taken = self.taken(state)
         chosen: list[Proposal] = []
-        for group in self._groups:
-            begun = any(self._place_of(trial) is group for trial in (*self.history, *state.pending))
-            if not begun and not chosen and self._share_is_spent(state):
-                break
+        begun = {self._place_of(trial) for trial in (*self.history, *state.pending)}
+        spent = self._share_is_spent(state)
+        for place, group in enumerate(self._groups):
+            if place not in begun and spent:
+                continue
             for number, point in enumerate(group.points):
                 row = group.row(point.nodes)
                 if not payable[row] or candidates.key(row, point.share) in taken:
@@ -249,7 +251,8 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             return True
         return budget.trials is not None and len(ran) + running >= share * budget.trials
 
-    def _place_of(self, trial: Trial) -> Group | None:
+    def _place_of(self, trial: Trial) -> int | None:
+        """The place of a trial's group."""
         row = self.problem.candidates.index(trial.configuration)
         return None if row is None else self._place.get(row)
 
@@ -257,15 +260,20 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
 
     @property
     def _fits(self) -> list[_Fit]:
-        """What the trials told so far teach, by group."""
+        """What the trials told so far teach, by group; only groups with new trials are fitted again."""
         numbers = tuple(trial.number for trial in self.history)
         if self._fitted is None or self._fitted[0] != numbers:
             runs: dict[int, list[Trial]] = {}
             for trial in self.history:
-                group = self._place_of(trial)
-                if group is not None and trial.state == TrialState.SUCCEEDED and trial.observation is not None:
-                    runs.setdefault(id(group), []).append(trial)
-            self._fitted = (numbers, [_Fit.of(group, runs.get(id(group), []), self._nodes) for group in self._groups])
+                place = self._place_of(trial)
+                if place is not None and trial.state == TrialState.SUCCEEDED and trial.observation is not None:
+                    runs.setdefault(place, []).append(trial)
+            for place, group in enumerate(self._groups):
+                own = runs.get(place, [])
+                known = tuple(trial.number for trial in own)
+                if self._fit_of.get(place, (None, None))[0] != known:
+                    self._fit_of[place] = known, _Fit.of(group, own, self._nodes)
+            self._fitted = numbers, [self._fit_of[place][1] for place in range(len(self._groups))]
         return self._fitted[1]
 
     def _unmoved(self) -> str | None:
