@@ -20,6 +20,8 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "searchers.json"
 TRIALS = 14
 
 CASES: list[tuple[str, dict[str, Any], int]] = [
+    ("cherrypick", {}, 1),
+    ("cherrypick", {"stop": False}, 2),
     ("coordinate_descent", {}, 1),
     ("coordinate_descent", {"start": "random"}, 2),
     ("exhaustive", {"order": "cheapest"}, 1),

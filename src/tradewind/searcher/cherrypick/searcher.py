@@ -1,0 +1,295 @@
+"""The CherryPick searcher."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
+from tradewind.searcher.base import (
+    ContinuousSpaces,
+    Explains,
+    NothingLeft,
+    PricesAborts,
+    ProposesMany,
+    Searcher,
+    SearchState,
+)
+from tradewind.searcher.cherrypick.beliefs import Beliefs, Outlook, Sampling
+from tradewind.searcher.cherrypick.encoding import Encoding
+from tradewind.searcher.surrogate.gp import Array
+from tradewind.units import format_money
+
+_LISTED = 20_000
+"""Combinations up to which every candidate is scored; larger spaces are scored on a pool."""
+
+_REFERENCE = 512
+"""Configurations that show the range of the features where the space is not listed."""
+
+_DESIGN = 64
+"""Sobol points that are mapped to candidates; later starts, for want of any finished run, are drawn at random."""
+
+
+class CherryPickSettings(plugins.Settings):
+    """How CherryPick starts, samples and stops; the defaults are the paper's."""
+
+    starts: int = Field(default=3, ge=1, description="Quasi-random trials before the model chooses.")
+    stop: bool = Field(default=True, description="Stop by the rule below; false goes on until nothing is left.")
+    stop_improvement: float = Field(
+        default=0.1, ge=0, description="Stop when no candidate is expected to improve the best by this share."
+    )
+    stop_runs: int = Field(default=6, ge=1, description="Trials that must have ended before the rule may stop.")
+    stop_unit: Literal["cost", "ln_cost"] = Field(
+        default="cost",
+        description="What the improvement is measured in: cost, as a share of the best, or ln_cost (its authors' code: "
+        "ln_cost with 0.06).",
+    )
+    budget_confidence: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Leave out candidates that the money left does not pay with this probability (OBOL: 0.99); without "
+        "it the budget only ends the search.",
+    )
+    abort: bool = Field(
+        default=False, description="Cut a run short at the deadline and at the best cost; the paper lets every run end."
+    )
+    samples: int = Field(default=10, ge=1, description="Samples of the model's hyper-parameters.")
+    burn_in: int = Field(default=100, ge=0, description="Steps of slice sampling before a sample is taken.")
+    pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
+
+
+class CherryPickSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, PricesAborts):
+    """CherryPick: a Gaussian process on the logarithm of the cost, expected improvement times P(deadline), a stop rule.
+
+    Alipourfard, Liu, Chen, Venkataraman, Yu & Zhang, "CherryPick: Adaptively unearthing the best cloud configurations
+    for big data analytics", NSDI 2017, sections 3 and 4: Matérn 5/2 kernel, hyper-parameters integrated out
+    (`SampledProcess`), three quasi-random starts (scrambled Sobol points, each taken to the nearest candidate), and an
+    end when no candidate is expected to improve the best by 10 % and at least 6 runs are done. Several at a time are
+    proposed by the kriging believer, which the paper does not do.
+    """
+
+    Settings = CherryPickSettings
+    settings: CherryPickSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        self._fitted: tuple[tuple[int, ...], Beliefs] | None = None
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The candidates with the largest expected improvement times the probability of meeting the deadline."""
+        field = self._field(state)
+        if field is None:
+            return self.nothing_left(state)
+        candidates, free, features = field
+        beliefs = self._beliefs()
+        informed = len(self.history) + len(state.pending)
+        chosen: list[Proposal] = []
+        if beliefs.bill is None or informed < self.settings.starts:
+            wanted = count if beliefs.bill is None else min(count, self.settings.starts - informed)
+            chosen = self._start(state, beliefs, wanted)
+            if len(chosen) == count or beliefs.bill is None:
+                return chosen or self.nothing_left(state)
+        started = {self.problem.trial_key(proposal.configuration) for proposal in chosen}
+        if started:
+            free = np.array([i for i in free if candidates.key(int(i)) not in started], dtype=np.intp)
+        beliefs = beliefs.believing(self._pending_rows(state, chosen))
+        while len(chosen) < count and len(free):
+            outlook = beliefs.judge(
+                features[free], candidates.hourly[free], state.money_left, abort=self.settings.abort
+            )
+            payable = self._payable(outlook)
+            if not chosen and (reason := self._enough(state, outlook, payable, beliefs)):
+                return NothingLeft(reason, final=not state.pending)
+            if not payable.any():
+                break
+            place = self._pick(outlook, payable)
+            index = int(free[place])
+            chosen.append(self._proposal(candidates.configuration(index), outlook, place, beliefs))
+            free = np.delete(free, place)
+            if len(chosen) < count:
+                beliefs = beliefs.believing(features[[index]])
+        return chosen or self.nothing_left(state)
+
+    def _pending_rows(self, state: SearchState, chosen: Sequence[Proposal]) -> Array:
+        offers = [(t.configuration, t.offer) for t in state.pending]
+        offers += [(p.configuration, self.problem.resolver.resolve(p.configuration)) for p in chosen]
+        rows = [self._encoding.of(configuration, offer) for configuration, offer in offers]
+        return np.array([row for row in rows if row is not None])
+
+    def _payable(self, outlook: Outlook) -> NDArray[np.bool_]:
+        """Candidates that the money left pays with enough confidence, as a mask."""
+        least = self.settings.budget_confidence
+        mask: NDArray[np.bool_] = outlook.affords >= (0.0 if least is None else least)
+        return mask
+
+    @staticmethod
+    def _pick(outlook: Outlook, payable: NDArray[np.bool_]) -> int:
+        score = np.where(payable, outlook.score, -1.0)
+        if not score.max() > 1e-200:
+            return int(np.argmax(np.where(payable, np.round(outlook.margin, 6), -np.inf)))
+        # Rounded to 9 digits, so that equal candidates are taken in order whatever the last bit says.
+        return int(np.argmax(np.round(score / score.max(), 9)))
+
+    def _enough(self, state: SearchState, outlook: Outlook, payable: NDArray[np.bool_], beliefs: Beliefs) -> str | None:
+        """Why the search ends here, if it does."""
+        if not payable.any():
+            share = f"{self.settings.budget_confidence:.0%}"
+            return (
+                f"no untried configuration is paid by the {format_money(state.money_left)} left with {share} certainty"
+            )
+        if not self.settings.stop or beliefs.best is None or len(self.history) < self.settings.stop_runs:
+            return None
+        logarithmic = self.settings.stop_unit == "ln_cost"
+        most = float((outlook.score if logarithmic else outlook.share)[payable].max())
+        if most >= self.settings.stop_improvement:
+            return None
+        limit = self.settings.stop_improvement
+        figures = f"{most:.3g} in ln cost, below {limit:g}" if logarithmic else f"{most:.1%}, below {limit:.0%}"
+        return f"CherryPick's stop rule: no candidate is expected to improve the best by more than {figures}"
+
+    # ------------------------------------------------------------------ proposals
+
+    def _proposal(self, configuration: Configuration, outlook: Outlook, i: int, beliefs: Beliefs) -> Proposal:
+        why: dict[str, float | str] = {
+            "stage": "search" if beliefs.best is not None else "search for a feasible one",
+            "expected_cost": float(outlook.cost[i]),
+            "probability_feasible": float(outlook.feasible[i]),
+            "expected_spend": float(outlook.spend[i]),
+        }
+        if beliefs.best is not None:
+            name = "expected_saving" if self.problem.objective.metric == COST else "expected_improvement"
+            why[name] = float(outlook.share[i]) * abs(beliefs.best)
+        return self._capped(configuration, beliefs, why)
+
+    def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
+        seconds, money = self.problem.constraints.deadline, None
+        if not self.settings.abort:
+            return Proposal(configuration, why=why)
+        if beliefs.best is not None and beliefs.best > 0 and self.problem.objective.grows_with_time:
+            if self.problem.objective.metric == COST:
+                money = beliefs.best
+            else:
+                seconds = beliefs.best if seconds is None else min(seconds, beliefs.best)
+        return Proposal(configuration, abort_cost=money, abort_time=seconds, why=why)
+
+    def _start(self, state: SearchState, beliefs: Beliefs, count: int) -> list[Proposal]:
+        """The next ones of the start design; behind its end, for want of any finished run, the rest of it."""
+        reference, order = self._design
+        taken = self.taken(state)
+        payable = self.affordable(state, reference.hourly)
+        found: list[Proposal] = []
+        for i in order:
+            if len(found) == count:
+                break
+            if payable[i] and reference.key(i) not in taken:
+                found.append(self._capped(reference.configuration(i), beliefs, {"stage": "start"}))
+        return found
+
+    # ------------------------------------------------------------------ candidates
+
+    @cached_property
+    def _listed(self) -> bool:
+        return self.problem.space.combinations <= _LISTED
+
+    @cached_property
+    def _reference(self) -> Candidates:
+        """All candidates, or some of each kind."""
+        if self._listed:
+            return self.problem.candidates
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
+        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        return Encoding(self.problem, self._reference)
+
+    @cached_property
+    def _features(self) -> Array:
+        return self._encoding.of_candidates(self._reference)
+
+    @cached_property
+    def _design(self) -> tuple[Candidates, list[int]]:
+        """Candidates and the order of their starts."""
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
+        first = nearest_to_sobol(self._features, max(_DESIGN, self.settings.starts), rng)
+        chosen = set(first)
+        rest = [int(i) for i in rng.permutation(len(self._reference)) if int(i) not in chosen]
+        return self._reference, first + rest
+
+    def _field(self, state: SearchState) -> tuple[Candidates, Array, Array] | None:
+        """Candidates, the indices of those that may be proposed, and their features; None where there are none."""
+        if self._listed:
+            candidates, free = self.open_candidates(state)
+            return (candidates, free, self._features) if len(free) else None
+        pool = self.problem.pool(self.problem.space.sample(self.rng(state), self.settings.pool))
+        taken = self.taken(state)
+        open_ones = [i for i in np.flatnonzero(self.affordable(state, pool.hourly)) if pool.key(int(i)) not in taken]
+        if open_ones:
+            return pool, np.array(open_ones), self._encoding.of_candidates(pool)
+        if self.problem.space.enumerable:
+            candidates, free = self.open_candidates(state)
+            if len(free):
+                return candidates, free, self._encoding.of_candidates(candidates)
+        return None
+
+    # ------------------------------------------------------------------ beliefs
+
+    def _beliefs(self) -> Beliefs:
+        numbers = tuple(trial.number for trial in self.history)
+        if self._fitted is None or self._fitted[0] != numbers:
+            sampling = Sampling(self.seed, self.settings.samples, self.settings.burn_in)
+            free = bool((self._reference.hourly <= 0).any())
+            self._fitted = (numbers, Beliefs(self.problem, self._encoding, self.history, sampling, free=free))
+        return self._fitted[1]
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """Expected cost with its 90 % range, and the probability of being feasible."""
+        beliefs = self._beliefs()
+        offer = self.problem.resolver.resolve(configuration)
+        row = self._encoding.of(configuration, offer)
+        if beliefs.bill is None or row is None:
+            return {}
+        outlook = beliefs.judge(row[None, :], np.array([offer.hourly]), None)
+        return {
+            "expected_cost": float(outlook.cost[0]),
+            "cost_low": float(outlook.cost_low[0]),
+            "cost_high": float(outlook.cost_high[0]),
+            "probability_feasible": float(outlook.feasible[0]),
+        }
+
+
+def nearest_to_sobol(features: Array, count: int, rng: np.random.Generator) -> list[int]:
+    """Take scrambled Sobol points one after another to the nearest row that is not taken yet.
+
+    Args:
+        features: Rows in the unit cube, shape (n, d).
+        count: How many points; fewer rows come back where there are fewer.
+        rng: For the scrambling (Owen, J. Complexity 1998).
+
+    Returns:
+        Row numbers, in order.
+    """
+    from scipy.stats import qmc
+
+    # A power of two of points: the sequence is balanced, and its beginning is the same whatever the power.
+    engine = qmc.Sobol(features.shape[1], scramble=True, seed=rng)
+    points = engine.random_base2(max(1, math.ceil(math.log2(count))))[:count]
+    taken = np.zeros(len(features), dtype=bool)
+    chosen = []
+    for point in points[: len(features)]:
+        # Rounded, so that ties are broken by order and not by the last bit of a sum.
+        distance = np.round(((features - point) ** 2).sum(axis=1), 9)
+        following = int(np.argmin(np.where(taken, np.inf, distance)))
+        taken[following] = True
+        chosen.append(following)
+    return chosen
