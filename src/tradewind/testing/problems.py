@@ -294,7 +294,7 @@ def huge_problem(*, dollars: float | None = None) -> KnownProblem:
 def training_problem(
     *,
     goal: str = "accuracy",
-    limit: float | None = 0.3,
+    limit: float | None = 0.1,
     dollars: float | None = None,
     billing: Billing | None = None,
 ) -> KnownProblem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,19 @@ _MOST_BOUNDS = 80
 """With more bounds than this, only the most surprising are worked out."""
 _NOTHING = 1e-6
 """A bound that teaches less than this share of what an observation would is left out."""
+
+
+class Prior(Protocol):
+    """What `bound_sites` needs of a process."""
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the common noise."""
+        ...
+
+    def prior(self, x: Array) -> tuple[float, Array]:
+        """Mean and covariance of the function at ``x`` before any observation."""
+        ...
 
 
 def fit_censored(
@@ -80,7 +94,7 @@ def _most_surprising(process: GaussianProcess, x: Array, y: Array, censored: NDA
 
 
 def bound_sites(
-    process: GaussianProcess, x: Array, y: Array, censored: NDArray[np.bool_]
+    process: Prior, x: Array, y: Array, censored: NDArray[np.bool_]
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """The Gaussian observations that stand for lower bounds, by expectation propagation.
 

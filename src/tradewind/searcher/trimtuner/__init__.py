@@ -1,0 +1,1 @@
+"""Sub-sampled searches: what parts of the input teach about the whole."""

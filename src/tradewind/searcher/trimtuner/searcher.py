@@ -1,0 +1,436 @@
+"""The TrimTuner searcher."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from tradewind import plugins
+from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.searcher import acquisition
+from tradewind.searcher.base import (
+    ContinuousSpaces,
+    Explains,
+    LearnsFromAborted,
+    NothingLeft,
+    ProposesMany,
+    Searcher,
+    SearchState,
+    UsesFractions,
+)
+from tradewind.searcher.gp import neighbours
+from tradewind.searcher.starts import cheap_maximin
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.gp import Array
+from tradewind.searcher.trimtuner.gain import information_gain
+from tradewind.searcher.trimtuner.models import Models, Whole
+
+_LISTED = 20_000
+"""Combinations up to which every configuration is considered; larger spaces are considered by a pool."""
+_REFERENCE = 512
+_POOL = 1024
+_NEIGHBOURS = 24
+_LEADERS = 6
+_SCORED = (6, 40)
+"""At least and at most so many configurations are scored, whatever share of all they are."""
+_REPRESENTATIVES = 40
+_LITTLE = 1e-6
+"""Added to the information gain, in nats, so that probability and price decide where nothing can be learned."""
+
+
+class TrimTunerSettings(plugins.Settings):
+    """Which parts of the input are run, and how they are learned from."""
+
+    fractions: tuple[float, ...] = Field(
+        default=(1 / 60, 1 / 10, 1 / 4, 1 / 2, 1.0),
+        description="Shares of the input that may be run; 1 is always among them.",
+    )
+    surrogate: Literal["gp", "trees"] = Field(
+        default="gp", description="gp: a Gaussian process in configuration and share; trees: ten extra-trees."
+    )
+    starts: int = Field(default=1, ge=1, description="Configurations that are first run on every share but the whole.")
+    scored: float = Field(
+        default=0.1, gt=0, le=1, description="Share of the configurations whose information gain is computed."
+    )
+    confidence: float = Field(
+        default=0.9, gt=0, lt=1, description="Probability of being feasible that a recommendation must have."
+    )
+    parts_per_whole: float = Field(
+        default=1.0,
+        ge=0,
+        description="Money for parts per money for whole runs, from which on the recommended one is run as a whole.",
+    )
+
+    @field_validator("fractions")
+    @classmethod
+    def _sensible(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or any(not 0 < share <= 1 for share in value):
+            raise ValueError("each share of the input must be above 0 and at most 1")
+        return tuple(sorted({*value, 1.0}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What may be proposed.
+
+    Attributes:
+        candidates: Configurations.
+        features: Their numbers, shape (n, d).
+        open: Where neither a whole run was told or is pending, nor the money is too short for it, shape (n,).
+    """
+
+    candidates: Candidates
+    features: Array
+    open: NDArray[np.bool_]
+
+
+class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions):
+    """Runs parts of the input where they tell most, for their money, about the best configuration on the whole.
+
+    It follows TrimTuner (Mendes, Casimiro, Romano & Garlan, MASCOTS 2020): the acquisition is the expected fall of the
+    entropy of the optimum on the whole input (equation 5), times the probability of being feasible, by the predicted
+    cost of the run; only the tenth of the configurations with the highest constrained expected value are scored
+    (section III-C). It starts with all parts of one configuration. The recommended configuration is the one with the
+    best expected value among those that are feasible with 90 % probability. Since only a whole run counts as a result,
+    the recommended one is run as a whole whenever the parts have cost as much as the whole runs, and before the money
+    is gone.
+    """
+
+    Settings = TrimTunerSettings
+    settings: TrimTunerSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        self._fitted: tuple[tuple[int, ...], Models] | None = None
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The runs that tell most for their money, or the recommended one as a whole."""
+        field = self._field(state)
+        if field is None or not field.open.any():
+            return self.nothing_left(state)
+        taken = self.taken(state)
+        chosen: list[Proposal] = []
+        models = self._models()
+        started = len({t.key for t in (*self.history, *state.pending)})
+        first = self.settings.starts * len(self._parts)
+        if not models.ready or started < first:
+            chosen = self._start(state, taken, count if not models.ready else min(count, first - started))
+            if len(chosen) == count or not models.ready:
+                return chosen or self.nothing_left(state)
+        running = [t.proposal for t in state.pending] + chosen
+        rng = self.rng(state)
+        while len(chosen) < count and field.open.any():
+            proposal = self._next(state, field, self._believing(models, running), running, taken, rng)
+            if proposal is None:
+                break
+            taken.add(self.problem.trial_key(proposal.configuration, proposal.fidelity))
+            if proposal.fidelity == 1.0:
+                self._close(field, proposal.configuration)
+            chosen.append(proposal)
+            running.append(proposal)
+        return chosen or self.nothing_left(state)
+
+    @staticmethod
+    def _close(field: _Field, configuration: Configuration) -> None:
+        place = field.candidates.index(configuration)
+        if place is not None:
+            field.open[place] = False
+
+    def _believing(self, models: Models, running: list[Proposal]) -> Models:
+        rows, shares = [], []
+        for proposal in running:
+            row = self._map.of(proposal.configuration, self.problem.resolver.resolve(proposal.configuration))
+            if row is not None:
+                rows.append(row)
+                shares.append(proposal.fidelity)
+        return models.believing(np.array(rows), np.array(shares))
+
+    @property
+    def _parts(self) -> tuple[float, ...]:
+        """The shares below 1, the smallest first; 1 alone where none is given."""
+        return tuple(s for s in self.settings.fractions if s < 1.0) or (1.0,)
+
+    def _start(self, state: SearchState, taken: set[str], count: int) -> list[Proposal]:
+        """The parts of the first configurations; where these end badly, the smallest part of others."""
+        reference, order = self._design
+        payable = self.affordable(state, reference.hourly)
+        plan = [(i, s) for i in order[: self.settings.starts] for s in self._parts]
+        plan += [(i, s) for s in self.settings.fractions for i in order]
+        found: dict[str, Proposal] = {}
+        for i, share in plan:
+            if len(found) == count:
+                break
+            if not payable[i]:
+                continue
+            key, whole = reference.key(i, share), reference.key(i)
+            if key not in taken and key not in found and whole not in taken and whole not in found:
+                why: dict[str, float | str] = {"stage": "start", "fraction": share}
+                found[key] = Proposal(reference.configuration(i), fidelity=share, why=why)
+        return list(found.values())
+
+    def _next(
+        self,
+        state: SearchState,
+        field: _Field,
+        models: Models,
+        running: list[Proposal],
+        taken: set[str],
+        rng: np.random.Generator,
+    ) -> Proposal | None:
+        """One proposal."""
+        whole = self._judge(field, models)
+        best = self._recommended(field, whole, models)
+        if self._due(state, whole, best, running):
+            return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, as a whole"})
+        scored = self._scored(state, field, whole, models, taken, rng)
+        if scored is None:
+            return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, as a whole"})
+        place, share, gain = scored
+        if not self._leaves_enough(state, whole, best, models, field, (place, share)):
+            return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, before the money is gone"})
+        return self._proposal(field, place, share, whole, models, {"stage": "search", "information_gain": gain})
+
+    def _judge(self, field: _Field, models: Models) -> Whole:
+        whole = models.judge(field.features, field.candidates.hourly)
+        places = {}
+        for told in models.whole:
+            place = field.candidates.index(told.trial.configuration)
+            if place is not None:
+                places[place] = told
+        return models.settled(whole, places)
+
+    # ------------------------------------------------------------------ whole runs
+
+    def _recommended(self, field: _Field, whole: Whole, models: Models) -> int:
+        """The open configuration to run as a whole.
+
+        It is the recommended one where that has not been run as a whole; otherwise the one with the largest expected
+        improvement times its probability of being feasible.
+        """
+        best = _argbest(np.where(whole.feasible >= self.settings.confidence, -whole.loss, -np.inf))
+        if whole.feasible[best] >= self.settings.confidence and field.open[best]:
+            return best
+        if models.best is not None:
+            gain = acquisition.expected_improvement(whole.loss, whole.sd, models.best) * whole.feasible
+            if np.any(gain[field.open] > 1e-200):
+                return _argbest(np.where(field.open, gain, -np.inf))
+        likely = np.round(whole.feasible, 6)
+        among = field.open & (likely >= min(self.settings.confidence, float(likely[field.open].max())))
+        return _argbest(np.where(among, -whole.loss, -np.inf))
+
+    def _due(self, state: SearchState, whole: Whole, best: int, running: list[Proposal]) -> bool:
+        """True when parts have cost as much as whole runs, the one in question included, or it is the last trial."""
+        if state.trials_left is not None and state.trials_left <= 1:
+            return True
+        if any(proposal.fidelity == 1.0 for proposal in running):
+            return False
+        parts = sum(t.spent for t in self.history if t.proposal.fidelity < 1.0)
+        full = sum(t.spent for t in self.history if t.proposal.fidelity == 1.0)
+        return parts >= self.settings.parts_per_whole * (full + float(whole.cost[best]))
+
+    def _leaves_enough(
+        self, state: SearchState, whole: Whole, best: int, models: Models, field: _Field, run: tuple[int, float]
+    ) -> bool:
+        """True when the money left pays the proposed run and then the recommended one as a whole."""
+        if state.money_left is None or run[1] == 1.0:
+            return True
+        place, share = run
+        spend = float(models.spend(field.features[[place]], share, field.candidates.hourly[[place]])[0])
+        return spend + float(whole.cost_high[best]) <= state.money_left or whole.cost_high[best] > state.money_left * 20
+
+    # ------------------------------------------------------------------ parts
+
+    def _scored(
+        self,
+        state: SearchState,
+        field: _Field,
+        whole: Whole,
+        models: Models,
+        taken: set[str],
+        rng: np.random.Generator,
+    ) -> tuple[int, float, float] | None:
+        """Place, share and information gain of the run that tells most for its money; None if there is none."""
+        open_ones = np.flatnonzero(field.open)
+        worth = constrained_value(whole)
+        wanted = min(max(math.ceil(self.settings.scored * len(open_ones)), _SCORED[0]), _SCORED[1])
+        leaders = open_ones[np.argsort(-np.round(worth[open_ones], 9), kind="stable")][:wanted]
+        pairs = [
+            (int(i), share)
+            for i in leaders
+            for share in self.settings.fractions
+            if field.candidates.key(int(i), share) not in taken
+        ]
+        if not pairs:
+            return None
+        places, shares = np.array([i for i, _ in pairs]), np.array([s for _, s in pairs])
+        targets = np.argsort(-np.round(worth, 9), kind="stable")[:_REPRESENTATIVES]
+        hourly = field.candidates.hourly
+        model, of_time, as_loss = models.target(hourly[targets])
+        rows = models.rows(field.features[places], shares, of_time=of_time)
+        aims = models.rows(field.features[targets], 1.0, of_time=of_time)
+        gain = information_gain(model, aims, rows, as_loss, rng)
+        money = math.inf if state.money_left is None else state.money_left
+        spend = models.spend(field.features[places], shares, hourly[places], money)
+        score = (gain + _LITTLE) * (whole.feasible[places] + _LITTLE) / np.maximum(spend, 1e-12)
+        at = _argbest(score / max(float(score.max()), 1e-300))
+        return pairs[at][0], pairs[at][1], float(gain[at])
+
+    def _proposal(
+        self, field: _Field, place: int, share: float, whole: Whole, models: Models, why: dict[str, float | str]
+    ) -> Proposal:
+        spend = models.spend(field.features[[place]], share, field.candidates.hourly[[place]])
+        why |= {
+            "fraction": share,
+            "expected_cost": float(whole.cost[place]),
+            "expected_spend": float(spend[0]),
+            "probability_feasible": float(whole.feasible[place]),
+        }
+        if not models.from_time:
+            aim = self.problem.objective
+            why[f"expected_{aim.metric}"] = aim.loss(float(whole.loss[place]))
+        return Proposal(field.candidates.configuration(place), fidelity=share, why=why)
+
+    # ------------------------------------------------------------------ candidates
+
+    @cached_property
+    def _listed(self) -> bool:
+        return self.problem.space.combinations <= _LISTED
+
+    @cached_property
+    def _reference(self) -> Candidates:
+        if self._listed:
+            return self.problem.candidates
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
+        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
+
+    @cached_property
+    def _map(self) -> FeatureMap:
+        return FeatureMap(self.problem, self._reference)
+
+    @cached_property
+    def _features(self) -> Array:
+        return self._map.of_candidates(self._reference)
+
+    @cached_property
+    def _design(self) -> tuple[Candidates, list[int]]:
+        reference = self._reference
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
+        first = cheap_maximin(self._features, reference.hourly, self.settings.starts, rng, 1.0)
+        chosen = set(first)
+        return reference, first + [int(i) for i in rng.permutation(len(reference)) if int(i) not in chosen]
+
+    def _field(self, state: SearchState) -> _Field | None:
+        if self._listed:
+            candidates, free = self.open_candidates(state)
+            open_ones = np.zeros(len(candidates), dtype=bool)
+            open_ones[free] = True
+            return _Field(candidates, self._features, open_ones)
+        pool = self.problem.pool([*self._tried(), *self._drawn(state)])
+        if not len(pool):
+            return None
+        taken = self.taken(state)
+        payable = self.affordable(state, pool.hourly)
+        open_ones = np.array([bool(payable[i]) and pool.key(i) not in taken for i in range(len(pool))])
+        return _Field(pool, self._map.of_candidates(pool), open_ones)
+
+    def _tried(self) -> list[Configuration]:
+        """Configurations of the space that were run, on any share."""
+        return [t.configuration for t in self.history if self._map.of(t.configuration, t.offer) is not None]
+
+    def _drawn(self, state: SearchState) -> list[Configuration]:
+        rng, space = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 3]), self.problem.space
+        drawn = space.sample(rng, _POOL)
+        for leader in self._leaders():
+            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
+            drawn += neighbours(self.problem, leader, donors, rng)
+        return drawn
+
+    def _leaders(self) -> list[Configuration]:
+        """The best configurations that were run, those on larger shares first."""
+        objective = self.problem.objective
+        ranked: list[tuple[bool, float, float, int, Trial]] = sorted(
+            (not t.observation.feasible, -t.proposal.fidelity, objective.loss(t.observation.objective), t.number, t)
+            for t in self.history
+            if t.observation is not None and t.observation.objective is not None
+            if not t.observation.censored and math.isfinite(t.observation.objective)
+            if self._map.of(t.configuration, t.offer) is not None
+        )
+        return [t.configuration for *_, t in ranked[:_LEADERS]]
+
+    # ------------------------------------------------------------------ models
+
+    def _models(self) -> Models:
+        numbers = tuple(trial.number for trial in self.history)
+        if self._fitted is None or self._fitted[0] != numbers:
+            models = Models(
+                self.problem,
+                self._map,
+                self.history,
+                least=self._parts[0],
+                kind=self.settings.surrogate,
+                priced=bool((self._reference.hourly > 0).all()),
+                seed=self.seed,
+            )
+            self._fitted = (numbers, models)
+        return self._fitted[1]
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """Expected cost and value of a whole run, and the probability that it is feasible."""
+        models = self._models()
+        offer = self.problem.resolver.resolve(configuration)
+        row = self._map.of(configuration, offer)
+        if not models.ready or row is None:
+            return {}
+        whole = models.judge(row[None, :], np.array([offer.hourly]))
+        said: dict[str, float | str] = {
+            "expected_cost": float(whole.cost[0]),
+            "cost_high": float(whole.cost_high[0]),
+            "probability_feasible": float(whole.feasible[0]),
+        }
+        if not models.from_time:
+            said[f"expected_{self.problem.objective.metric}"] = self.problem.objective.loss(float(whole.loss[0]))
+        return said
+
+    def recommended(self) -> Configuration | None:
+        """The configuration that is expected to be the best on the whole input, whether it was run so or not.
+
+        It is the one with the best expected value among those whose probability of being feasible is at least
+        ``confidence``; None as long as there is none.
+        """
+        models = self._models()
+        field = self._field(SearchState(proposed=len(self.history)))
+        if not models.ready or field is None:
+            return None
+        whole = self._judge(field, models)
+        sure = whole.feasible >= self.settings.confidence
+        return field.candidates.configuration(_argbest(np.where(sure, -whole.loss, -np.inf))) if sure.any() else None
+
+
+def constrained_value(whole: Whole) -> Array:
+    """Constrained expected value: the expected value, from 0 for the worst to 1 for the best, times the probability.
+
+    TrimTuner's constrained expected accuracy (section III-C), for objectives that are no share between 0 and 1.
+    """
+    low, high = float(whole.loss.min()), float(whole.loss.max())
+    value = (high - whole.loss) / (high - low) if high > low else np.ones(len(whole.loss))
+    result: Array = (value + 0.01) * whole.feasible
+    return result
+
+
+def _argbest(score: Array) -> int:
+    """The place of the greatest, rounded to 9 digits of the range so that ties are broken by order."""
+    known = np.isfinite(score)
+    if not known.any():
+        return int(np.argmax(known))
+    low, high = float(score[known].min()), float(score[known].max())
+    relative = (score - low) / (high - low) if high > low else np.zeros(len(score))
+    return int(np.argmax(np.where(known, np.round(relative, 9), -np.inf)))
