@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +15,28 @@ from tradewind.testing.searchers import MakeSearcher, SearcherConformance
 WITHOUT_STOP_RULE: dict[str, dict[str, Any]] = {"cherrypick": {"stop": False}}
 """What switches off the stop rule of searchers that have one by default: a space is exhausted only without it."""
 
+NEEDED = {"paris": {"table": str(Path(__file__).parent / "data" / "paris_table.csv")}}
+"""Settings that a searcher cannot do without."""
+
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    *((name, WITHOUT_STOP_RULE.get(name, {})) for name in plugins.names("searcher")),
+    *((name, WITHOUT_STOP_RULE.get(name, NEEDED.get(name, {}))) for name in plugins.names("searcher")),
     ("exhaustive", {"order": "shuffled"}),
     ("exhaustive", {"order": "cheapest"}),
-    ("cherrypick", {"stop": False, "budget_confidence": 0.9, "abort": True, "samples": 4}),
+    ("cherrypick", {"stop": False, "abort": True, "samples": 2, "burn_in": 20}),
     ("coordinate_descent", {"start": "centre", "max_levels": 3}),
     ("gp", {"acquisition": "ei", "abort": False, "starts": 2}),
+    ("optuna", {"sampler": "nsgaii"}),
+    ("optuna", {"sampler": "qmc", "aborted": "bound"}),
+    ("optuna", {"sampler": "random", "tries": 3}),
 ]
 
-REFUSES = {"ernest": frozenset({"flat", "million", "metrics"})}
+REFUSES = dict.fromkeys(("ernest", "paris"), frozenset({"flat", "million", "metrics"}))
 """What a searcher of a narrower method refuses; it must refuse it, too."""
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join([v[0], *map(str, v[1].values())]))
+@pytest.mark.parametrize(
+    "variant", VARIANTS, ids=lambda v: "-".join([v[0], *(Path(str(x)).name for x in v[1].values())])
+)
 class TestRegistry(SearcherConformance):
     @pytest.fixture
     def make(self, variant: tuple[str, dict[str, Any]]) -> MakeSearcher:

@@ -1,0 +1,363 @@
+"""The PARIS searcher: two reference runs, a prediction for every configuration, the best of them tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.errors import MissingProgramError, SpecError
+from tradewind.problem import Configuration, Problem, Proposal, Trial, TrialState
+from tradewind.searcher.base import (
+    Concludes,
+    Explains,
+    LearnsFromPast,
+    MapPoint,
+    MapsAll,
+    NothingLeft,
+    ProposesMany,
+    Searcher,
+    SearchState,
+)
+from tradewind.searcher.paris.forest import Choice, Forest, Pair, choose_pairs
+from tradewind.searcher.paris.table import Machine, Table, describe, machines_of, of_csv, of_past
+from tradewind.searcher.predicted import (
+    Forecast,
+    Verifier,
+    require_few_settings,
+    require_time_objective,
+    settings_of,
+    whole_runs,
+)
+from tradewind.searcher.surrogate.gp import Array
+
+_MANY = 20_000
+"""Machine choices that are predicted at most."""
+
+
+class ParisSettings(plugins.Settings):
+    """Where PARIS's table comes from, and how much it checks."""
+
+    table: Path | None = Field(
+        default=None,
+        description="CSV of runs besides earlier studies: workload, instance, nodes, runtime (s), any counters.",
+    )
+    references: tuple[str, str] | None = Field(
+        default=None,
+        description="The two machine choices to run first, as 4xm5.large; without it those that predicted best.",
+    )
+    meet: Literal["p90", "mean"] = Field(
+        default="p90", description="What must meet the deadline: the time that one in ten runs exceeds, or the mean."
+    )
+    trees: int = Field(default=100, ge=10, description="Trees of each forest.")
+    least_workloads: int = Field(default=3, ge=2, description="Workloads that must have run on both references.")
+    reference_pool: int = Field(default=48, ge=2, description="Machine choices that references are chosen from.")
+    pairs_tried: int = Field(default=6, ge=1, description="Pairs of references that the forest compares.")
+    training_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of the budget (dollars or trials) after which no further references are run.",
+    )
+    most_settings: int = Field(
+        default=16, ge=1, description="Combinations of the application's settings, each with reference runs of its own."
+    )
+    verify: int = Field(default=2, ge=0, description="Runs after that of the predicted best.")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One combination of the application's settings: a workload of its own.
+
+    Attributes:
+        words: The settings in words.
+        rows: The candidate of each machine choice, by its place in the table.
+    """
+
+    words: str
+    rows: Mapping[int, int]
+
+
+class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, Concludes):
+    """PARIS: predicts cost and time of all machines from two reference runs and other workloads' runs.
+
+    Yadwadkar et al., SoCC 2017. A table of other workloads (earlier studies, a CSV file) trains one random forest for
+    the mean and one for the 90th percentile of the time relative to a reference, from a fingerprint (times and
+    counters on two references) and the description of the target. The pair of references is the one with the
+    least leave-one-workload-out error, since the paper's is not published.
+
+    Raises:
+        SpecError: The table is too small, the space has too many settings, or the objective is neither cost nor
+            runtime.
+        RecordError: The CSV file is wrong.
+        MissingProgramError: scikit-learn or quantile-forest is not installed.
+    """
+
+    Settings = ParisSettings
+    settings: ParisSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        self._forecast_of: tuple[tuple[int, ...], Forecast | None] | None = None
+        require_time_objective(problem, "paris")
+        if not problem.resolver.machine_parameters:
+            raise SpecError(
+                "the paris searcher chooses machines, and the space has no parameter that does",
+                hint="add one of type instance or nodes, or take the searcher gp",
+            )
+        require_few_settings(problem, self.settings.most_settings, "paris", "two reference runs")
+        for package in ("sklearn", "quantile_forest"):
+            if find_spec(package) is None:
+                raise MissingProgramError(f"the paris searcher needs {package}", hint="pip install 'tradewind[forest]'")
+        if len(self._rows) > _MANY:
+            raise SpecError(
+                f"the paris searcher predicts at most {_MANY:,} machine choices, the space has {len(self._rows):,}",
+                hint="narrow the query of the instance parameter",
+            )
+        if len(self._rows) > 1:
+            self._require_table()
+
+    def _require_table(self) -> None:
+        table, least = self._table, self.settings.least_workloads
+        shared = np.isfinite(table.seconds).astype(int)
+        together = shared.T @ shared
+        np.fill_diagonal(together, 0)
+        if not together.size or int(together.max()) < least:
+            found = int(together.max()) if together.size else 0
+            raise SpecError(
+                f"the paris searcher needs {least} other workloads that ran on the same two of these machine choices, "
+                f"and its table has {found}",
+                hint="run other jobs over the same machines first, or give table: a CSV of their runs",
+            )
+        if self.settings.references is not None:
+            self._given(self.settings.references)
+
+    def _given(self, names: tuple[str, str]) -> Pair:
+        places = {f"{nodes}x{instance}": i for i, (instance, nodes) in enumerate(self._table.machines)}
+        for name in names:
+            if name not in places:
+                raise SpecError(
+                    f"the paris searcher: the reference {name!r} is no machine choice of the space",
+                    hint=f"wanted such as {next(iter(places))}",
+                )
+        pair = places[names[0]], places[names[1]]
+        if pair[0] == pair[1] or len(self._table.together(pair)) < self.settings.least_workloads:
+            raise SpecError(
+                f"the paris searcher: fewer than {self.settings.least_workloads} workloads of the table ran on both "
+                f"{names[0]} and {names[1]}",
+                hint="choose other references, or leave them out",
+            )
+        return pair
+
+    # ------------------------------------------------------------------ what is known before the first run
+
+    @cached_property
+    def _rows(self) -> dict[Machine, list[int]]:
+        return machines_of(self.problem.candidates)
+
+    @cached_property
+    def _table(self) -> Table:
+        runs = list(of_past(self.problem.past, self.problem.resolver.machine_parameters))
+        if self.settings.table is not None:
+            runs += of_csv(self.settings.table)
+        return Table.of(runs, list(self._rows))
+
+    @cached_property
+    def _facts(self) -> Array:
+        candidates = self.problem.candidates
+        return describe([candidates.offer(rows[0]) for rows in self._rows.values()])
+
+    @cached_property
+    def _choices(self) -> list[Choice]:
+        """The pairs of references, the best first."""
+        candidates, own = self.problem.candidates, self.settings
+        hourly = np.array([candidates.hourly[rows[0]] for rows in self._rows.values()])
+        if own.references is not None:
+            return [Choice(self._given(own.references), float("nan"), True)]
+        return choose_pairs(
+            self._table,
+            self._facts,
+            hourly,
+            pool=own.reference_pool,
+            tried=own.pairs_tried,
+            least=own.least_workloads,
+        )
+
+    @cached_property
+    def _tasks(self) -> list[Task]:
+        candidates, found = self.problem.candidates, dict[str, dict[int, int]]()
+        words: dict[str, str] = {}
+        for place, rows in enumerate(self._rows.values()):
+            for row in rows:
+                own = settings_of(self.problem, candidates.configuration(row))
+                words.setdefault(own.key, ", ".join(f"{name}={value}" for name, value in own.items()))
+                found.setdefault(own.key, {}).setdefault(place, row)
+        ordered = sorted(found, key=lambda key: min(found[key].values()))
+        return [Task(words[key], found[key]) for key in ordered]
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The references of each combination of settings; then the predicted best, and a few more."""
+        candidates = self.problem.candidates
+        payable = self.affordable(state, candidates.hourly)
+        if not payable.any():
+            return self.nothing_left(state)
+        if len(self._rows) == 1:
+            return self._only_machine(state, count)
+        told, running = whole_runs(candidates, self.history), whole_runs(candidates, state.pending)
+        spent = self._share_is_spent(told, running)
+        chosen: list[Proposal] = []
+        apart: set[int] = set()
+        waits = False
+        for task in self._tasks:
+            begun = any(row in told or row in running for row in task.rows.values())
+            if spent and not begun:
+                continue
+            choice, tried = self._references(task, told, running, payable)
+            apart |= tried
+            for i, place in enumerate(choice.pair if choice is not None else ()):
+                row = task.rows[place]
+                waits = waits or row in running
+                if choice is not None and row not in told and row not in running and len(chosen) < count:
+                    chosen.append(Proposal(candidates.configuration(row), why=self._reason(choice, i, task)))
+        if chosen:
+            return chosen
+        if waits:
+            return NothingLeft("the reference runs have not ended", final=False)
+        forecast = self._forecast
+        if forecast is None:
+            reason = f"no pair of reference runs succeeded: {len(told)} configurations were run"
+            return NothingLeft(reason, final=not state.pending)
+        return Verifier(self, forecast, self.settings.verify, apart).ask(state, count)
+
+    def _only_machine(self, state: SearchState, count: int) -> list[Proposal] | NothingLeft:
+        """With a single machine choice there is nothing to predict: each combination of settings is run."""
+        candidates, free = self.open_candidates(state)
+        why: dict[str, float | str] = {"stage": "the only machine choice"}
+        chosen = [Proposal(candidates.configuration(int(row)), why=why) for row in free[:count]]
+        return chosen or self.nothing_left(state)
+
+    def _references(
+        self, task: Task, told: Mapping[int, Trial], running: Mapping[int, Trial], payable: Array
+    ) -> tuple[Choice | None, set[int]]:
+        """The best pair none of whose runs went wrong, and the candidates that were run as references."""
+        tried: set[int] = set()
+        for choice in self._choices:
+            rows = [task.rows[place] for place in choice.pair if place in task.rows]
+            known = [row for row in rows if row in told]
+            if len(rows) < 2 or not all(payable[row] or row in known or row in running for row in rows):
+                continue
+            if all(told[row].state == TrialState.SUCCEEDED for row in known):
+                return choice, tried | set(rows)
+            tried |= set(known)
+        return None, tried
+
+    def _share_is_spent(self, told: Mapping[int, Trial], running: Mapping[int, Trial]) -> bool:
+        """True when what references may use up is used up: those of the first settings are always run."""
+        share, budget = self.settings.training_share, self.problem.budget
+        if budget.dollars is not None and told and sum(t.spent for t in told.values()) >= share * budget.dollars:
+            return True
+        count = len(told) + len(running)
+        return budget.trials is not None and count > 0 and count >= share * budget.trials
+
+    def _reason(self, choice: Choice, i: int, task: Task) -> dict[str, float | str]:
+        why: dict[str, float | str] = {"stage": f"reference {i + 1} of 2"}
+        if task.words:
+            why["stage"] = f"reference {i + 1} of 2 for {task.words}"
+        if not choice.screened:
+            why["left_out_error"] = choice.error
+        why["pair"] = self.references_words()
+        return why
+
+    def references_words(self) -> str:
+        """Which pair of references was chosen, and why, in one sentence."""
+        choices = self._choices
+        names = [f"{nodes}x{instance}" for instance, nodes in self._table.machines]
+        best = choices[0]
+        words = f"{names[best.pair[0]]} and {names[best.pair[1]]}"
+        if self.settings.references is not None:
+            return f"{words}, as the settings say"
+        if best.screened:
+            return f"{words}, the only pair that enough workloads ran on"
+        errors = [choice.error for choice in choices if not choice.screened]
+        workloads = len(self._table.together(best.pair))
+        return (
+            f"{words} predict a workload that was left out with {np.expm1(best.error):.1%} error on average over "
+            f"{workloads} workloads; of the {len(errors)} pairs compared, from {np.expm1(min(errors)):.1%} to "
+            f"{np.expm1(max(errors)):.1%}, they are the cheapest that is not clearly worse than the best"
+        )
+
+    # ------------------------------------------------------------------ predicting
+
+    @property
+    def _forecast(self) -> Forecast | None:
+        """What is predicted of the candidates whose references have run; None where none have."""
+        numbers = tuple(trial.number for trial in self.history)
+        if self._forecast_of is None or self._forecast_of[0] != numbers:
+            self._forecast_of = numbers, self._predicted()
+        return self._forecast_of[1]
+
+    def _predicted(self) -> Forecast | None:
+        told = whole_runs(self.problem.candidates, self.history)
+        payable = np.ones(len(self.problem.candidates), dtype=bool)
+        rows: list[int] = []
+        time: list[float] = []
+        late: list[float] = []
+        for task in self._tasks:
+            choice, _ = self._references(task, told, {}, payable)
+            if choice is None or not all(task.rows[place] in told for place in choice.pair):
+                continue
+            first, second = (told[task.rows[place]] for place in choice.pair)
+            for row, mean, high in self._of_task(task, choice.pair, first, second):
+                seen = told[row].observation if row in (task.rows[p] for p in choice.pair) else None
+                rows.append(row)
+                time.append(mean if seen is None else seen.runtime)
+                late.append(high if seen is None else seen.runtime)
+        if not rows:
+            return None
+        cautious = self.settings.meet == "p90"
+        return Forecast(self.problem, np.array(rows), np.array(time), np.array(late), cautious)
+
+    def _of_task(self, task: Task, pair: Pair, first: Trial, second: Trial) -> Iterator[tuple[int, float, float]]:
+        """Row, mean and 90th percentile of the seconds for each candidate of a task."""
+        assert first.observation is not None and second.observation is not None
+        one, two = first.observation, second.observation
+        shared = [n for n in self._table.common_counters(pair) if n in one.profile and n in two.profile]
+        counters = {name: (float(one.profile[name]), float(two.profile[name])) for name in shared}
+        logs = tuple(float(np.log(max(seen.runtime, 1e-9))) for seen in (one, two))
+        mean, late = self._forest(pair, tuple(shared)).predict(self._facts, (logs[0], logs[1]), counters)
+        for place, row in task.rows.items():
+            yield row, float(np.exp(mean[place])), float(np.exp(late[place]))
+
+    def _forest(self, pair: Pair, counters: tuple[str, ...]) -> Forest:
+        if (pair, counters) not in self._forests:
+            self._forests[pair, counters] = Forest.fit(
+                self._table, self._facts, pair, trees=self.settings.trees, seed=self.seed, counters=counters
+            )
+        return self._forests[pair, counters]
+
+    @cached_property
+    def _forests(self) -> dict[tuple[Pair, tuple[str, ...]], Forest]:
+        return {}
+
+    def predict_map(self) -> Sequence[MapPoint]:
+        """What is predicted of every configuration, the best first."""
+        forecast = self._forecast
+        return [] if forecast is None else forecast.points(whole_runs(self.problem.candidates, self.history))
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """Expected cost and time, the time that one in ten runs exceeds, and the references."""
+        row = self.problem.candidates.index(configuration)
+        forecast = self._forecast
+        if row is None or forecast is None or row not in forecast.rows:
+            return {}
+        place = int(np.flatnonzero(forecast.rows == row)[0])
+        return {**forecast.expected(place), "pair": self.references_words()}

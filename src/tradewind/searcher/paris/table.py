@@ -1,0 +1,187 @@
+"""The offline table of PARIS: how long workloads took on machines, from earlier studies or a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from tradewind.errors import RecordError
+from tradewind.problem import Candidates, Offer, PastStudy, TrialState, Value
+from tradewind.searcher.surrogate.gp import Array
+
+Machine = tuple[str, int]
+"""An instance type and a number of nodes."""
+
+_COLUMNS = ("workload", "instance", "nodes", "runtime")
+_FACTS = ("provider", "category", "family", "arch")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One run of one workload.
+
+    Attributes:
+        workload: What ran.
+        machine: On what.
+        seconds: How long it took.
+        counters: Low-level metrics by name.
+    """
+
+    workload: str
+    machine: Machine
+    seconds: float
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Measurements as arrays; of several of one workload on one machine the median.
+
+    Attributes:
+        workloads: Names, sorted.
+        machines: The machines that can be bought now.
+        seconds: Shape (workloads, machines), NaN where not measured.
+        counters: Low-level metrics by name, each of the shape of ``seconds``.
+    """
+
+    workloads: Sequence[str]
+    machines: Sequence[Machine]
+    seconds: Array
+    counters: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, runs: Sequence[Measurement], machines: Sequence[Machine]) -> Table:
+        """The table of some measurements; those on other machines are left out.
+
+        Args:
+            runs: The measurements, in any order.
+            machines: The machines that can be bought now.
+        """
+        place = {machine: i for i, machine in enumerate(machines)}
+        used = [run for run in runs if run.machine in place and math.isfinite(run.seconds) and run.seconds > 0]
+        names = sorted({run.workload for run in used})
+        row = {name: i for i, name in enumerate(names)}
+        shape = len(names), len(machines)
+        cells: dict[tuple[int, int], list[Measurement]] = {}
+        for run in used:
+            cells.setdefault((row[run.workload], place[run.machine]), []).append(run)
+        seconds = np.full(shape, np.nan)
+        counters = {name: np.full(shape, np.nan) for name in sorted({n for run in used for n in run.counters})}
+        for cell, found in cells.items():
+            seconds[cell] = float(np.median([run.seconds for run in found]))
+            for name, values in counters.items():
+                known = [run.counters[name] for run in found if math.isfinite(run.counters.get(name, math.nan))]
+                values[cell] = float(np.median(known)) if known else np.nan
+        return cls(names, machines, seconds, counters)
+
+    @cached_property
+    def known(self) -> Array:
+        """Logarithms of the seconds."""
+        logs: Array = np.log(self.seconds)
+        return logs
+
+    def together(self, pair: tuple[int, int]) -> list[int]:
+        """The workloads that were measured on both of two machines."""
+        return np.flatnonzero(np.isfinite(self.seconds[:, list(pair)]).all(axis=1)).tolist()
+
+    def common_counters(self, pair: tuple[int, int]) -> list[str]:
+        """Counters that are known of every such workload on both."""
+        rows = self.together(pair)
+        return [n for n, v in self.counters.items() if rows and np.isfinite(v[np.ix_(rows, pair)]).all()]
+
+
+def of_past(past: Sequence[PastStudy], machine_parameters: Sequence[str]) -> Iterator[Measurement]:
+    """The successful runs of earlier studies on their whole input; each combination of settings is a workload.
+
+    Args:
+        past: The studies.
+        machine_parameters: Names of parameters that choose machines.
+    """
+    for study in past:
+        about = ", ".join(f"{name}={value}" for name, value in sorted(study.values.items()))
+        for trial in study.trials:
+            seen = trial.observation
+            if trial.state != TrialState.SUCCEEDED or trial.proposal.fidelity != 1.0 or seen is None:
+                continue
+            own = [
+                f"{name}={value}"
+                for name, value in trial.configuration.items()
+                if name not in machine_parameters and not _chooses(name, value, trial.offer)
+            ]
+            words = "; ".join([study.name, *([about] if about else []), *([", ".join(own)] if own else [])])
+            counters = {name: float(value) for name, value in seen.profile.items()}
+            yield Measurement(words, (trial.offer.instance_type, trial.offer.nodes), seen.runtime, counters)
+
+
+def _chooses(name: str, value: Value, offer: Offer) -> bool:
+    """Whether another study's parameter seems to have chosen the machine: it is named like, or equals, a fact of it."""
+    return str(value) == offer.instance_type or name == "instance" or offer.attribute(name) is not None
+
+
+def of_csv(path: Path) -> Iterator[Measurement]:
+    """The rows of a CSV file with the columns workload, instance, nodes and runtime (s); all others are counters.
+
+    Raises:
+        RecordError: It cannot be read, a column is missing, or a value is no number.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise RecordError(f"cannot read the table: {reason}", file=str(path)) from None
+    reader = csv.DictReader(text.splitlines())
+    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        wanted = ", ".join(_COLUMNS)
+        raise RecordError(f"the table has no column {missing[0]!r}", hint=f"wanted {wanted}", file=str(path), line=1)
+    for line in reader:
+        extra = {name: value for name, value in line.items() if name is not None and name not in _COLUMNS}
+        try:
+            counters = {name: float(value) for name, value in extra.items() if value}
+            nodes, seconds = int(line["nodes"]), float(line["runtime"])
+        except (TypeError, ValueError) as error:
+            raise RecordError(f"not a number: {error}", file=str(path), line=reader.line_num) from None
+        yield Measurement(line["workload"], (line["instance"], nodes), seconds, counters)
+
+
+def machines_of(candidates: Candidates) -> dict[Machine, list[int]]:
+    """The candidates of each machine choice, in order."""
+    found: dict[Machine, list[int]] = {}
+    for row in range(len(candidates)):
+        offer = candidates.offer(row)
+        found.setdefault((offer.instance_type, offer.nodes), []).append(row)
+    return found
+
+
+def describe(offers: Sequence[Offer]) -> Array:
+    """The numbers that say what a machine choice is, shape (offers, facts); constants are left out.
+
+    Logarithms of cores, memory and price of one node and of all together, of the nodes and of positive facts; other
+    words as 0 and 1.
+
+    Args:
+        offers: One for each machine choice.
+    """
+    columns: list[Array] = []
+    plain = np.array(
+        [(o.vcpu, o.memory_gib, o.price_per_hour, o.nodes, o.vcpu * o.nodes, o.memory_gib * o.nodes, o.hourly, o.gpus)
+         for o in offers],
+        dtype=float,
+    )  # fmt: skip
+    columns += list(np.log(np.maximum(plain[:, :-1], 1e-9)).T)
+    columns.append(plain[:, -1])
+    for name in (*_FACTS, *sorted({fact for offer in offers for fact in offer.facts})):
+        values = [offer.attribute(name) for offer in offers]
+        if all(isinstance(value, int | float) for value in values):
+            columns.append(np.array(values, dtype=float))
+        else:
+            words = [str(value) for value in values]
+            columns += [np.array([float(word == other) for word in words]) for other in sorted(set(words))]
+    varied = [column for column in columns if float(np.ptp(column)) > 1e-12]
+    return np.column_stack(varied) if varied else np.zeros((len(offers), 1))
