@@ -29,6 +29,8 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
     ("gp", {}, 1),
     ("gp", {}, 2),
     ("gp", {"acquisition": "ei", "abort": False}, 1),
+    ("optuna", {}, 1),
+    ("optuna", {"sampler": "qmc"}, 2),
     ("random", {}, 1),
     ("random", {}, 2),
 ]

@@ -143,7 +143,8 @@ class SampledProcess:
         self._shift = float(y.mean())
         self._scale = spread if spread > 1e-9 * max(1.0, abs(self._shift)) else 1.0
         targets = (y - self._shift) / self._scale
-        squares = ((x[:, None, :] - x[None, :, :]) ** 2).reshape(-1, x.shape[1])
+        rows, columns = np.tril_indices(len(x), -1)
+        squares = (x[rows] - x[columns]) ** 2
         start = rng.random((samples, 2 + x.shape[1]))
         unit = slice_sample(lambda points: self._likelihood(points, squares, targets), start, burn_in, rng)
         self._noise, self._amplitude, self._length = self.priors.values(unit)
@@ -153,13 +154,16 @@ class SampledProcess:
         """Logarithm of the marginal likelihood at points of the cube of prior probabilities, shape (chains,)."""
         n, chains = len(y), len(unit)
         noise, amplitude, length = self.priors.values(unit)
-        r = _ROOT5 * np.sqrt(np.maximum((length**-2.0) @ squares.T, 0.0)).reshape(chains, n, n)
+        r = _ROOT5 * np.sqrt(np.maximum((length**-2.0) @ squares.T, 0.0))
         # The factor of the matrix with the targets as a further row has L⁻¹y as its last row: no system to solve.
-        whole = np.empty((chains, n + 1, n + 1))
-        whole[:, :n, :n] = amplitude[:, None, None] * (1.0 + r + r * r / 3.0) * np.exp(-r) + self.priors.mean**2
+        # Only the lower triangle is filled, for no more of it is read.
+        whole = np.zeros((chains, n + 1, n + 1))
+        rows, columns = np.tril_indices(n, -1)
+        whole[:, rows, columns] = amplitude[:, None] * (1.0 + r + r * r / 3.0) * np.exp(-r) + self.priors.mean**2
         diagonal = np.arange(n)
-        whole[:, diagonal, diagonal] += (noise + _JITTER * (1.0 + amplitude))[:, None]
-        whole[:, n, :n] = whole[:, :n, n] = y
+        own = amplitude * (1.0 + _JITTER) + self.priors.mean**2 + noise + _JITTER
+        whole[:, diagonal, diagonal] = own[:, None]
+        whole[:, n, :n] = y
         whole[:, n, n] = 1e30
         root = np.linalg.cholesky(whole)
         spread: Array = np.log(root[:, diagonal, diagonal]).sum(axis=1)

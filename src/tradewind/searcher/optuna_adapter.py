@@ -1,0 +1,395 @@
+"""Optuna's samplers as searchers."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.errors import ConfigurationError, MissingProgramError, NoOfferError, SpecError
+from tradewind.problem import (
+    COST,
+    RUNTIME,
+    Categorical,
+    Configuration,
+    Float,
+    Instance,
+    Integer,
+    Observation,
+    Parameter,
+    Problem,
+    Proposal,
+    TrialState,
+    Value,
+)
+from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
+
+if TYPE_CHECKING:
+    import optuna
+
+_SAMPLERS = {
+    "cmaes": "CmaEsSampler",
+    "gp": "GPSampler",
+    "nsgaii": "NSGAIISampler",
+    "qmc": "QMCSampler",
+    "random": "RandomSampler",
+    "tpe": "TPESampler",
+}
+
+_NEEDS = {"cmaes": "cmaes", "gp": "torch"}
+"""Packages that Optuna needs for a sampler besides its own dependencies."""
+
+_KEEPS_NOTES = ("cmaes", "nsgaii", "qmc")
+"""Samplers that write notes into a trial when it is asked for: past trials are asked for again, with their values."""
+
+_LISTED = 20_000
+"""Combinations up to which it is looked up before asking whether any configuration is left."""
+
+_POOL = 2048
+_CONSTRAINTS = "tradewind:constraints"
+
+
+class OptunaSettings(plugins.Settings):
+    """Which sampler, and how trials are told to it."""
+
+    sampler: Literal["tpe", "gp", "cmaes", "random", "qmc", "nsgaii"] = Field(
+        default="tpe", description="Optuna's sampler; gp needs torch as well, cmaes the package cmaes."
+    )
+    options: dict[str, bool | int | float | str | None] = Field(
+        default_factory=dict,
+        description="Settings of the sampler by Optuna's names, such as n_startup_trials; its seed is the study's.",
+    )
+    tries: int = Field(
+        default=20,
+        ge=1,
+        description="Suggestions asked for until one is new, allowed, sold and affordable; then the open configuration "
+        "that is nearest to the first of them is taken.",
+    )
+    aborted: Literal["pruned", "bound"] = Field(
+        default="pruned",
+        description="What a run that was cut short is told as: a pruned trial with the value it had reached, or a "
+        "finished one with that value (samplers other than tpe leave pruned trials out).",
+    )
+
+
+class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
+    """Any of Optuna's samplers: TPE, GP, CMA-ES, NSGA-II, quasi-random or random (Akiba et al., KDD 2019).
+
+    The study is built anew from the trials for every proposal, and the sampler is seeded by `trial_seed`, so that
+    neither the order of telling nor a restart matters. Deadline and bounds on metrics are Optuna's constraints, failed
+    trials are failed ones, pending ones run. Parameters with an order and numbers of machines are suggested by their
+    place in the list.
+    """
+
+    Settings = OptunaSettings
+    settings: OptunaSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        _require(self.settings.sampler)
+        with _silent():
+            try:
+                self._sampler(0)
+            except (TypeError, ValueError) as error:
+                raise SpecError(
+                    f"searcher.options: Optuna's {_SAMPLERS[self.settings.sampler]} does not take them: {error}",
+                    hint="the names are those of the sampler's arguments",
+                ) from error
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """What the sampler suggests, as far as it is new, allowed, sold and affordable."""
+        if self.problem.space.combinations <= _LISTED and not len(self.open_candidates(state)[1]):
+            return self.nothing_left(state)
+        taken = self.taken(state)
+        chosen: list[Proposal] = []
+        with _silent():
+            study = self._study(state)
+            for place in range(count):
+                proposal = self._next(study, state, taken, state.proposed + place)
+                if proposal is None:
+                    break
+                chosen.append(proposal)
+                taken.add(self.problem.trial_key(proposal.configuration))
+        return chosen or self.nothing_left(state)
+
+    def _next(self, study: optuna.Study, state: SearchState, taken: set[str], number: int) -> Proposal | None:
+        from optuna.trial import TrialState as OptunaState
+
+        study.sampler = self._sampler(number)
+        first: dict[str, Value] = {}
+        for _ in range(self.settings.tries):
+            trial = study.ask()
+            values = self._suggest(trial)
+            configuration = self._open(values, state, taken)
+            if configuration is not None:
+                return Proposal(configuration, why={"stage": f"suggested by {self.settings.sampler}"})
+            study.tell(trial, state=OptunaState.FAIL)
+            first = first or values
+        configuration = self._nearest(first, state, taken, number)
+        if configuration is None:
+            return None
+        self._add(study, configuration, None, TrialState.RUNNING)
+        return Proposal(configuration, why={"stage": f"nearest to the suggestion of {self.settings.sampler}"})
+
+    def _open(self, values: Mapping[str, Value], state: SearchState, taken: set[str]) -> Configuration | None:
+        """The configuration of some values, if it may be proposed."""
+        try:
+            configuration = self.problem.space.check(values)
+            offer = self.problem.resolver.resolve(configuration)
+        except (ConfigurationError, NoOfferError):
+            return None
+        payable = self.affordable(state, np.array([offer.hourly]))[0]
+        return configuration if payable and self.problem.key_of(offer, configuration) not in taken else None
+
+    def _nearest(
+        self, wanted: Mapping[str, Value], state: SearchState, taken: set[str], number: int
+    ) -> Configuration | None:
+        """The open candidate whose features are nearest to some values; the first of several."""
+        space = self.problem.space
+        if space.enumerable:
+            candidates, free = self.open_candidates(state)
+        else:
+            rng = np.random.default_rng([self.seed & 0xFFFFFFFF, number])
+            candidates = self.problem.pool(space.sample(rng, _POOL))
+            free = np.flatnonzero(self.affordable(state, candidates.hourly))
+        # Rounded, so that ties are broken by order and not by the last bit of a sum.
+        distance = np.round(((candidates.features[free] - space.encode([wanted])[0]) ** 2).sum(axis=1), 9)
+        for place in np.argsort(distance, kind="stable"):
+            if candidates.key(int(free[place])) not in taken:
+                return candidates.configuration(int(free[place]))
+        return None
+
+    # ------------------------------------------------------------------ the study
+
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        """The sampler for one trial."""
+        import optuna
+
+        name, seed = self.settings.sampler, trial_seed(self.seed, number)
+        kind = getattr(optuna.samplers, _SAMPLERS[name])
+        given: dict[str, Any] = {"seed": seed, **self.settings.options}
+        takes = inspect.signature(kind).parameters
+        if name in ("cmaes", "qmc"):
+            given["independent_sampler"] = optuna.samplers.RandomSampler(seed=seed)
+        if name == "qmc":  # one sequence for the whole study
+            given["seed"] = trial_seed(self.seed, 0)
+        if "warn_independent_sampling" in takes:
+            given["warn_independent_sampling"] = False
+        if "constraints_func" in takes and not _names_constraints():
+            given["constraints_func"] = lambda trial: trial.user_attrs[_CONSTRAINTS]
+        sampler: optuna.samplers.BaseSampler = kind(**given)
+        return sampler
+
+    def _study(self, state: SearchState) -> optuna.Study:
+        """A study in memory that knows all trials, in the order of their numbers."""
+        import optuna
+
+        direction: Literal["minimize", "maximize"] = (
+            "minimize" if self.problem.objective.goal == "minimise" else "maximize"
+        )
+        study = optuna.create_study(sampler=self._sampler(0), direction=direction, study_name="tradewind")
+        known = {trial.number: trial for trial in (*state.pending, *self.history)}
+        for _, trial in sorted(known.items()):
+            if trial.proposal.fidelity != 1.0:
+                continue
+            try:
+                configuration = self.problem.space.check(trial.configuration)
+            except ConfigurationError:
+                continue
+            self._add(study, configuration, trial.observation, trial.state)
+        return study
+
+    def _add(
+        self, study: optuna.Study, configuration: Configuration, seen: Observation | None, state: TrialState
+    ) -> None:
+        """Add a trial to the study."""
+        from optuna.trial import TrialState as OptunaState
+        from optuna.trial import create_trial
+
+        told, value = self._told_as(seen, state)
+        broken = self._violations(seen) if told in (OptunaState.COMPLETE, OptunaState.PRUNED) else {}
+        parameters = [p for p in self.problem.space.parameters if p.name in configuration]
+        values = {p.name: _inwards(p, configuration[p.name]) for p in parameters}
+        if self.settings.sampler in _KEEPS_NOTES:
+            study.enqueue_trial(values)
+            trial = study.ask({p.name: _distribution(p) for p in parameters})
+            trial.set_user_attr(_CONSTRAINTS, list(broken.values()))
+            if _names_constraints():
+                for name, violation in broken.items():
+                    trial.set_constraint(name, violation)
+            if told == OptunaState.PRUNED and value is not None:
+                trial.report(value, 0)
+            if told != OptunaState.RUNNING:
+                study.tell(trial, value if told == OptunaState.COMPLETE else None, told)
+            return
+        more: dict[str, Any] = {"constraints": broken} if _names_constraints() else {}
+        if not _names_constraints():
+            more["system_attrs"] = {"constraints": list(broken.values())}
+        trial_told = create_trial(
+            state=told,
+            value=value if told == OptunaState.COMPLETE else None,
+            intermediate_values={0: value} if told == OptunaState.PRUNED and value is not None else {},
+            params=values,
+            distributions={p.name: _distribution(p) for p in parameters},
+            **more,
+        )
+        study.add_trial(trial_told)
+
+    def _told_as(self, seen: Observation | None, state: TrialState) -> tuple[optuna.trial.TrialState, float | None]:
+        from optuna.trial import TrialState as OptunaState
+
+        if not state.ended:
+            return OptunaState.RUNNING, None
+        value = None if seen is None or seen.objective is None else seen.objective
+        value = value if value is not None and math.isfinite(value) else None
+        if state == TrialState.ABORTED and self.settings.aborted == "pruned":
+            return OptunaState.PRUNED, value
+        if state == TrialState.FAILED or value is None:
+            return OptunaState.FAIL, None
+        return OptunaState.COMPLETE, value
+
+    def _violations(self, seen: Observation | None) -> dict[str, float]:
+        """By how much of each bound a trial broke its constraints; zero or less where it keeps one."""
+        constraints, found = self.problem.constraints, {}
+        if seen is None:
+            return {}
+        if constraints.deadline is not None:
+            found["deadline"] = _excess(seen.runtime, constraints.deadline)
+        for i, threshold in enumerate(constraints.thresholds):
+            own = {COST: seen.cost, RUNTIME: seen.runtime}.get(threshold.metric, math.nan)
+            value = seen.metrics.get(threshold.metric, own)
+            if threshold.at_most is not None:
+                found[f"{i} {threshold.metric} at most"] = _excess(value, threshold.at_most)
+            if threshold.at_least is not None:
+                found[f"{i} {threshold.metric} at least"] = _excess(-value, -threshold.at_least)
+        return found
+
+    def _suggest(self, trial: optuna.Trial) -> dict[str, Value]:
+        """A value for each parameter that is active, in order."""
+        space = self.problem.space
+        chosen: dict[str, Value] = {}
+        for parameter in space.parameters:
+            if parameter.when is None or space.holds(parameter.when, chosen):
+                chosen[parameter.name] = _outwards(parameter, _ask_for(trial, parameter))
+        return chosen
+
+
+def trial_seed(seed: int, number: int) -> int:
+    """The sampler's seed for a trial: the study's seed for the first, and far apart from it for all others.
+
+    Args:
+        seed: Of the study.
+        number: Of the trial.
+    """
+    return (seed + 0x9E3779B1 * number) & 0xFFFFFFFF
+
+
+def _excess(value: float, bound: float) -> float:
+    """By which share of a bound a value is above it; a missing value is as bad as twice the bound."""
+    if not math.isfinite(value):
+        return 1.0 if math.isnan(value) or value > 0 else -1.0
+    return (value - bound) / max(abs(bound), 1e-12)
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+def _distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(parameter, Float):
+        return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+    if isinstance(parameter, Integer):
+        low, step = int(parameter.low), parameter.step
+        high = low + (int(parameter.high) - low) // step * step
+        return IntDistribution(low, high, log=parameter.log and step == 1, step=step)
+    levels = parameter.levels
+    assert levels is not None
+    if isinstance(parameter, Categorical | Instance):
+        return CategoricalDistribution([parameter.level(i) for i in range(len(levels))])
+    return IntDistribution(0, len(levels) - 1)
+
+
+def _ask_for(trial: optuna.Trial, parameter: Parameter) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    wanted = _distribution(parameter)
+    if isinstance(wanted, FloatDistribution):
+        return trial.suggest_float(parameter.name, wanted.low, wanted.high, log=wanted.log)
+    if isinstance(wanted, IntDistribution):
+        return trial.suggest_int(parameter.name, wanted.low, wanted.high, step=wanted.step, log=wanted.log)
+    assert isinstance(wanted, CategoricalDistribution)
+    return trial.suggest_categorical(parameter.name, wanted.choices)
+
+
+def _by_place(parameter: Parameter) -> bool:
+    return not isinstance(parameter, Float | Integer | Categorical | Instance)
+
+
+def _inwards(parameter: Parameter, value: Value) -> Any:
+    """A value as Optuna knows it."""
+    if not _by_place(parameter):
+        return value
+    levels = parameter.levels
+    assert levels is not None
+    return [parameter.level(i) for i in range(len(levels))].index(value)
+
+
+def _outwards(parameter: Parameter, value: Any) -> Value:
+    """A value of Optuna's as the parameter writes it; real numbers are rounded to 12 digits, as everywhere."""
+    if isinstance(parameter, Float):
+        return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
+    return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
+
+
+# ---------------------------------------------------------------------- the package
+
+
+def _require(sampler: str) -> None:
+    """Refuse a sampler whose packages are not installed."""
+    missing = [name for name in ("optuna", _NEEDS.get(sampler, "optuna")) if not _installed(name)]
+    if missing:
+        packages: Sequence[str] = list(dict.fromkeys(missing))
+        raise MissingProgramError(
+            f"the searcher optuna with the sampler {sampler} needs {' and '.join(packages)}, not installed here",
+            hint=f"pip install {' '.join(packages)}",
+        )
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # the module is there without a specification, or was blocked
+        return False
+
+
+def _names_constraints() -> bool:
+    """True from Optuna 5 on, where a trial names its constraints itself; before, a function of the sampler does."""
+    import optuna
+
+    return hasattr(optuna.trial.FrozenTrial, "set_constraint")
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Optuna's log and its warnings of experimental features, off for as long as it is used here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import optuna
+
+        level = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+        try:
+            yield
+        finally:
+            optuna.logging.set_verbosity(level)
