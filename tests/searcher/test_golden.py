@@ -24,6 +24,7 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
     ("cherrypick", {"stop": False}, 2),
     ("coordinate_descent", {}, 1),
     ("coordinate_descent", {"start": "random"}, 2),
+    ("ernest", {}, 1),
     ("exhaustive", {"order": "cheapest"}, 1),
     ("exhaustive", {"order": "shuffled"}, 2),
     ("gp", {}, 1),
@@ -31,6 +32,7 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
     ("gp", {"acquisition": "ei", "abort": False}, 1),
     ("optuna", {}, 1),
     ("optuna", {"sampler": "qmc"}, 2),
+    ("paris", {"table": "paris_table.csv"}, 1),
     ("random", {}, 1),
     ("random", {}, 2),
 ]
@@ -44,6 +46,8 @@ def label(name: str, settings: dict[str, Any], seed: int) -> str:
 def sequence(name: str, settings: dict[str, Any], seed: int) -> list[str]:
     """Configurations in words; no numbers that a platform may round in its own way."""
     problem = problems.table_problem(noise=0.05)
+    if "table" in settings:
+        settings = {**settings, "table": str(Path(__file__).parent / "data" / settings["table"])}
     searcher = plugins.create("searcher", name, settings, problem=problem, seed=seed)
     return [str(trial.configuration) for trial in drive(searcher, problem, TRIALS)]
 

@@ -98,9 +98,9 @@ def _free_offers(spec: Spec, space: Space, data_folder: Path) -> list[Offer]:
 
 def build_searcher(spec: Spec, problem: Problem) -> Searcher:
     """The searcher of a specification."""
-    searcher: Searcher = plugins.create(
-        "searcher", spec.searcher.name, spec.searcher.settings, problem=problem, seed=spec.seed
-    )
+    name = spec.searcher.name
+    settings = _anchored(spec, "searcher", name, spec.searcher.settings)
+    searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
     return searcher
 
 
