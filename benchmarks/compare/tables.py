@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from tradewind.problem import (
     Offer,
     Ordinal,
     Parameter,
-    PastStudy,
     Space,
     Terms,
 )
@@ -129,14 +128,26 @@ def offers_of(table: Mapping[str, Any]) -> dict[str, Offer]:
     }
 
 
-def build(table: Mapping[str, Any], billing: Billing = EXACT, *, past: tuple[PastStudy, ...] = ()) -> KnownProblem:
-    """The problem of a table: the cheapest run that meets the deadline."""
+def build(
+    table: Mapping[str, Any], billing: Billing = EXACT, *, factor: Callable[[str], float] = lambda _key: 1.0
+) -> KnownProblem:
+    """The problem of a table: the cheapest run that meets the deadline.
+
+    Args:
+        table: A prepared table.
+        billing: How time becomes money.
+        factor: What a run's time is multiplied by, by the configuration's key.
+
+    Raises:
+        ValueError: The space does not have exactly the table's configurations.
+    """
     offers = offers_of(table)
     rows = {Configuration(row["values"]).key: row for row in table["rows"]}
 
     def truth(configuration: Configuration, _offer: Offer) -> Outcome:
         row = rows[configuration.key]
-        return Outcome(row["seconds"], failed="did not complete" if row["failed"] else "")
+        seconds = row["seconds"] * factor(configuration.key)
+        return Outcome(seconds, failed="did not complete" if row["failed"] else "")
 
     problem = KnownProblem(
         job=Job(table["name"], ("true",), workdir=Path("/")),
@@ -146,7 +157,6 @@ def build(table: Mapping[str, Any], billing: Billing = EXACT, *, past: tuple[Pas
         budget=Budget(),
         resolver=TableResolver(table, offers),
         terms=Terms(billing=billing),
-        past=past,
         truth=truth,
     )
     candidates = problem.candidates
