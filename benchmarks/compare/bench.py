@@ -24,7 +24,7 @@ NEVER = 25.0
 CLOSE = 0.05
 BUDGETS = (4, 8, 12, 20)
 MOST_TRIALS = 400
-"""Trials at most: all of the largest table but those of thousands of machine types, which nobody would try one by one."""
+"""Trials at most: all rows of every table but those of a thousand types and more, which nobody would try one by one."""
 AFTER = 30
 """Trials that a search with noise goes on for after it has tried the optimum: a lucky draw may yet mislead it."""
 NOISE = 0.1

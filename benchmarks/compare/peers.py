@@ -269,9 +269,14 @@ class SmacPeer(Peer):
             output_directory=Path(self._folder.name),
         )
         facade = smac.HyperparameterOptimizationFacade
+        model = facade.get_model(scenario)
+        model._rf_opts["n_jobs"] = (
+            1  # one thread a search, as for all; its default starts one a core for each prediction
+        )
         self._smac = facade(
             scenario,
             lambda _config, seed=0: 0.0,
+            model=model,
             initial_design=facade.get_initial_design(scenario, n_configs=STARTS),
             intensifier=facade.get_intensifier(scenario, max_config_calls=1),
             config_selector=ConfigSelector(scenario, retrain_after=1),

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from tables import check_against, deadline_of
 
 HERE = Path(__file__).parent
