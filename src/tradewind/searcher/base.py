@@ -76,6 +76,56 @@ class MapsAll(Capability):
         """What is predicted of every configuration, the best first; empty as long as nothing can be predicted."""
         raise NotImplementedError(f"{type(self).__name__} says that it maps all and does not")
 
+    def map_basis(self) -> str:
+        """What the predictions rest on, in a sentence for the user; empty by default."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A configuration for the present job parameters, and what is expected of it.
+
+    Attributes:
+        configuration: The configuration.
+        cost: Expected USD of a full run.
+        cost_low: 5 % quantile of it.
+        cost_high: 95 % quantile of it.
+        runtime: Expected seconds.
+        runtime_low: 5 % quantile of it.
+        runtime_high: 95 % quantile of it.
+        probability_feasible: That the run succeeds, in time and within every bound.
+        reason: What it rests on, in a few words.
+    """
+
+    configuration: Configuration
+    cost: float
+    cost_low: float
+    cost_high: float
+    runtime: float
+    runtime_low: float
+    runtime_high: float
+    probability_feasible: float
+    reason: str = ""
+
+
+class Recommends(Capability):
+    """Says which configurations are best, with time and cost, from what is known and without a run."""
+
+    def recommend(self, count: int) -> list[Recommendation]:
+        """The best configurations for the present job parameters, the best first.
+
+        Args:
+            count: How many at most.
+
+        Returns:
+            From 1 to ``count``, whether or not they were tried; an empty list where nothing is known.
+        """
+        raise NotImplementedError
+
+    def basis(self) -> list[str]:
+        """What the recommendations rest on, one sentence each, for the user; empty by default."""
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class SearchState:

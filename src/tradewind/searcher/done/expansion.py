@@ -1,0 +1,85 @@
+"""The random Fourier expansion: cosines of random frequencies and phases, and straight lines beside them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_CONSTANT = 10.0
+"""Prior standard deviation of the constant, in units of the amplitude: it is free for all practical purposes."""
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A linear model's columns: ``√(2/m)·cos(ω_kᵀz + b_k)``, a constant, and the inputs themselves.
+
+    The cosines are those of DONE (Bliek, Verstraete, Verhaegen & Wahls, IEEE TNNLS 2016, eq. 6). With the factor
+    ``√(2/m)`` their weights have a prior variance that does not depend on m, and two columns' product is a Gaussian
+    kernel (Rahimi & Recht, NIPS 2007). Straight lines are added because an expansion of cosines does not go on where
+    the points end, and job parameters often lie outside of what has been run.
+
+    Attributes:
+        directions: Standard normal draws, shape (m, d).
+        phases: Uniform draws of [0, 2π), shape (m,).
+        scales: What each input's frequency is multiplied with, shape (d,); 0 leaves the input out.
+        trend: Prior standard deviation of a line's slope, in units of the amplitude; 0 for no lines.
+    """
+
+    directions: Array
+    phases: Array
+    scales: Array
+    trend: float = 0.0
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, terms: int, inputs: int) -> Expansion:
+        """An expansion of ``terms`` cosines over ``inputs`` inputs, all of scale 1 and without lines."""
+        directions = rng.standard_normal((terms, inputs))
+        return cls(directions, rng.uniform(0.0, 2.0 * np.pi, terms), np.ones(inputs))
+
+    @cached_property
+    def frequencies(self) -> Array:
+        """ω, shape (m, d)."""
+        return self.directions * self.scales
+
+    @cached_property
+    def _slopes(self) -> Array:
+        slopes: Array = self.trend * (self.scales > 0)
+        return slopes
+
+    @property
+    def size(self) -> int:
+        """The number of columns."""
+        return len(self.phases) + (1 + len(self.scales) if self.trend > 0 else 0)
+
+    def columns(self, z: Array) -> Array:
+        """The columns at some inputs, shape (n, size).
+
+        Args:
+            z: Inputs, about in [-1, 1], shape (n, d).
+        """
+        waves: Array = np.cos(z @ self.frequencies.T + self.phases)
+        waves *= math.sqrt(2.0 / len(self.phases))
+        if self.trend <= 0:
+            return waves
+        table: Array = np.hstack([waves, np.full((len(z), 1), _CONSTANT), z * self._slopes])
+        return table
+
+    def gradient(self, z: Array, weights: Array) -> Array:
+        """The derivative of ``columns(z) @ weights`` by each input of one point, shape (d,).
+
+        Args:
+            z: One point, shape (d,).
+            weights: Shape (size,).
+        """
+        terms = len(self.phases)
+        waves = -np.sqrt(2.0 / terms) * np.sin(self.frequencies @ z + self.phases) * weights[:terms]
+        slope: Array = waves @ self.frequencies
+        if self.trend > 0:
+            slope = slope + weights[terms + 1 :] * self._slopes
+        return slope

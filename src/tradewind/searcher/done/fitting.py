@@ -1,0 +1,176 @@
+"""Fits an expansion to runs: which scale, which penalty, which inputs, by the evidence of a Bayesian linear model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tradewind.searcher.done.expansion import Array, Expansion
+from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, Ridge
+
+SIGMAS = (0.1, 0.2, 0.4, 0.8)
+"""Frequencies that are tried: standard deviation by input, on [-1, 1]."""
+
+PENALTIES = (3e-4, 3e-3, 3e-2, 3e-1)
+"""Penalties that are tried: variance of the noise by variance of the function."""
+
+_LIKELY_SIGMA, _LIKELY_PENALTY = 0.3, 0.01
+_SIGMA_SPREAD, _PENALTY_SPREAD = 0.7, 2.0
+"""Log-normal priors of the two: they decide while the runs are too few to."""
+
+_PRIOR_RUNS = 2.0
+"""The prior of the amplitude weighs as much as so many runs."""
+
+_JUDGED = 150
+"""Runs that scale, penalty and inputs are chosen on, the first ones; more would cost more than they say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is chosen before the weights are.
+
+    Attributes:
+        sigma: σ_ω of every input that is not dropped.
+        penalty: λ, for columns with the factor √(2/m): the λ of the published form, by m/2.
+        dropped: Names of the groups of inputs that do not matter.
+        evidence: Logarithm of how likely it makes the runs, up to a constant.
+    """
+
+    sigma: float
+    penalty: float
+    dropped: frozenset[str] = frozenset()
+    evidence: float = 0.0
+
+
+@dataclass(frozen=True)
+class Family:
+    """The expansions that may be fitted.
+
+    Attributes:
+        expansion: Directions and phases; its scales are replaced.
+        groups: The inputs by name of what they stand for; those in no group are always used.
+        sigmas: Values of σ_ω to choose from.
+        penalties: Values of λ to choose from.
+        spread: Standard deviation that the figure is expected to have, before much is known.
+    """
+
+    expansion: Expansion
+    groups: Mapping[str, Sequence[int]]
+    sigmas: Sequence[float] = SIGMAS
+    penalties: Sequence[float] = PENALTIES
+    spread: float = 0.7
+
+    def shaped(self, shape: Shape) -> Expansion:
+        """The expansion of a shape."""
+        scales = np.full(self.expansion.directions.shape[1], shape.sigma)
+        for name in shape.dropped:
+            scales[list(self.groups[name])] = 0.0
+        return replace(self.expansion, scales=scales)
+
+    def evidence(self, z: Array, y: Array, shape: Shape) -> float:
+        """Logarithm of the marginal likelihood of a shape, with its prior, up to a constant.
+
+        The weights and the amplitude are integrated out: the weights are normal, the amplitude inverse gamma
+        (Bishop, Pattern Recognition and Machine Learning, 2006, section 3.5 and exercise 3.23).
+        """
+        ridge = DualRidge(self.shaped(shape).columns(z), y, shape.penalty)
+        total = _PRIOR_RUNS * self.spread**2 + ridge.misfit
+        found = -0.5 * ridge.log_determinant - 0.5 * (_PRIOR_RUNS + len(y)) * math.log(total)
+        found -= 0.5 * (math.log(shape.sigma / _LIKELY_SIGMA) / _SIGMA_SPREAD) ** 2
+        return found - 0.5 * (math.log(shape.penalty / _LIKELY_PENALTY) / _PENALTY_SPREAD) ** 2
+
+    def choose(self, z: Array, y: Array, dropped: frozenset[str] = frozenset()) -> Shape:
+        """The most likely scale and penalty, with some inputs left out.
+
+        Args:
+            z: Inputs, shape (n, d).
+            y: The figure around its mean, shape (n,).
+            dropped: Names of groups.
+        """
+        z, y = z[:_JUDGED], y[:_JUDGED]
+        shapes = [Shape(sigma, penalty, dropped) for sigma in self.sigmas for penalty in self.penalties]
+        judged = [replace(shape, evidence=round(self.evidence(z, y, shape), 6)) for shape in shapes]
+        return max(judged, key=lambda shape: shape.evidence)
+
+    def eliminate(self, z: Array, y: Array, names: Sequence[str], start: Shape) -> Shape:
+        """Leave out, one after the other, the inputs without which the runs are as likely or more likely.
+
+        Backward elimination: of all inputs, the one goes whose absence raises the evidence most; then the others are
+        judged anew. An input that explains nothing costs the model freedom and lowers the evidence, so that no
+        threshold is needed.
+
+        Args:
+            z: Inputs, shape (n, d).
+            y: The figure around its mean, shape (n,).
+            names: Groups that may go.
+            start: The shape to begin with.
+        """
+        best = start
+        while True:
+            left = [name for name in names if name not in best.dropped]
+            tries = [self.choose(z, y, best.dropped | {name}) for name in left]
+            following = max(tries, key=lambda shape: shape.evidence, default=None)
+            if following is None or following.evidence <= best.evidence:
+                return best
+            best = following
+
+
+class Response:
+    """One figure as a function of the inputs, with what is not known about it.
+
+    Args:
+        family: What may be fitted.
+        shape: The shape to fit.
+        z: Inputs, shape (n, d).
+        y: The figure, shape (n,), n at least 1.
+    """
+
+    def __init__(self, family: Family, shape: Shape, z: Array, y: Array) -> None:
+        self.shape = shape
+        self._expansion = family.shaped(shape)
+        self._spread = family.spread
+        self._offset = float(y.mean())
+        self.count = len(y)
+        columns = self._expansion.columns(z)
+        # Whatever has fewer unknowns is solved; both give the same weights.
+        solver: type[DualRidge] | type[RecursiveRidge] = DualRidge if self.count <= columns.shape[1] else RecursiveRidge
+        self._ridge: Ridge = solver(columns, y - self._offset, shape.penalty)
+
+    @property
+    def grows(self) -> bool:
+        """True when `learn` can be called: there are more points than columns."""
+        return isinstance(self._ridge, RecursiveRidge)
+
+    def learn(self, z: Array, y: float) -> None:
+        """Take in one more point; only where it `grows`.
+
+        Args:
+            z: Its inputs, shape (d,).
+            y: Its figure.
+        """
+        assert isinstance(self._ridge, RecursiveRidge)
+        self._ridge.update(self._expansion.columns(z[None, :])[0], y - self._offset)
+        self.count += 1
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the Student distribution of a prediction."""
+        return _PRIOR_RUNS + self.count
+
+    def mean(self, z: Array) -> Array:
+        """The expected figure, shape (n,)."""
+        found: Array = self._expansion.columns(z) @ self._ridge.weights + self._offset
+        return found
+
+    def deviation(self, z: Array) -> Array:
+        """Scale of the Student distribution of a further run's figure, shape (n,)."""
+        amplitude = (_PRIOR_RUNS * self._spread**2 + self._ridge.misfit) / self.freedom
+        found: Array = np.sqrt(amplitude * (self._ridge.variance(self._expansion.columns(z)) + self.shape.penalty))
+        return found
+
+    def slope(self, z: Array) -> Array:
+        """Derivative of the expected figure by each input at one point, shape (d,)."""
+        return self._expansion.gradient(z, self._ridge.weights)

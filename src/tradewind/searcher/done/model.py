@@ -1,0 +1,363 @@
+"""What DONE believes after some runs: time, other figures, and which job parameters matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.problem import COST, RUNTIME, Candidates, Problem
+from tradewind.searcher.done.expansion import Array, Expansion
+from tradewind.searcher.done.fitting import PENALTIES, SIGMAS, Family, Response
+from tradewind.searcher.done.profiles import ProfileMap
+from tradewind.searcher.done.runs import ParameterMap, PastRun, select, wanted_parameters
+from tradewind.searcher.done.settings import DoneSettings
+from tradewind.searcher.surrogate.features import FeatureMap
+
+_FEWEST = 4
+"""Runs below which no input is judged."""
+
+_RANGE = 0.95
+"""One-sided: with it on both sides a range holds 90 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is expected of n configurations; every array has shape (n,).
+
+    Attributes:
+        seconds: Median runtime.
+        seconds_low: 5 % quantile of it.
+        seconds_high: 95 % quantile of it.
+        cost: USD of a run of the median time.
+        cost_low: 5 % quantile.
+        cost_high: 95 % quantile.
+        feasible: Probability that the run succeeds, in time and within every bound.
+        loss: The objective, as something to make small.
+    """
+
+    seconds: Array
+    seconds_low: Array
+    seconds_high: Array
+    cost: Array
+    cost_low: Array
+    cost_high: Array
+    feasible: Array
+    loss: Array
+
+
+@dataclass(frozen=True)
+class Places:
+    """Configurations as the model sees them.
+
+    Attributes:
+        rows: Features on [-1, 1], shape (n, k).
+        hourly: USD per hour, shape (n,).
+        power: Logarithm of the vCPUs of all nodes together, shape (n,).
+    """
+
+    rows: Array
+    hourly: Array
+    power: Array
+
+    @classmethod
+    def of(cls, candidates: Candidates, features: FeatureMap) -> Places:
+        """Those of candidates."""
+        offers = [candidates.offer(i) for i in range(len(candidates))]
+        power = np.log(np.maximum([o.vcpu * o.nodes for o in offers], 1e-9))
+        return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, power)
+
+    def __getitem__(self, which: NDArray[np.intp]) -> Places:
+        return Places(self.rows[which], self.hourly[which], self.power[which])
+
+    def moved(self, by: Array) -> Places:
+        """The same with every feature moved, for the exploration noise."""
+        return Places(self.rows + by, self.hourly, self.power)
+
+
+class Model:
+    """The expansions fitted to earlier and own runs.
+
+    Args:
+        problem: The problem.
+        settings: The settings.
+        earlier: Runs of earlier studies.
+        own: Runs of this study, in the order of their numbers.
+        seed: Of the frequencies and phases.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: DoneSettings,
+        earlier: Sequence[PastRun],
+        own: Sequence[PastRun],
+        seed: int,
+    ) -> None:
+        self._problem = problem
+        self._settings = settings
+        self._seed = seed
+        self._wanted = wanted_parameters(problem)
+        runs = [run for run in (*earlier, *own) if math.isfinite(run.log_seconds)]
+        timed = [run for run in runs if not run.seen.censored and not run.failed]
+        both = settings.inputs == "both"
+        self.parameters = ParameterMap(self._wanted, runs)
+        self.profiles = ProfileMap(timed if both and settings.profile else [])
+        self._width = runs[0].row.size if runs else 0
+        self.dropped: frozenset[str] = frozenset()
+        self.ignored: tuple[str, ...] = ()
+        self.runs: list[PastRun] = []
+        self.time: Response | None = None
+        self.success: Response | None = None
+        self.figures: dict[str, tuple[Response, bool]] = {}
+        self.used: list[PastRun] = []
+        if not runs:
+            return
+        self.runs = runs
+        self.dropped = self._judge(timed)
+        self.ignored = tuple(name for name in self.parameters.groups if name in self.dropped)
+        distances = self.distance(runs)
+        keys = [run.trial.key for run in runs]
+        # A distance is at most 1 by its scale, and 1 as the reach is to mean all.
+        reach = settings.reach if settings.reach < 1 else math.inf
+        places = select(distances, keys, settings.most_runs, reach, merge=not both)
+        self.used = [runs[i] for i in places]
+        self._fit()
+
+    # ------------------------------------------------------------------ inputs
+
+    def _family(self, spread: float) -> Family:
+        """The expansions over configuration, job parameters and profiles."""
+        settings = self._settings
+        both = settings.inputs == "both"
+        rng = np.random.default_rng([self._seed & 0xFFFFFFFF, 11])
+        width = self._width + (self.parameters.width + self.profiles.width if both else 0)
+        drawn = Expansion.draw(rng, settings.terms, width)
+        expansion = Expansion(drawn.directions, drawn.phases, drawn.scales, settings.trend)
+        groups = {}
+        if both:
+            first = self._width
+            groups = {name: [first + i for i in places] for name, places in self.parameters.groups.items()}
+            first += self.parameters.width
+            groups |= {name: [first + i] for i, name in enumerate(self.profiles.names)}
+        return Family(
+            expansion,
+            groups,
+            SIGMAS if settings.sigma is None else (settings.sigma,),
+            PENALTIES if settings.penalty is None else (settings.penalty,),
+            spread,
+        )
+
+    def _inputs(self, runs: Sequence[PastRun]) -> Array:
+        rows = np.array([run.row for run in runs])
+        if self._settings.inputs == "configuration":
+            return rows
+        given = self.parameters.rows([run.parameters for run in runs])
+        return np.hstack([rows, given, self.profiles.of_runs(runs)])
+
+    def _here(self, rows: Array) -> Array:
+        """Inputs of configurations with the present job parameters."""
+        if self._settings.inputs == "configuration":
+            return rows
+        given = np.hstack([self.parameters.rows([self._wanted])[0], self.profiles.of(self._wanted)])
+        return np.hstack([rows, np.broadcast_to(given, (len(rows), len(given)))])
+
+    def distance(self, runs: Sequence[PastRun]) -> Array:
+        """Of each run's job parameters from the present ones, those that matter only: 0 the same, 1 the farthest."""
+        kept = [i for name, places in self.parameters.groups.items() if name not in self.dropped for i in places]
+        if not kept:
+            return np.zeros(len(runs))
+        away = self.parameters.rows([run.parameters for run in runs]) - self.parameters.rows([self._wanted])
+        found: Array = np.sqrt((away[:, kept] ** 2).mean(axis=1)) / 2.0
+        return found
+
+    # ------------------------------------------------------------------ fitting
+
+    def _target(self, runs: Sequence[PastRun]) -> Array:
+        """The modelled figure of runs: the logarithm of the time without what is expected of more vCPUs."""
+        seconds = np.array([run.log_seconds for run in runs])
+        if self._settings.target == "plain":
+            plain: Array = np.exp(seconds)
+            return plain
+        power = np.log(np.maximum([run.trial.offer.vcpu * run.trial.offer.nodes for run in runs], 1e-9))
+        return seconds + self._settings.speedup * power
+
+    def _spread(self, values: Array) -> float:
+        """How far the figure is expected to vary, before the model has explained anything."""
+        if self._settings.target == "log":
+            return 0.7
+        return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
+
+    def _judge(self, timed: Sequence[PastRun]) -> frozenset[str]:
+        """The inputs that do not matter; profiles have to show that they do."""
+        profiles = frozenset(self.profiles.names)
+        if self._settings.inputs == "configuration":
+            return frozenset()
+        if len(timed) < _FEWEST:
+            return profiles
+        z, y = self._inputs(timed), self._target(timed)
+        y = y - y.mean()
+        family = self._family(self._spread(y))
+        start = family.choose(z, y, profiles)
+        if self._settings.ignore:
+            start = family.eliminate(z, y, tuple(self.parameters.groups), start)
+        tries = [family.choose(z, y, start.dropped - {name}) for name in self.profiles.names]
+        return max([start, *tries], key=lambda shape: shape.evidence).dropped
+
+    def _fit(self) -> None:
+        exact = [run for run in self.used if not run.seen.censored and not run.failed]
+        bounds = [run for run in self.used if run.seen.censored]
+        base = exact or bounds
+        if base:
+            z, y = self._inputs(base), self._target(base)
+            family = self._family(self._spread(y))
+            shape = family.choose(z, y - y.mean(), self.dropped)
+            self.time = Response(family, shape, z, y)
+            if exact and bounds:
+                y = np.concatenate([y, self._beyond(bounds)])
+                self.time = Response(family, shape, self._inputs(base + bounds), y)
+        for name in self._named():
+            self._fit_figure(name, exact)
+        ended = [run for run in self.used if not run.seen.censored]
+        if any(run.failed for run in ended):
+            labels = np.array([-1.0 if run.failed else 1.0 for run in ended])
+            family = self._family(1.0)
+            z = self._inputs(ended)
+            self.success = Response(family, family.choose(z, labels - labels.mean()), z, labels)
+
+    def _named(self) -> list[str]:
+        """The metrics that objective and bounds are about, besides time and money."""
+        wanted = [self._problem.objective.metric, *(t.metric for t in self._problem.constraints.thresholds)]
+        return [name for name in dict.fromkeys(wanted) if name not in (COST, RUNTIME)]
+
+    def _fit_figure(self, name: str, exact: Sequence[PastRun]) -> None:
+        known = [(run, run.metric(name)) for run in exact]
+        known = [(run, value) for run, value in known if math.isfinite(value)]
+        if not known:
+            return
+        z, values = self._inputs([run for run, _ in known]), np.array([value for _, value in known])
+        log = bool((values > 0).all())
+        values = np.log(values) if log else values
+        spread = 0.7 if log else max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
+        family = self._family(spread)
+        self.figures[name] = (Response(family, family.choose(z, values - values.mean()), z, values), log)
+
+    def _beyond(self, bounds: Sequence[PastRun]) -> Array:
+        """What runs that were cut short would have come to: the mean of what is above their bound.
+
+        As in Schmee & Hahn, "A simple method for regression analysis with censored data" (Technometrics 1979), with one
+        step of the iteration.
+        """
+        from scipy.special import log_ndtr
+
+        assert self.time is not None
+        z, bound = self._inputs(bounds), self._target(bounds)
+        mean, sd = self.time.mean(z), self.time.deviation(z)
+        at = (bound - mean) / sd
+        expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
+        return np.maximum(expected, bound)
+
+    @property
+    def grows(self) -> bool:
+        """True when `learn` can take in a run that came to its end, which is where it is quicker than fitting anew."""
+        return self.time is not None and self.time.grows and not self._named() and self.success is None
+
+    def learn(self, run: PastRun) -> bool:
+        """Take in one more run of this study without fitting anew; False where that cannot be done."""
+        if self.time is None or not self.grows or run.seen.censored or run.failed or not math.isfinite(run.log_seconds):
+            return False
+        self.time.learn(self._inputs([run])[0], float(self._target([run])[0]))
+        self.runs.append(run)
+        self.used.append(run)
+        return True
+
+    # ------------------------------------------------------------------ expecting
+
+    def surface(self, row: Array) -> tuple[float, Array]:
+        """What is to be made small at one configuration, and its derivative by the configuration's features.
+
+        Where money is wanted it is the time: the machines are the same within one descent.
+
+        Args:
+            row: The configuration's features on [-1, 1], shape (k,).
+        """
+        assert self.time is not None
+        aim = self._problem.objective
+        response = self.figures[aim.metric][0] if aim.metric in self.figures else self.time
+        sign = -1.0 if aim.goal == "maximise" and aim.metric in self.figures else 1.0
+        z = self._here(row[None, :])
+        return sign * float(response.mean(z)[0]), sign * response.slope(z[0])[: len(row)]
+
+    def judge(self, places: Places, optimism: float = 0.0) -> Outlook:
+        """What is expected of configurations with the present job parameters; only where `time` is there.
+
+        Args:
+            places: The configurations.
+            optimism: Standard deviations by which every time is taken to be shorter.
+        """
+        from scipy.special import stdtr, stdtrit
+
+        assert self.time is not None
+        z = self._here(places.rows)
+        mean, sd = self.time.mean(z), self.time.deviation(z)
+        mean = mean - optimism * sd
+        far = float(stdtrit(self.time.freedom, _RANGE)) * sd
+        seconds, low, high = (self._seconds(mean + shift, places) for shift in (0.0, -far, far))
+        chance = np.ones(len(z))
+        deadline = self._problem.constraints.deadline
+        if deadline is not None:
+            bound = np.full(len(z), deadline)
+            if self._settings.target == "log":
+                bound = math.log(max(deadline, 1e-9)) + self._settings.speedup * places.power
+            chance = np.asarray(stdtr(self.time.freedom, (bound - mean) / sd))
+        cost, cheap, dear = (self._money(t, places.hourly) for t in (seconds, low, high))
+        loss = self._loss(z, seconds, cost)
+        return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), loss)
+
+    def _seconds(self, figure: Array, places: Places) -> Array:
+        if self._settings.target == "plain":
+            return np.maximum(figure, 1e-6)
+        return np.exp(np.clip(figure - self._settings.speedup * places.power, -50.0, 50.0))
+
+    def _money(self, seconds: Array, hourly: Array) -> Array:
+        """USD without the rounding to whole billing units, which would make equal what is not."""
+        billing = self._problem.terms.billing
+        return np.maximum(billing.setup_seconds + seconds, billing.minimum_seconds) / 3600.0 * hourly
+
+    def _loss(self, z: Array, seconds: Array, money: Array) -> Array:
+        aim = self._problem.objective
+        if aim.metric == COST:
+            value = money
+        elif aim.metric == RUNTIME:
+            value = seconds
+        elif aim.metric in self.figures:
+            response, log = self.figures[aim.metric]
+            value = response.mean(z)
+            value = np.exp(np.clip(value, -700.0, 700.0)) if log else value
+        else:
+            return seconds  # nothing is known of the metric yet
+        return value if aim.goal == "minimise" else -value
+
+    def _others(self, z: Array) -> Array:
+        """Probability of no failure and of keeping every bound on a metric."""
+        from scipy.special import stdtr
+
+        chance = np.ones(len(z))
+        for bound in self._problem.constraints.thresholds:
+            if bound.metric not in self.figures:
+                continue
+            response, log = self.figures[bound.metric]
+            mean, sd = response.mean(z), response.deviation(z)
+            limits = [-math.inf if bound.at_least is None else bound.at_least]
+            limits.append(math.inf if bound.at_most is None else bound.at_most)
+            if log:
+                limits = [math.log(limit) if limit > 0 else -math.inf for limit in limits]
+            low, high = (stdtr(response.freedom, (limit - mean) / sd) for limit in limits)
+            chance = chance * np.maximum(high - low, 0.0)
+        if self.success is not None:
+            mean, sd = self.success.mean(z), self.success.deviation(z)
+            chance = chance * stdtr(self.success.freedom, mean / sd)
+        return chance

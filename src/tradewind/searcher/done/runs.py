@@ -1,0 +1,208 @@
+"""The runs that a model is made of: those of earlier studies of the same job, and those of this one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.problem import Observation, PastStudy, Problem, Trial, TrialState
+from tradewind.searcher.done.expansion import Array
+from tradewind.searcher.surrogate.features import FeatureMap
+
+FRACTION = "(fraction of the input)"
+"""The name under which the share of the input that a run took is treated as one more job parameter."""
+
+_LEAST_SECONDS = 1e-6
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """One run that informs: what it was given, and what it did.
+
+    Attributes:
+        parameters: The job's parameters by name, `FRACTION` among them.
+        row: The configuration's features, shape (k,).
+        trial: The trial.
+        seen: Its observation.
+        own: True for a run of the present study.
+    """
+
+    parameters: Mapping[str, float | str]
+    row: Array
+    trial: Trial
+    seen: Observation
+    own: bool
+
+    @property
+    def group(self) -> tuple[tuple[str, float | str], ...]:
+        """What runs with the same job parameters have in common."""
+        return group_of(self.parameters)
+
+    @property
+    def log_seconds(self) -> float:
+        """Logarithm of the runtime; NaN where there is none."""
+        seconds = self.seen.runtime
+        if not math.isfinite(seconds) or (seconds <= 0 and self.seen.censored):
+            return math.nan
+        return math.log(max(seconds, _LEAST_SECONDS))
+
+    @property
+    def failed(self) -> bool:
+        """True when the configuration did not get through."""
+        return self.trial.state == TrialState.FAILED
+
+    def metric(self, name: str) -> float:
+        """A metric of a run that came to its end; NaN where it has none."""
+        if self.failed or self.seen.censored:
+            return math.nan
+        value = self.seen.metrics.get(name, math.nan)
+        return value if math.isfinite(value) else math.nan
+
+
+def group_of(parameters: Mapping[str, float | str]) -> tuple[tuple[str, float | str], ...]:
+    """What runs with some job parameters have in common."""
+    return tuple(sorted(parameters.items()))
+
+
+def wanted_parameters(problem: Problem) -> dict[str, float | str]:
+    """The present job's parameters, with the share of its input."""
+    own = problem.job.parameters
+    return {**own.values, FRACTION: own.fidelity}
+
+
+def own_runs(problem: Problem, trials: Sequence[Trial], features: FeatureMap) -> list[PastRun]:
+    """The present study's trials that inform and are of this space, in the order of their numbers."""
+    wanted = wanted_parameters(problem)
+    found = (_read(trial, wanted, features, own=True) for trial in trials)
+    return [run for run in found if run is not None]
+
+
+def earlier_runs(problem: Problem, features: FeatureMap) -> tuple[list[PastRun], int]:
+    """The runs of earlier studies of the job of this name, the oldest first.
+
+    Args:
+        problem: The problem; its ``past`` is read.
+        features: Of the configurations.
+
+    Returns:
+        The runs, and how many were left out because their configuration is not of this space, or because they do not
+        say a job parameter that the present job has.
+    """
+    wanted = wanted_parameters(problem)
+    found: list[PastRun] = []
+    left_out = 0
+    for study in problem.past:
+        if study.name != problem.job.name:
+            continue
+        for trial in study.trials:
+            run = _read(trial, _parameters(study), features, own=False)
+            if run is None or not _comparable(run.parameters, wanted):
+                left_out += 1
+            else:
+                found.append(run)
+    return found, left_out
+
+
+def _parameters(study: PastStudy) -> dict[str, float | str]:
+    return {**study.values, FRACTION: study.parameters.fidelity}
+
+
+def _read(trial: Trial, parameters: Mapping[str, float | str], features: FeatureMap, *, own: bool) -> PastRun | None:
+    row = features.of(trial.configuration, trial.offer)
+    if row is None or trial.observation is None or not trial.state.informs:
+        return None
+    share = float(parameters[FRACTION]) * trial.proposal.fidelity
+    return PastRun({**parameters, FRACTION: share}, 2.0 * row - 1.0, trial, trial.observation, own)
+
+
+def _comparable(given: Mapping[str, float | str], wanted: Mapping[str, float | str]) -> bool:
+    return all(name in given and isinstance(given[name], str) == isinstance(wanted[name], str) for name in wanted)
+
+
+class ParameterMap:
+    """Turns job parameters into numbers of [-1, 1].
+
+    Numbers that are all above zero are taken on a log scale, others on a linear one, from the least to the greatest
+    that occurs; words become one column each. A parameter that never varies has no column.
+
+    Args:
+        wanted: The present job's parameters.
+        runs: The runs that the model may use.
+    """
+
+    def __init__(self, wanted: Mapping[str, float | str], runs: Sequence[PastRun]) -> None:
+        self._columns: list[tuple[str, float, float, bool] | tuple[str, str]] = []
+        self.groups: dict[str, list[int]] = {}
+        for name in wanted:
+            values = [wanted[name], *(run.parameters[name] for run in runs)]
+            for column in _columns(name, values):
+                self.groups.setdefault(name, []).append(len(self._columns))
+                self._columns.append(column)
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self._columns)
+
+    def rows(self, parameters: Sequence[Mapping[str, float | str]]) -> Array:
+        """Parameters as numbers, shape (n, width)."""
+        table = np.empty((len(parameters), self.width))
+        for i, column in enumerate(self._columns):
+            if len(column) == 2:
+                name, word = column
+                table[:, i] = [1.0 if given[name] == word else -1.0 for given in parameters]
+            else:
+                name, low, high, log = column
+                values = np.array([float(given[name]) for given in parameters])
+                values = np.log(values) if log else values
+                table[:, i] = 2.0 * (values - low) / (high - low) - 1.0
+        return table
+
+
+def _columns(name: str, values: Sequence[float | str]) -> list[tuple[str, float, float, bool]] | list[tuple[str, str]]:
+    if isinstance(values[0], str):
+        words = sorted({str(value) for value in values})
+        if len(words) == 1:
+            return []
+        return [(name, word) for word in (words if len(words) > 2 else words[1:])]
+    numbers = np.array([float(value) for value in values])
+    log = bool(numbers.min() > 0)
+    low, high = float(numbers.min()), float(numbers.max())
+    if log:
+        low, high = math.log(low), math.log(high)
+    return [(name, low, high, log)] if high - low > 1e-12 * max(1.0, abs(high)) else []
+
+
+def select(distances: Array, configurations: Sequence[str], most: int, reach: float, *, merge: bool) -> list[int]:
+    """Which runs the model is made of (Algorithm 1 of the thesis, its data selection).
+
+    All runs with the present job parameters come first, then the others by growing distance, up to a number and a
+    distance. The published algorithm takes of these others only those whose configuration is not among the chosen
+    ones, because its model knows nothing of job parameters and two times for one configuration would contradict each
+    other.
+
+    Args:
+        distances: Of each run's job parameters from the present ones, shape (n,); 0 for the same.
+        configurations: What each run's configuration is known by.
+        most: S_max; the runs with the present parameters are never cut, as in the published algorithm.
+        reach: P_max.
+        merge: True to leave out runs whose configuration was chosen already.
+
+    Returns:
+        Places of the chosen runs, in order.
+    """
+    same = [int(i) for i in np.flatnonzero(distances == 0.0)]
+    chosen = list(same)
+    known = {configurations[i] for i in same}
+    for place in np.argsort(np.round(distances, 9), kind="stable"):
+        i = int(place)
+        if len(chosen) >= most:
+            break
+        if distances[i] == 0.0 or distances[i] >= reach or (merge and configurations[i] in known):
+            continue
+        chosen.append(i)
+        known.add(configurations[i])
+    return chosen

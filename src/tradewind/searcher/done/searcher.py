@@ -1,0 +1,262 @@
+"""DONE: the configuration for given job parameters, from the history of all earlier runs of the job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind import plugins
+from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.searcher.base import (
+    ContinuousSpaces,
+    Explains,
+    LearnsFromPast,
+    NothingLeft,
+    ProposesMany,
+    Recommendation,
+    Recommends,
+    Searcher,
+    SearchState,
+)
+from tradewind.searcher.done import words
+from tradewind.searcher.done.descent import explored
+from tradewind.searcher.done.model import Model, Outlook, Places
+from tradewind.searcher.done.runs import PastRun, earlier_runs, own_runs
+from tradewind.searcher.done.settings import DoneSettings
+from tradewind.searcher.surrogate.features import FeatureMap
+
+Indices = NDArray[np.intp]
+
+_LISTED = 20_000
+"""Combinations up to which the expansion is evaluated on the whole space; larger ones are searched from a pool."""
+
+_REFERENCE = 512
+"""Configurations that show the range of the features where the space is not listed."""
+
+_POOL = 1024
+"""Random configurations that the search for a minimum begins with where the space is not listed."""
+
+_BLOCK = 32
+"""Own runs after which the model is fitted anew; those in between are taken in one by one where it is quicker."""
+
+
+class DoneSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends):
+    """DONE: the best configuration for these job parameters, by a random Fourier expansion over all earlier runs.
+
+    The method is DONE (Bliek, Verstraete, Verhaegen & Wahls, "Online optimization with costly and noisy measurements
+    using random Fourier expansions", IEEE TNNLS 2016) as Kuchumov applies it to clusters ("Virtual cluster dynamic
+    scaling methods", St Petersburg 2018, Algorithm 1): one history serves all parameters of a job. Runs with the
+    present parameters come first, then the others by distance; the expansion is fitted to them, evaluated on the
+    whole space, and its minimum, moved by a noise that falls with the number of runs, comes next.
+
+    It goes beyond the publication in modelling the logarithm of the time over job parameters and configuration
+    together, with straight lines beside the cosines; in leaving out job parameters that do not matter; in minimising
+    any objective under a deadline; and in using profiles. Each of these is a setting.
+    """
+
+    Settings = DoneSettings
+    settings: DoneSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        self._made: tuple[tuple[int, ...], Model] | None = None
+        self._base: tuple[tuple[int, ...], tuple[int, ...], Model] | None = None
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The minimum of the expansion, moved by noise; random configurations while there is no run."""
+        rng = self.rng(state)
+        model = self._model()
+        candidates, free = self._field(state, model, rng)
+        if not len(free):
+            return self.nothing_left(state)
+        if model.time is None:
+            drawn = rng.permutation(len(free))[:count]
+            why: dict[str, float | str] = {"stage": "no run to learn from", "runs": 0.0}
+            return [Proposal(candidates.configuration(int(free[i])), why=why) for i in drawn]
+        places = self._places if self._listed else Places.of(candidates, self._map)
+        chosen: list[Proposal] = []
+        while len(chosen) < count and len(free):
+            place = self._minimum(model, places[free], rng)
+            index = int(free[place])
+            outlook = model.judge(places[free[[place]]])
+            chosen.append(Proposal(candidates.configuration(index), why=self._why(model, outlook)))
+            free = np.delete(free, place)
+        return chosen
+
+    def _minimum(self, model: Model, open_ones: Places, rng: np.random.Generator) -> int:
+        """``argmin f̂(y + ζ) + ξ`` over the open configurations, to the nearest of them (Algorithm 1)."""
+        if len(model.used) < self.settings.spread:
+            return self._farthest(model, open_ones)
+        spread = self._noise(model)
+        width = open_ones.rows.shape[1]
+        before, after = rng.standard_normal((2, width)) * spread
+        best = rank(model.judge(open_ones.moved(before), self.settings.optimism), self.settings.confidence)[0]
+        if spread < 1e-6 or not width:
+            return int(best)
+        away = ((open_ones.rows - (open_ones.rows[best] + after)) ** 2).sum(axis=1)
+        away[best] -= 1e-9  # of equally near ones, itself
+        return int(np.argmin(np.round(away, 9)))
+
+    def _farthest(self, model: Model, open_ones: Places) -> int:
+        """The configuration that is farthest from all that were run, whatever for."""
+        run = np.array([one.row for one in model.used])
+        away = ((open_ones.rows[:, None, :] - run[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+        return int(np.argmax(np.round(away, 9)))
+
+    def _noise(self, model: Model) -> float:
+        """Standard deviation of the exploration noise; it falls with the runs that the model is made of."""
+        return float(self.settings.noise / max(1, len(model.used)) ** self.settings.decay)
+
+    def _why(self, model: Model, outlook: Outlook) -> Mapping[str, float | str]:
+        return {
+            "stage": "search",
+            "expected_cost": float(outlook.cost[0]),
+            "expected_runtime": float(outlook.seconds[0]),
+            "probability_feasible": float(outlook.feasible[0]),
+            "runs": float(len(model.used)),
+            "noise": self._noise(model),
+        }
+
+    # ------------------------------------------------------------------ recommending
+
+    def recommend(self, count: int) -> list[Recommendation]:
+        """The configurations with the least expected objective, those likely to be feasible first; no noise."""
+        model = self._model()
+        if model.time is None:
+            return []
+        candidates, free = self._field(SearchState(), model, self.rng(SearchState()), all_of_them=True)
+        if not len(free):
+            return []
+        places = (self._places if self._listed else Places.of(candidates, self._map))[free]
+        outlook = model.judge(places)
+        order = rank(outlook, self.settings.confidence)[:count]
+        return [
+            Recommendation(
+                configuration=candidates.configuration(int(free[i])),
+                cost=float(outlook.cost[i]),
+                cost_low=float(outlook.cost_low[i]),
+                cost_high=float(outlook.cost_high[i]),
+                runtime=float(outlook.seconds[i]),
+                runtime_low=float(outlook.seconds_low[i]),
+                runtime_high=float(outlook.seconds_high[i]),
+                probability_feasible=float(outlook.feasible[i]),
+                reason=words.reason(model, candidates.offer(int(free[i])), candidates.configuration(int(free[i]))),
+            )
+            for i in order
+        ]
+
+    def basis(self) -> list[str]:
+        """How many runs it rests on, which were nearest, which job parameters and profiles count."""
+        return words.basis(self._model(), self._history[1], self.problem)
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """Expected cost and runtime with the cost's 90 % range, and the probability of being feasible."""
+        model = self._model()
+        pool = self.problem.pool([configuration])
+        row = None if not len(pool) else self._map.of(configuration, pool.offer(0))
+        if model.time is None or row is None:
+            return {}
+        outlook = model.judge(Places.of(pool, self._map))
+        return {
+            "expected_cost": float(outlook.cost[0]),
+            "cost_low": float(outlook.cost_low[0]),
+            "cost_high": float(outlook.cost_high[0]),
+            "expected_runtime": float(outlook.seconds[0]),
+            "probability_feasible": float(outlook.feasible[0]),
+        }
+
+    # ------------------------------------------------------------------ the model
+
+    @cached_property
+    def _history(self) -> tuple[list[PastRun], int]:
+        """The runs of earlier studies, and how many could not be used."""
+        return earlier_runs(self.problem, self._map)
+
+    def _model(self) -> Model:
+        """The model of all that was told.
+
+        Every `_BLOCK` own runs it is fitted anew. In between, a model that is solved over its columns takes them in one
+        by one, which costs the same however many there are; which way it is done depends on the trials told alone.
+        """
+        trials = self.history
+        numbers = tuple(trial.number for trial in trials)
+        if self._made is None or self._made[0] != numbers:
+            self._made = (numbers, self._grown(trials, numbers) or self._fitted(trials))
+        return self._made[1]
+
+    def _grown(self, trials: list[Trial], numbers: tuple[int, ...]) -> Model | None:
+        """The model of the whole blocks with the trials since then taken in, or None where that cannot be done."""
+        base = len(trials) - len(trials) % _BLOCK
+        if self._base is None or self._base[0] != numbers[:base] or self._base[1] != numbers[: len(self._base[1])]:
+            self._base = (numbers[:base], numbers[:base], self._fitted(trials[:base]))
+        learned, model = self._base[1:]
+        if base == len(trials) or not model.grows:
+            return model if base == len(trials) else None
+        for run in own_runs(self.problem, trials[len(learned) :], self._map):
+            if not model.learn(run):
+                self._base = None
+                return None
+        self._base = (numbers[:base], numbers, model)
+        return model
+
+    def _fitted(self, trials: list[Trial]) -> Model:
+        own = own_runs(self.problem, trials, self._map)
+        return Model(self.problem, self.settings, self._history[0], own, self.seed)
+
+    # ------------------------------------------------------------------ candidates
+
+    @cached_property
+    def _listed(self) -> bool:
+        return self.problem.space.combinations <= _LISTED
+
+    @cached_property
+    def _reference(self) -> Candidates:
+        """All candidates, or some of each kind."""
+        if self._listed:
+            return self.problem.candidates
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
+        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
+
+    @cached_property
+    def _map(self) -> FeatureMap:
+        return FeatureMap(self.problem, self._reference)
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places.of(self._reference, self._map)
+
+    def _field(
+        self, state: SearchState, model: Model, rng: np.random.Generator, *, all_of_them: bool = False
+    ) -> tuple[Candidates, Indices]:
+        """Candidates, and the indices of those that may be chosen."""
+        if self._listed:
+            if all_of_them:
+                return self.problem.candidates, np.arange(len(self.problem.candidates))
+            return self.open_candidates(state)
+        pool = self.problem.pool(explored(self.problem, model, self._map, rng, _POOL))
+        if all_of_them:
+            return pool, np.arange(len(pool))
+        taken = self.taken(state)
+        payable = np.flatnonzero(self.affordable(state, pool.hourly))
+        free = np.array([i for i in payable if pool.key(int(i)) not in taken], dtype=np.intp)
+        if not len(free) and self.problem.space.enumerable:
+            return self.open_candidates(state)
+        return pool, free
+
+
+def rank(outlook: Outlook, confidence: float) -> Indices:
+    """Places by preference: what is likely to be feasible by its objective, then the rest by its chance."""
+    likely = outlook.feasible >= confidence
+    loss = np.where(np.isfinite(outlook.loss), outlook.loss, math.inf)
+    scale = float(np.max(np.abs(loss[np.isfinite(loss)]), initial=1e-300))
+    # Rounded, so that equal ones are taken in order whatever the last bit says.
+    first = np.where(likely, np.round(loss / scale, 9), 0.0)
+    second = np.where(likely, 0.0, -np.round(outlook.feasible, 9))
+    found: Indices = np.lexsort((np.round(loss / scale, 9), second, first, ~likely))
+    return found

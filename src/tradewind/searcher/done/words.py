@@ -1,0 +1,67 @@
+"""Why DONE recommends what it does, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tradewind.problem import Configuration, Offer, Problem
+from tradewind.searcher.done.model import Model
+from tradewind.searcher.done.runs import FRACTION
+
+
+def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
+    """What the model rests on: one sentence each.
+
+    Args:
+        model: The model.
+        left_out: Earlier runs that could not be used.
+        problem: The problem.
+    """
+    lines = []
+    if model.used:
+        away = model.distance(model.used)
+        same = int((away == 0.0).sum())
+        lines.append(f"{_runs(len(model.used))} of {problem.job.name}, {same} of them with these job parameters")
+        if not same:
+            nearest = model.used[int(away.argmin())].parameters
+            lines.append(f"the nearest runs had {_values(nearest)}")
+    varying = [name for name in model.parameters.groups if name not in model.dropped]
+    if model.ignored:
+        lines.append(f"found not to matter: {', '.join(model.ignored)}")
+    if varying:
+        lines.append(f"found to matter: {', '.join(varying)}")
+    helping = [name for name in model.profiles.names if name not in model.dropped]
+    if helping:
+        lines.append(f"from earlier runs: {', '.join(helping)}")
+    if left_out:
+        lines.append(f"{_runs(left_out)} left out: of another space, or without one of these job parameters")
+    return lines
+
+
+def reason(model: Model, offer: Offer, configuration: Configuration) -> str:
+    """What is known of one configuration, in a few words.
+
+    Args:
+        model: The model.
+        offer: Its machines.
+        configuration: The configuration.
+    """
+    mine = [run for run in model.runs if run.trial.configuration == configuration and run.trial.offer.key == offer.key]
+    if not mine:
+        return "never run; by what others took"
+    away = model.distance(mine)
+    same = int((away == 0.0).sum())
+    if same:
+        return f"run {same}x with these job parameters"
+    return f"run {len(mine)}x with other job parameters"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run" if count == 1 else f"{count} runs"
+
+
+def _values(parameters: Mapping[str, float | str]) -> str:
+    shown = {name: value for name, value in parameters.items() if name != FRACTION or value != 1.0}
+    return ", ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in shown.items()
+    )
