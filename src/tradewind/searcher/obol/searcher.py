@@ -1,0 +1,339 @@
+"""OBOL: bagged random trees, constrained expected improvement for its money, and lookahead."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tradewind.problem import COST, Candidates, Configuration, Proposal, Trial, TrialState
+from tradewind.searcher.base import (
+    ContinuousSpaces,
+    Explains,
+    LearnsFromAborted,
+    NothingLeft,
+    PricesAborts,
+    ProposesMany,
+    Searcher,
+    SearchState,
+)
+from tradewind.searcher.gp import neighbours
+from tradewind.searcher.obol.arrays import Floats, Ints
+from tradewind.searcher.obol.columns import Columns, ParameterMap, make_map
+from tradewind.searcher.obol.design import latin_hypercube
+from tradewind.searcher.obol.ensemble import Outlook
+from tradewind.searcher.obol.evidence import Evidence, Table, machine_numbers
+from tradewind.searcher.obol.settings import ObolSettings
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.units import format_money
+
+_LISTED = 20_000
+"""Combinations up to which every candidate is considered; larger spaces are searched on a pool."""
+
+_REFERENCE = 512
+"""Configurations that starts are chosen from where the space is not listed."""
+
+_NEIGHBOURS = 24
+_LEADERS = 8
+_TINY = 1e-12
+
+_log = logging.getLogger("tradewind.searcher.obol")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The candidate that a step chose.
+
+    Attributes:
+        place: Its place among the free ones.
+        utility: What the path that begins with it promises.
+        outlook: Of the free ones.
+        feasible: Probability that it is feasible.
+    """
+
+    place: int
+    utility: float
+    outlook: Outlook
+    feasible: float
+
+
+class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
+    """OBOL: bagged random trees, and the path of runs that promises most for its money within the budget.
+
+    It is the algorithm of Casimiro, Didona, Romano, Rodrigues and Zwaenepoel, "Reduzindo o Custo de Explorar
+    Configurações para Execução de Aplicações na Nuvem" (algorithms 1 to 4), with the options that its successor
+    Lynceus (ICDCS 2020) adds. Behind each candidate that the money left pays for with probability ``beta``, ``depth``
+    further runs are imagined, with three values for what each may cost; the candidate whose path has the largest sum
+    of constrained expected improvements for its cost comes next.
+    """
+
+    Settings = ObolSettings
+    settings: ObolSettings
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The starts, then the first runs of the paths that promise most for their money."""
+        field = self._field(state)
+        if field is None:
+            return self.nothing_left(state)
+        candidates, free = field
+        informed = sum(t.observation is not None for t in self.history) + len(state.pending)
+        known = any(t.observation is not None and t.state != TrialState.FAILED for t in self.history)
+        chosen: list[Proposal] = []
+        if not known or informed < self._starts:
+            chosen = self._start(state, count if not known else min(count, self._starts - informed))
+            if len(chosen) == count or not known:
+                return chosen or self.nothing_left(state)
+        table, believed = self._table(candidates, state), []
+        money = math.inf if state.money_left is None else state.money_left
+        for proposal in chosen:
+            index = candidates.index(proposal.configuration)
+            if index is not None:
+                believed.append(index)
+                free = free[free != index]
+        while len(chosen) < count and len(free):
+            evidence = Evidence(self.problem, self.settings, table, self._tree_seed, money)
+            choice = self._decide(evidence, [*table.pending, *believed], free, money)
+            if choice is None or self._marginal(choice):
+                return chosen or self._enough(state, choice)
+            index = int(free[choice.place])
+            chosen.append(self._proposal(candidates.configuration(index), choice, evidence.best))
+            money -= float(choice.outlook.spend[choice.place])
+            believed.append(index)
+            free = np.delete(free, choice.place)
+        return chosen or self.nothing_left(state)
+
+    def _decide(self, evidence: Evidence, believed: list[int], free: Ints, money: float) -> Choice | None:
+        """Algorithm 2 of OBOL; None where the money pays for no candidate with the probability asked for."""
+        depth = self.settings.depth if self.problem.objective.grows_with_time else 0
+        if depth:
+            _advise()
+        ensemble = evidence.ensemble(depth, believed)
+        outlook = evidence.outlook(ensemble, free)
+        feasible = evidence.feasible(ensemble, free, ensemble.outlook(free))
+        allowed = np.flatnonzero(outlook.dear <= money)
+        if not len(allowed):
+            if len(self.history) >= self.settings.min_trials:
+                return None
+            place = int(np.argmin(np.round(outlook.dear / max(float(outlook.dear.min()), _TINY), 9)))
+            return Choice(place, float(outlook.improvement[place]), outlook, float(feasible[place]))
+        utility, spend = outlook.improvement[allowed], outlook.spend[allowed]
+        if depth:
+            roots = self._roots(utility, spend)
+            allowed = allowed[roots]
+            first = np.array([outlook.mean, outlook.sd, outlook.improvement, outlook.spend])[:, allowed]
+            utility, spend = ensemble.paths(free, allowed, first, self.settings.threads)
+        place = _best_ratio(utility, spend, outlook.spend[allowed])
+        chosen = int(allowed[place])
+        return Choice(chosen, float(utility[place]), outlook, float(feasible[chosen]))
+
+    def _roots(self, utility: Floats, spend: Floats) -> Ints:
+        """The places of the candidates that paths begin from."""
+        if len(utility) <= self.settings.exact:
+            return np.arange(len(utility))
+        score = utility / np.maximum(spend, _TINY)
+        order = np.argsort(-np.round(score / max(float(score.max()), 1e-300), 9), kind="stable")
+        return np.sort(order[: self.settings.roots])
+
+    def _marginal(self, choice: Choice) -> bool:
+        limit = self.settings.epsilon
+        return limit is not None and choice.utility <= limit and len(self.history) >= self.settings.min_trials
+
+    def _enough(self, state: SearchState, choice: Choice | None) -> NothingLeft:
+        """Why the search ends with candidates left."""
+        if choice is None:
+            left = format_money(state.money_left)
+            reason = (
+                f"no untried configuration is expected to cost at most the {left} left with {self.settings.beta:.0%}"
+            )
+        else:
+            reason = f"the best path promises {choice.utility:.3g}, at most the epsilon of {self.settings.epsilon:g}"
+        return NothingLeft(reason, final=not state.pending)
+
+    # ------------------------------------------------------------------ proposals
+
+    def _proposal(self, configuration: Configuration, choice: Choice, best: float) -> Proposal:
+        cost = float(choice.outlook.spend[choice.place])
+        why: dict[str, float | str] = {
+            "stage": "search for a feasible one" if math.isinf(best) else "search",
+            "expected_cost": cost,
+            "probability_feasible": choice.feasible,
+            "expected_spend": cost,
+            "path_improvement": choice.utility,
+        }
+        if not math.isinf(best):
+            name = "expected_saving" if self.problem.objective.metric == COST else "expected_improvement"
+            why[name] = float(choice.outlook.improvement[choice.place])
+        return self._capped(configuration, best, why)
+
+    def _capped(self, configuration: Configuration, best: float, why: Mapping[str, float | str]) -> Proposal:
+        if not self.settings.abort:
+            return Proposal(configuration, why=why)
+        seconds, money = self.problem.constraints.deadline, None
+        if math.isfinite(best) and best > 0 and self.problem.objective.grows_with_time:
+            if self.problem.objective.metric == COST:
+                money = best
+            else:
+                seconds = best if seconds is None else min(seconds, best)
+        return Proposal(configuration, abort_cost=money, abort_time=seconds, why=why)
+
+    def _start(self, state: SearchState, count: int) -> list[Proposal]:
+        """The next ones of the design; behind its end, for want of anything to learn from, the rest at random."""
+        reference, order = self._design
+        taken = self.taken(state)
+        payable = self.affordable(state, reference.hourly)
+        found: list[Proposal] = []
+        for i in order:
+            if len(found) == count:
+                break
+            if payable[i] and reference.key(i) not in taken:
+                found.append(self._capped(reference.configuration(i), math.inf, {"stage": "start"}))
+        return found
+
+    # ------------------------------------------------------------------ candidates
+
+    @property
+    def _tree_seed(self) -> int:
+        return self.seed & 0xFFFFFFFF
+
+    @cached_property
+    def _listed(self) -> bool:
+        return self.problem.space.combinations <= _LISTED
+
+    @cached_property
+    def _reference(self) -> Candidates:
+        """All candidates, or some of each kind."""
+        if self._listed:
+            return self.problem.candidates
+        rng = np.random.default_rng([self._tree_seed, 2])
+        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
+
+    @cached_property
+    def _starts(self) -> int:
+        if self.settings.starts != "auto":
+            return int(self.settings.starts)
+        return max(round(0.03 * len(self._reference)), len(self.problem.space.parameters))
+
+    @cached_property
+    def _design(self) -> tuple[Candidates, list[int]]:
+        """Candidates and the order of their starts."""
+        rng = np.random.default_rng([self._tree_seed, 1])
+        first: list[int] = []
+        if self.settings.design == "lhs":
+            first = latin_hypercube(self._map.of_candidates(self._reference), self._starts, rng)
+        rest = [int(i) for i in rng.permutation(len(self._reference)) if int(i) not in set(first)]
+        return self._reference, first + rest
+
+    @cached_property
+    def _map(self) -> ParameterMap | FeatureMap:
+        return make_map(self.problem, self._reference, self.settings.features)
+
+    @cached_property
+    def _numbers(self) -> Floats:
+        """The rows of the reference."""
+        return self._map.of_candidates(self._reference)
+
+    def _field(self, state: SearchState) -> tuple[Candidates, Ints] | None:
+        """Candidates and the indices of those that may be proposed; None where there are none."""
+        if self._listed:
+            candidates, free = self.open_candidates(state)
+            return (candidates, free) if len(free) else None
+        pool = self.problem.pool(self._drawn(state))
+        taken = self.taken(state)
+        free = np.array(
+            [i for i in np.flatnonzero(self.affordable(state, pool.hourly)) if pool.key(int(i)) not in taken], np.int64
+        )
+        if len(free):
+            return pool, free
+        if self.problem.space.enumerable:
+            candidates, free = self.open_candidates(state)
+            if len(free):
+                return candidates, free
+        return None
+
+    def _drawn(self, state: SearchState) -> list[Configuration]:
+        """Random configurations, and changed copies of the best trials."""
+        rng, space = self.rng(state), self.problem.space
+        drawn = space.sample(rng, self.settings.pool)
+        for leader in self._leaders():
+            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
+            drawn += neighbours(self.problem, leader, donors, rng)
+        return drawn
+
+    def _leaders(self) -> list[Configuration]:
+        objective = self.problem.objective
+        ranked = sorted(
+            (not t.observation.feasible, objective.loss(t.observation.objective), t.number, t.configuration)
+            for t in self.history
+            if t.observation is not None and not t.observation.censored
+            if t.observation.objective is not None and math.isfinite(t.observation.objective)
+        )
+        return [configuration for *_, configuration in ranked[:_LEADERS]]
+
+    def _table(self, candidates: Candidates, state: SearchState) -> Table:
+        """The candidates, with all trials behind them."""
+        numbers = self._numbers if candidates is self._reference else self._map.of_candidates(candidates)
+        count, offers = len(numbers), [candidates.offer(i) for i in range(len(numbers))]
+        ended = [t for t in self.history if t.proposal.fidelity == 1.0]
+        known: list[tuple[Floats, Trial]] = []
+        for trial in (*ended, *sorted(state.pending, key=lambda t: t.number)):
+            row = self._map.of(trial.configuration, trial.offer)
+            if row is not None:
+                known.append((row, trial))
+                offers.append(trial.offer)
+        machines = machine_numbers(offers)
+        placed = [(count + i, trial) for i, (_, trial) in enumerate(known)]
+        latest = max(placed, key=lambda pair: pair[1].number, default=None)
+        return Table(
+            Columns(np.vstack([numbers, *(row for row, _ in known)])),
+            np.array([offer.hourly for offer in offers]),
+            machines,
+            [(row, trial) for row, trial in placed if trial.observation is not None],
+            [row for row, trial in placed if trial.observation is None],
+            -1 if latest is None else int(machines[latest[0]]),
+        )
+
+    # ------------------------------------------------------------------ explaining
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """Expected cost with its 90 % range, and the probability of being feasible."""
+        one = self.problem.pool([configuration])
+        table = self._table(one, SearchState()) if len(one) else None
+        if table is None:
+            return {}
+        evidence = Evidence(self.problem, self.settings, table, self._tree_seed, math.inf)
+        if not evidence.known:
+            return {}
+        ensemble, free = evidence.ensemble(0), np.zeros(1, dtype=np.int64)
+        outlook = ensemble.outlook(free)
+        return {
+            "expected_cost": float(outlook.spend[0]),
+            "probability_feasible": float(evidence.feasible(ensemble, free, outlook)[0]),
+        }
+
+
+def _best_ratio(utility: Floats, spend: Floats, alone: Floats) -> int:
+    """The path with the most utility for its money; where none has any, the one whose first run is cheapest.
+
+    Ratios are rounded to 9 digits, so that equal ones are taken in order whatever the last bit says.
+    """
+    ratio = utility / np.maximum(spend, _TINY)
+    most = float(ratio.max())
+    if most <= 1e-200:
+        return int(np.argmin(np.round(alone / max(float(np.abs(alone).max()), _TINY), 9)))
+    return int(np.argmax(np.round(ratio / most, 9)))
+
+
+@functools.cache
+def _advise() -> None:
+    """Say once what makes lookahead quick, where it is missing."""
+    from tradewind.searcher.obol.compiling import COMPILED
+
+    if not COMPILED:
+        _log.warning("obol looks ahead without numba: the same choices, minutes slower (pip install 'tradewind[fast]')")
