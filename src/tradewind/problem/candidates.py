@@ -80,6 +80,9 @@ class Candidates:
         return self._answers[configuration.key]
 
     def _find(self, configuration: Configuration) -> int | None:
+        space = self._problem.space
+        if not (configuration.keys() <= set(space.names) and space.required <= configuration.keys()):
+            return None
         try:
             offer = self._problem.resolver.resolve(configuration)
         except NoOfferError:

@@ -101,6 +101,11 @@ class Space:
             raise SpecError("no combination of values keeps all constraints", hint="loosen one under 'where'")
         return rows
 
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """The parameters that every configuration has: those without a condition."""
+        return frozenset(p.name for p in self.parameters if p.when is None)
+
     def __len__(self) -> int:
         """Number of allowed configurations of an enumerable space."""
         return len(self.codes)

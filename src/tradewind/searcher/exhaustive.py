@@ -68,7 +68,7 @@ class ExhaustiveSearcher(Searcher, ProposesMany):
 
     def _count(self, times: np.ndarray[Any, np.dtype[np.intp]], trial: Trial) -> None:
         index = self.problem.candidates.index(trial.configuration)
-        if index is not None:
+        if index is not None and trial.proposal.fidelity == 1.0:
             times[index] += 1
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:

@@ -77,13 +77,13 @@ class KnownResolver:
         """The offer of a configuration.
 
         Raises:
-            NoOfferError: The pair of instance and nodes is not sold.
+            NoOfferError: The pair of instance and nodes is not sold, or the instance is of another space.
         """
         nodes = 1 if self._nodes is None else int(configuration[self._nodes.name])
         if self._instance is None:
             return ONE_OFFER.times(nodes + self._extra)
         name = str(configuration[self._instance.name])
-        if self._sold is not None and (name, nodes) not in self._sold:
+        if name not in self._instance.offers or (self._sold is not None and (name, nodes) not in self._sold):
             raise NoOfferError(f"{nodes} x {name} is not sold")
         return self._instance.offers[name].times(nodes + self._extra)
 

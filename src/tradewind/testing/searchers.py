@@ -16,32 +16,43 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tradewind.errors import InputError, TradewindError
+from tradewind.errors import TradewindError
 from tradewind.problem import (
     COST,
-    Billing,
     Instance,
     Nodes,
     Objective,
-    Observation,
-    Problem,
-    Proposal,
     Threshold,
     Trial,
     TrialState,
 )
-from tradewind.searcher.base import Concludes, ContinuousSpaces, Explains, NothingLeft, Searcher, SearchState
+from tradewind.searcher.base import (
+    Concludes,
+    ContinuousSpaces,
+    Explains,
+    NothingLeft,
+    SearchState,
+)
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, drive, evaluate, pending
+from tradewind.testing.searcher_edges import (
+    ENOUGH,
+    MakeSearcher,
+    SearcherEdgeCases,
+    chosen,
+    ended,
+    keys,
+    refused,
+    whole,
+)
 
-MakeSearcher = Callable[[Problem, int], Searcher]
-"""Makes a searcher for a problem and a seed."""
+__all__ = ["MakeSearcher", "SearcherConformance", "chosen", "ended", "keys", "refused", "whole"]
 
 _SMALL: dict[str, Callable[[], KnownProblem]] = {
     "conditional": problems.conditional_problem,
@@ -49,9 +60,6 @@ _SMALL: dict[str, Callable[[], KnownProblem]] = {
     "infeasible": problems.infeasible_problem,
     "tiny": problems.tiny_problem,
 }
-
-_ENOUGH = 400
-"""Trials after which every configuration of a small space was tried, on several parts of the input as well."""
 
 _OTHER_PROCESS = """
 import pickle, sys
@@ -64,7 +72,7 @@ print(" ".join(trial.key for trial in trials))
 """
 
 
-class SearcherConformance:
+class SearcherConformance(SearcherEdgeCases):
     """What every searcher must keep, whatever its algorithm. Each method is one check.
 
     Attributes:
@@ -184,8 +192,8 @@ class SearcherConformance:
         if refused(name in refuses, make, problem):
             return
         searcher = make(problem, 1)
-        trials = drive(searcher, problem, _ENOUGH)
-        assert len(set(keys(trials))) == len(trials) < _ENOUGH
+        trials = drive(searcher, problem, ENOUGH)
+        assert len(set(keys(trials))) == len(trials) < ENOUGH
         if isinstance(searcher, Concludes):
             assert whole(trials)
         else:
@@ -200,7 +208,7 @@ class SearcherConformance:
         """While all that is open is pending, the searcher waits."""
         problem = problems.conditional_problem()
         searcher = make(problem, 1)
-        trials = drive(make(problem, 1), problem, _ENOUGH)
+        trials = drive(make(problem, 1), problem, ENOUGH)
         for trial in trials[:-2]:
             searcher.tell(trial)
         running = [pending(problem, trial.proposal, trial.number) for trial in trials[-2:]]
@@ -235,7 +243,7 @@ class SearcherConformance:
         """With four at a time, too, every candidate is tried once, unless the searcher concludes by itself."""
         problem = problems.conditional_problem()
         searcher = make(problem, 2)
-        trials = drive(searcher, problem, _ENOUGH, parallel=4)
+        trials = drive(searcher, problem, ENOUGH, parallel=4)
         assert len(set(keys(trials))) == len(trials)
         assert isinstance(searcher, Concludes) or len(whole(trials)) == len(problem.candidates)
 
@@ -357,37 +365,6 @@ class SearcherConformance:
         tried = {trial.configuration for trial in drive(searcher, problem, 40) if trial.proposal.fidelity == 1.0}
         assert len(tried) == 6 or (tried and isinstance(searcher, Concludes))
 
-    # ------------------------------------------------------------------ money
-
-    def test_money_that_pays_nothing(self, make: MakeSearcher) -> None:
-        """Below the smallest bill of the cheapest candidate nothing is proposed, with the reason in words."""
-        problem = problems.table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
-        least = float(problem.candidates.hourly.min()) / 60.0
-        answer = make(problem, 1).ask(SearchState(money_left=0.9 * least))
-        assert isinstance(answer, NothingLeft)
-        assert answer.final
-        assert "$" in answer.reason
-        assert "\n" not in answer.reason
-
-    def test_only_what_the_money_may_pay(self, make: MakeSearcher) -> None:
-        """A candidate whose smallest bill is above the money left is not proposed."""
-        problem = problems.table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
-        money = 3.0 * float(problem.candidates.hourly.min()) / 60.0
-        searcher = make(problem, 1)
-        for number in range(6):
-            answer = searcher.ask(SearchState(proposed=number, money_left=money))
-            assert not isinstance(answer, NothingLeft)
-            offer = problem.resolver.resolve(answer[0].configuration)
-            assert problem.terms.billing.cost(0.0, offer.hourly) <= money + 1e-9
-            searcher.tell(evaluate(problem, answer[0], number))
-
-    def test_a_budget_is_used_and_kept(self, make: MakeSearcher) -> None:
-        """A search with a budget ends within it, after at least one trial."""
-        problem = problems.table_problem(dollars=1.0)
-        trials = drive(make(problem, 1), problem, 400, parallel=2)
-        assert trials
-        assert sum(trial.spent for trial in trials) <= 1.0 + 1e-6
-
     # ------------------------------------------------------------------ form
 
     def test_it_is_described(self, make: MakeSearcher) -> None:
@@ -398,39 +375,3 @@ class SearcherConformance:
         assert part.summary().endswith((".", ","))
         for name, setting in part.Settings.model_fields.items():
             assert setting.description, f"the setting {name} has no description"
-
-
-def refused(expected: bool, make: MakeSearcher, problem: Problem) -> bool:
-    """Whether a problem is expected to be refused; if so, that it is, in one line that says what to do."""
-    if expected:
-        with pytest.raises(InputError) as refusal:
-            make(problem, 1)
-        assert refusal.value.hint
-        assert "\n" not in str(refusal.value)
-    return expected
-
-
-def whole(trials: Sequence[Trial]) -> list[Trial]:
-    """Those on the whole input."""
-    return [trial for trial in trials if trial.proposal.fidelity == 1.0]
-
-
-def keys(trials: Sequence[Trial]) -> list[str]:
-    """The trial keys in order."""
-    return [trial.key for trial in trials]
-
-
-def chosen(answer: list[Proposal] | NothingLeft) -> list[str] | NothingLeft:
-    """What was proposed, without what was said about it."""
-    return answer if isinstance(answer, NothingLeft) else [proposal.configuration.key for proposal in answer]
-
-
-def ended(problem: KnownProblem, proposal: Proposal, number: int, state: TrialState) -> Trial:
-    """A trial that ended in the given state, whatever the truth is."""
-    trial = pending(problem, proposal, number)
-    runtime = 1e5 if state == TrialState.SUCCEEDED else 30.0
-    cost = problem.terms.billing.cost(runtime, trial.offer.hourly)
-    value = None if state == TrialState.FAILED else cost
-    metrics = {COST: cost, "runtime": runtime} if state == TrialState.SUCCEEDED else {}
-    seen = Observation(value, cost, runtime, False, censored=state == TrialState.ABORTED, metrics=metrics, reason="so")
-    return replace(trial, state=state, observation=seen, spent=cost)

@@ -41,6 +41,10 @@ _LEADERS = 6
 _SCORED = (6, 40)
 """At least and at most so many configurations are scored, whatever share of all they are."""
 _REPRESENTATIVES = 40
+_UNSURE = 4.0
+"""Times as much money goes into parts before a configuration is run as a whole that may well be infeasible."""
+_CHEAPER = 0.5
+"""Share of the configurations, by price, that the first ones are drawn from: they are to teach what a part tells."""
 _LITTLE = 1e-6
 """Added to the information gain, in nats, so that probability and price decide where nothing can be learned."""
 
@@ -228,14 +232,18 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return _argbest(np.where(among, -whole.loss, -np.inf))
 
     def _due(self, state: SearchState, whole: Whole, best: int, running: list[Proposal]) -> bool:
-        """True when parts have cost as much as whole runs, the one in question included, or it is the last trial."""
+        """True when parts have cost as much as whole runs, the one in question included, or it is the last trial.
+
+        Where no configuration is feasible with confidence, more is learned from parts first.
+        """
         if state.trials_left is not None and state.trials_left <= 1:
             return True
         if any(proposal.fidelity == 1.0 for proposal in running):
             return False
         parts = sum(t.spent for t in self.history if t.proposal.fidelity < 1.0)
         full = sum(t.spent for t in self.history if t.proposal.fidelity == 1.0)
-        return parts >= self.settings.parts_per_whole * (full + float(whole.cost[best]))
+        patience = 1.0 if whole.feasible[best] >= self.settings.confidence else _UNSURE
+        return parts >= patience * self.settings.parts_per_whole * (full + float(whole.cost[best]))
 
     def _leaves_enough(
         self, state: SearchState, whole: Whole, best: int, models: Models, field: _Field, run: tuple[int, float]
@@ -324,7 +332,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
     def _design(self) -> tuple[Candidates, list[int]]:
         reference = self._reference
         rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
-        first = cheap_maximin(self._features, reference.hourly, self.settings.starts, rng, 1.0)
+        first = cheap_maximin(self._features, reference.hourly, self.settings.starts, rng, _CHEAPER)
         chosen = set(first)
         return reference, first + [int(i) for i in rng.permutation(len(reference)) if int(i) not in chosen]
 
