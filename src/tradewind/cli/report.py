@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.reporting.data import StudyData
+    from tradewind.reporting.predicted import PredictedMap
 
 
 def report(
@@ -20,6 +21,13 @@ def report(
     ] = None,
     png: Annotated[
         Path | None, typer.Option("--png", help="Write the charts as PNG files into a folder.", metavar="FOLDER")
+    ] = None,
+    map_: Annotated[
+        bool, typer.Option("--map", help="Show what the searcher predicts of all configurations, tried or not.")
+    ] = False,
+    map_plot: Annotated[
+        Path | None,
+        typer.Option("--map-plot", help="Draw predicted cost against run time as .svg or .png.", metavar="FILE"),
     ] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the web page in the browser.")] = False,
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
@@ -34,11 +42,31 @@ def report(
 
     if show and html is None:
         raise InputError("--open needs a web page", hint="add --html report.html")
+    predicted = None
     with closing(open_store(store, must_exist=True)) as opened:
-        data = StudyData.load(opened, find_study(opened, study).id)
-    written = write_files(data, html, png)
+        found = find_study(opened, study).id
+        data = StudyData.load(opened, found)
+        if map_ or map_plot is not None:
+            from tradewind.paths import data_folder
+            from tradewind.reporting.predicted import PredictedMap
+
+            predicted = PredictedMap.load(opened, found, data_folder())
+    written = write_files(data, html, png, predicted)
+    if predicted is not None and map_plot is not None:
+        from tradewind.reporting.predicted_chart import write_map
+
+        written.append(write_map(predicted, map_plot))
     if as_json:
-        emit_json({**report_document(data), "files": [str(path) for path in written]})
+        added = {"map": predicted.document()} if predicted is not None else {}
+        emit_json({**report_document(data), **added, "files": [str(path) for path in written]})
+    elif map_ and predicted is not None:
+        from rich.console import Console
+
+        from tradewind.reporting.predicted import print_map
+
+        print_map(predicted, Console(highlight=False))
+        for path in written:
+            typer.echo(f"wrote {path}")
     elif written:
         for path in written:
             typer.echo(f"wrote {path}")
@@ -52,16 +80,24 @@ def report(
         typer.launch(html.absolute().as_uri())
 
 
-def write_files(data: StudyData, html: Path | None, png: Path | None) -> list[Path]:
+def write_files(
+    data: StudyData, html: Path | None, png: Path | None, predicted: PredictedMap | None = None
+) -> list[Path]:
     """Write the report as HTML and its plots as PNG, whichever is wanted; returns the files."""
     from tradewind.errors import InputError
 
     written = []
     if html is not None:
-        from tradewind.reporting.html import render_html
+        from tradewind.reporting.html import Figure, render_html
 
+        more = []
+        if predicted is not None:
+            from tradewind.reporting.predicted_chart import map_svg
+
+            note = "Every configuration, tried or not. " + predicted.basis
+            more = [Figure("Predicted cost and run time", note, map_svg(predicted))]
         try:
-            html.write_text(render_html(data), encoding="utf-8")
+            html.write_text(render_html(data, more), encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write {html}: {error.strerror}", hint="choose another file") from None
         written.append(html)

@@ -28,7 +28,9 @@ def metric_axis(metric: str, longest: float) -> tuple[float, str, Words]:
     return 1.0, metric, "{:.4g}".format
 
 
-def _frame(svg: Svg, x: Scale, y: Scale, titles: tuple[str, str], words: tuple[Words, Words], about: int = 6) -> None:
+def axes_frame(
+    svg: Svg, x: Scale, y: Scale, titles: tuple[str, str], words: tuple[Words, Words], about: int = 6
+) -> None:
     """Grid, labels and titles of both axes."""
     for value in y.ticks(5):
         svg.line(x.start, y(value), x.end, y(value), "grid")
@@ -58,7 +60,7 @@ def progress_chart(data: StudyData) -> str:
     svg = Svg(_WIDTH, 330, f"Best {objective.metric} so far against money spent in total")
     x = Scale(0.0, max(curve.end * 1.02, 1e-9), 84, _WIDTH - 20)
     y = Scale(*span(values, log=log), 275, 34, log, unit)
-    _frame(svg, x, y, ("money spent, USD total", title), (format_money, words))
+    axes_frame(svg, x, y, ("money spent, USD total", title), (format_money, words))
     for row in shown:
         svg.mark("feasible", x(place[row]), y(float(data.objective[row])), _point_title(data, row), 2.2)
     points: list[tuple[float, float]] = []
@@ -92,7 +94,7 @@ def map_chart(data: StudyData) -> str:
     svg = Svg(_WIDTH, 380, "Cost and run time of every trial")
     x = Scale(*span([*times, *near], log=log_x), 84, _WIDTH - 20, log_x, unit)
     y = Scale(*span(costs, log=log_y), 325, 34, log_y)
-    _frame(svg, x, y, (f"run time, {name}", "cost, USD this run"), (lambda v: f"{v / unit:.4g}", format_money))
+    axes_frame(svg, x, y, (f"run time, {name}", "cost, USD this run"), (lambda v: f"{v / unit:.4g}", format_money))
     if near:
         at = x(near[0])
         svg.rect(at, y.end, x.end - at, y.start - y.end, "late")

@@ -169,8 +169,8 @@ class StudyData:
 
     @cached_property
     def measured(self) -> Mask:
-        """Trials that ran to their end and have a value, feasible or not."""
-        mask: Mask = self.having(TrialState.SUCCEEDED) & np.isfinite(self.objective)
+        """Trials on the whole input that ran to their end and have a value, feasible or not."""
+        mask: Mask = self.having(TrialState.SUCCEEDED) & np.isfinite(self.objective) & self.whole
         return mask
 
     @cached_property
@@ -182,7 +182,7 @@ class StudyData:
     @cached_property
     def feasible(self) -> Mask:
         """Measured trials on the whole input that kept every constraint."""
-        mask: Mask = self.measured & self.feasible_flag & self.whole
+        mask: Mask = self.measured & self.feasible_flag
         return mask
 
     @cached_property

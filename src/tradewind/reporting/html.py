@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind import __version__
@@ -38,11 +39,12 @@ class Figure:
     svg: str
 
 
-def render_html(data: StudyData) -> str:
+def render_html(data: StudyData, more: Sequence[Figure] = ()) -> str:
     """The whole report as HTML text.
 
     Args:
         data: The study.
+        more: Further figures, shown behind those of the study.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -67,7 +69,7 @@ def render_html(data: StudyData) -> str:
         heading=_heading(data),
         sentences=why(data, weight),
         recommended=best_facts(data.best, objective) if data.best is not None else [],
-        figures=[(f, Markup(f.svg)) for f in figures(data, weight)],  # noqa: S704  (our own drawings, their words escaped)
+        figures=[(f, Markup(f.svg)) for f in (*figures(data, weight), *more)],  # noqa: S704  (our own drawings, their words escaped)
         effects=[(f, Markup(f.svg)) for f in effects(data, weight)],  # noqa: S704  (as above)
         marks=marks,
         star=Markup(_legend_mark("best")),  # noqa: S704  (our own drawing)

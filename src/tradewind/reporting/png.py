@@ -31,6 +31,21 @@ _LOOK: dict[str, dict[str, Any]] = {
 }
 _BEST: dict[str, Any] = {"marker": "*", "c": "#007d5a", "s": 190, "edgecolors": "white", "zorder": 5}
 
+STYLE: dict[Any, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e9edf1",
+    "font.size": 11,
+    "axes.titlesize": 13,
+    "axes.titlelocation": "left",
+    "figure.constrained_layout.use": True,
+    "text.usetex": False,
+    "text.parse_math": False,
+}
+"""Settings of matplotlib for all charts."""
+
 
 def write_pngs(data: StudyData, folder: Path) -> list[Path]:
     """Write the charts that have something to show.
@@ -50,19 +65,6 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
         import matplotlib as mpl
     except ImportError:
         raise MissingProgramError("PNG charts need matplotlib", hint="pip install 'tradewind[plots]'") from None
-    style: dict[Any, Any] = {
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": "#e9edf1",
-        "font.size": 11,
-        "axes.titlesize": 13,
-        "axes.titlelocation": "left",
-        "figure.constrained_layout.use": True,
-        "text.usetex": False,
-        "text.parse_math": False,
-    }
     charts: dict[str, Callable[[StudyData, Figure], bool]] = {
         "best-so-far.png": _progress,
         "cost-time.png": _map,
@@ -71,7 +73,7 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with mpl.rc_context(style):
+        with mpl.rc_context(STYLE):
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
 
@@ -86,7 +88,7 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
     return written
 
 
-def _words_axis(axis: Any, words: Callable[[float], str], log: bool) -> None:
+def words_axis(axis: Any, words: Callable[[float], str], log: bool) -> None:
     """Write an axis's labels by ``words``; a logarithmic one gets enough of them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -116,8 +118,8 @@ def _progress(data: StudyData, figure: Figure) -> bool:
     axes.set_xlabel("money spent, USD total")
     axes.set_ylabel(title)
     axes.set_xlim(left=0)
-    _words_axis(axes.xaxis, format_money, log=False)
-    _words_axis(axes.yaxis, words, log=log)
+    words_axis(axes.xaxis, format_money, log=False)
+    words_axis(axes.yaxis, words, log=log)
     return True
 
 
@@ -147,8 +149,8 @@ def _map(data: StudyData, figure: Figure) -> bool:
     axes.set_xlabel(f"run time, {name}")
     axes.set_ylabel("cost, USD this run")
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _words_axis(axes.xaxis, lambda value: f"{value:.4g}", log_x)
-    _words_axis(axes.yaxis, format_money, log_y)
+    words_axis(axes.xaxis, lambda value: f"{value:.4g}", log_x)
+    words_axis(axes.yaxis, format_money, log_y)
     return True
 
 
@@ -195,6 +197,6 @@ def _boxes(data: StudyData, axes: Axes, name: str, log: bool) -> None:
     if metric in (COST, RUNTIME):
         from matplotlib.ticker import MaxNLocator
 
-        _words_axis(axes.xaxis, words, log)
+        words_axis(axes.xaxis, words, log)
         if not log:
             axes.xaxis.set_major_locator(MaxNLocator(4))

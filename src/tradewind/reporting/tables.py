@@ -205,6 +205,20 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Tabl
     return _fit(grid, width)
 
 
+def grid_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[Mapping[int, str]], width: int
+) -> Table:
+    """A table of any columns that fits.
+
+    Args:
+        columns: With what may be cut or left out.
+        rows: A text for each column.
+        styles: Of each row, by column.
+        width: Characters.
+    """
+    return _fit(_Grid(list(columns), [list(row) for row in rows], [dict(style) for style in styles]), width)
+
+
 def facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
     """Names and values, one pair a line; long values wrap inside their column."""
     from rich.table import Table

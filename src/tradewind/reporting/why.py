@@ -110,11 +110,14 @@ def _certainty(data: StudyData) -> list[str]:
     if best is None or not measured:
         return []
     keys = data.words["key"]
-    tried = len(np.unique(keys[data.ended]))
+    tried = len(np.unique(keys[data.ended & data.whole]))
     sentence = "1 configuration was tried" if tried == 1 else f"{tried:,} different configurations were tried"
     size = data.space_size
     if size:
         sentence += f" of {size:,} ({percent(min(1.0, tried / size))} of the space)"
+    parts = int((data.ended & ~data.whole).sum())
+    if parts:
+        sentence += f", after {count(parts, 'run')} on parts of the input"
     near = _neighbours(data, best)
     if near:
         sentence += f", {near} of them one setting away from this one; none was feasible and better"
@@ -132,7 +135,7 @@ def _certainty(data: StudyData) -> list[str]:
 
 
 def _neighbours(data: StudyData, best: int) -> int:
-    """Ended trials that differ from the best in exactly one parameter."""
+    """Ended trials on the whole input that differ from the best in exactly one parameter."""
     different = np.zeros(len(data), dtype=np.int64)
     for column in data.parameters.values():
         if column.numbers is not None:
@@ -140,7 +143,7 @@ def _neighbours(data: StudyData, best: int) -> int:
             different += ~((column.numbers == here) | (np.isnan(column.numbers) & np.isnan(here)))
         else:
             different += column.values != column.values[best]
-    return len(np.unique(data.words["key"][(different == 1) & data.ended]))
+    return len(np.unique(data.words["key"][(different == 1) & data.ended & data.whole]))
 
 
 # ---------------------------------------------------------------------- money

@@ -311,6 +311,14 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         forecast = self._forecast
         return [] if forecast is None else forecast.points(whole_runs(self.problem.candidates, self.history))
 
+    def map_basis(self) -> str:
+        """How many models there are, from how many runs on which shares of the input."""
+        shares = sorted(trial.proposal.fidelity for trial in self.history if trial.proposal.fidelity < 1.0)
+        models = sum(fit.model is not None for fit in self._fits)
+        if not shares:
+            return ""
+        return f"Models: {models}, trained by {len(shares)} runs on {shares[0]:.2%} to {shares[-1]:.2%} of the input"
+
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
         """Expected cost and time of a whole run, and the model."""
         row = self.problem.candidates.index(configuration)

@@ -248,16 +248,26 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     def _references(
         self, task: Task, told: Mapping[int, Trial], running: Mapping[int, Trial], payable: Array
     ) -> tuple[Choice | None, set[int]]:
-        """The best pair none of whose runs went wrong, and the candidates that were run as references."""
+        """The best pair none of whose runs went wrong, and the candidates that were run as references.
+
+        Where a reference was cut short, pairs with a machine that is slower in the table are not taken.
+        """
         tried: set[int] = set()
+        slow: set[int] = set()
         for choice in self._choices:
             rows = [task.rows[place] for place in choice.pair if place in task.rows]
             known = [row for row in rows if row in told]
             if len(rows) < 2 or not all(payable[row] or row in known or row in running for row in rows):
                 continue
-            if all(told[row].state == TrialState.SUCCEEDED for row in known):
+            if any(place in slow and row not in known for place, row in zip(choice.pair, rows, strict=True)):
+                continue
+            wrong = [place for place, row in zip(choice.pair, rows, strict=True) if row in known and _wrong(told[row])]
+            if not wrong:
                 return choice, tried | set(rows)
             tried |= set(known)
+            for place in wrong:
+                if told[task.rows[place]].state == TrialState.ABORTED:
+                    slow |= set(self._table.slower(place))
         return None, tried
 
     def _share_is_spent(self, told: Mapping[int, Trial], running: Mapping[int, Trial]) -> bool:
@@ -353,6 +363,10 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         forecast = self._forecast
         return [] if forecast is None else forecast.points(whole_runs(self.problem.candidates, self.history))
 
+    def map_basis(self) -> str:
+        """The references, and how well their like predicted other workloads."""
+        return "References: " + self.references_words() if len(self._rows) > 1 else ""
+
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
         """Expected cost and time, the time that one in ten runs exceeds, and the references."""
         row = self.problem.candidates.index(configuration)
@@ -361,3 +375,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             return {}
         place = int(np.flatnonzero(forecast.rows == row)[0])
         return {**forecast.expected(place), "pair": self.references_words()}
+
+
+def _wrong(trial: Trial) -> bool:
+    return trial.state != TrialState.SUCCEEDED

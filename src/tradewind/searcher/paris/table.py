@@ -90,6 +90,13 @@ class Table:
         """The workloads that were measured on both of two machines."""
         return np.flatnonzero(np.isfinite(self.seconds[:, list(pair)]).all(axis=1)).tolist()
 
+    def slower(self, machine: int) -> list[int]:
+        """The machines that are at least as slow as one of them for the median workload that ran on both."""
+        ratio = self.known - self.known[:, [machine]]
+        known = np.isfinite(ratio)
+        shared = [j for j in np.flatnonzero(known.any(axis=0)) if j != machine]
+        return [int(j) for j in shared if float(np.median(ratio[known[:, j], j])) >= 0.0]
+
     def common_counters(self, pair: tuple[int, int]) -> list[str]:
         """Counters that are known of every such workload on both."""
         rows = self.together(pair)
