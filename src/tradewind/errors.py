@@ -25,6 +25,7 @@ The tree, with the exit code that the command line ends with::
     │   └── StudyNotFoundError
     ├── PluginError                   13   an installed part does not load or is named twice
     ├── FetchError                    14   a price endpoint did not answer as it should
+    ├── NoHistoryError                15   nothing is known that a recommendation could be made from
     └── InterruptedSearch            130   Ctrl-C
 
 An error prints as one line: what, where, what to do.
@@ -236,6 +237,13 @@ class FetchError(TradewindError):
 
     exit_code = 14
     code = "fetch"
+
+
+class NoHistoryError(TradewindError):
+    """Nothing is known that a recommendation could be made from."""
+
+    exit_code = 15
+    code = "no-history"
 
 
 class InterruptedSearch(TradewindError):  # noqa: N818  (an interruption is no error of anybody's)

@@ -25,6 +25,8 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
     ("coordinate_descent", {}, 1),
     ("coordinate_descent", {"start": "random"}, 2),
     ("ernest", {}, 1),
+    ("done", {}, 1),
+    ("done", {}, 2),
     ("exhaustive", {"order": "cheapest"}, 1),
     ("exhaustive", {"order": "shuffled"}, 2),
     ("gp", {}, 1),

@@ -12,6 +12,7 @@ _RUNS = "level,workers,runtime\n" + "".join(f"{level},{w},{level / w}\n" for lev
 _REFRESH = ("offers", "refresh")
 _REGEX = "interpret: {use: regex, patterns: 'x=(?P<x>\\S+)'}\n"
 _JSON = "interpret: json_lines\n"
+_SIZED = job("command: [sh", "parameters: {size: 2000, kind: a}\n  command: [sh")
 _METRICS = "deploy: {log_limit: 1KiB}\n"
 
 COMMANDS = [
@@ -38,6 +39,72 @@ COMMANDS = [
         2,
         "Invalid value for '--trials': Input should be a valid integer, unable to parse string as an integer (tradewind tune --help shows what there is)",
         ("tune", "job.yaml", "--trials", "many"),
+        job(),
+    ),
+    Case(
+        "param-form",
+        "a job parameter without a value",
+        3,
+        "--param 'size' is not NAME=VALUE (write --param size=4000)",
+        ("tune", "job.yaml", "--param", "size"),
+        _SIZED,
+    ),
+    Case(
+        "param-unknown",
+        "a job parameter that the YAML does not have",
+        3,
+        "--param 'sise=4': there is no job parameter 'sise' (known: size, kind)",
+        ("recommend", "job.yaml", "--param", "sise=4"),
+        _SIZED,
+    ),
+    Case(
+        "param-none",
+        "a job parameter where the YAML has none",
+        3,
+        "--param 'size=4': there is no job parameter 'size' (job.yaml has none under job.parameters)",
+        (*RUN, "--param", "size=4"),
+        job(),
+    ),
+    Case(
+        "param-number",
+        "words where a job parameter is a number",
+        3,
+        "--param 'size=large': 'large' is no number (the job YAML has 2000)",
+        (*RUN, "--param", "size=large"),
+        _SIZED,
+    ),
+    Case(
+        "recommend-nothing-known",
+        "a recommendation before any run",
+        15,
+        "there is no store at sqlite:////…/home/tradewind.db yet (tradewind tune job.yaml makes one)",
+        ("recommend", "job.yaml"),
+        _SIZED,
+    ),
+    Case(
+        "recommend-another-job",
+        "a recommendation for a job that was never run",
+        15,
+        "nothing is known of sized yet: the store has no run of it (tradewind tune job.yaml makes some)",
+        ("recommend", "job.yaml"),
+        {"job.yaml": JOB.replace("name: sort", "name: sized")},
+        prepare="study",
+    ),
+    Case(
+        "recommend-searcher",
+        "a recommendation by a searcher that makes none",
+        3,
+        "the searcher 'random' cannot recommend without a search (one of …)",
+        ("recommend", "job.yaml", "--searcher", "random"),
+        job(),
+        prepare="study",
+    ),
+    Case(
+        "recommend-deadline",
+        "a recommendation with a deadline that is no time",
+        3,
+        "the command line: constraints.deadline: 'soon' is not a duration (write 90s, 45m, 2h30m or a number of seconds)",
+        ("recommend", "job.yaml", "--deadline", "soon"),
         job(),
     ),
     Case(

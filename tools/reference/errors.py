@@ -46,6 +46,7 @@ WHAT_TO_DO = {
     "store.study-not-found": "See `tradewind status` for the names of the studies.",
     "plugin": "See `tradewind plugins` for the names, and for the parts that do not load.",
     "fetch": "Try again later; until then the prices that came with Tradewind, or the last good ones, are used.",
+    "no-history": "Run the job with a few parameters first: `tradewind tune`, or `tradewind run --set ...`.",
     "interrupted": "Nothing: the same command goes on where it stopped.",
 }
 

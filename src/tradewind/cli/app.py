@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from tradewind import __version__
-from tradewind.cli import doctor, export, init, logs, offers, plugins, report, schema, status, tune
+from tradewind.cli import doctor, export, init, logs, offers, plugins, recommend, report, schema, status, tune
 from tradewind.cli import run as run_command
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ def _root(
 
 app.command("tune")(tune.tune)
 app.command("run")(run_command.run)
+app.command("recommend")(recommend.recommend)
 app.command("status")(status.status)
 app.command("logs")(logs.logs)
 app.command("report")(report.report)

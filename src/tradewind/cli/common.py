@@ -8,6 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
 
 
@@ -74,3 +78,49 @@ def find_study(store: Store, name: str | None) -> StudyRow:
     near = difflib.get_close_matches(name or "", known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
     raise StudyNotFoundError(f"there is no study {name!r}" if name else "there is no study yet", hint=hint)
+
+
+def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Sequence[str] | None = None) -> Spec:
+    """A job YAML with other values for some job parameters.
+
+    Args:
+        file: The job YAML.
+        overrides: Other values to replace, by key.
+        params: ``NAME=VALUE`` of the command line, each a parameter that the YAML has under ``job.parameters``.
+
+    Raises:
+        InputError: One of them is no such parameter, or no number where the YAML has one.
+    """
+    from tradewind.errors import InputError
+    from tradewind.problem.spec import load_spec
+
+    spec = load_spec(file, overrides)
+    known = spec.job.parameters.values
+    given: dict[str, float | str] = {}
+    for text in params or ():
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InputError(f"--param {text!r} is not NAME=VALUE", hint="write --param size=4000")
+        if name not in known:
+            there = f"known: {', '.join(known)}" if known else f"{file.name} has none under job.parameters"
+            raise InputError(f"--param {text!r}: there is no job parameter {name!r}", hint=there)
+        declared = known[name]
+        given[name] = value if isinstance(declared, str) else _number(text, value, declared)
+    return load_spec(file, {**(overrides or {}), "job.parameters": given}) if given else spec
+
+
+def _number(text: str, value: str, like: float) -> float:
+    """The value of ``NAME=VALUE`` as a number: a whole one where it is written as one, as YAML reads it.
+
+    Raises:
+        InputError: It is none.
+    """
+    from tradewind.errors import InputError
+
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"--param {text!r}: {value!r} is no number", hint=f"the job YAML has {like:g}")
+    return int(value) if value.strip().lstrip("+-").isdecimal() else number

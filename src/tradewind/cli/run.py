@@ -21,6 +21,9 @@ def run(
         list[str] | None,
         typer.Option("--set", "-s", help="A parameter's value, nodes=4; the others are those of the best known."),
     ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the objective and the whole record as JSON, and nothing else.")
     ] = False,
@@ -33,14 +36,13 @@ def run(
     With --json, a shell loop or a foreign optimiser can be the searcher: it passes every parameter with --set, and
     reads "objective". The run is kept in the store under NAME.runs; it does not count against the search's budget.
     """
-    from tradewind.cli.common import open_store
+    from tradewind.cli.common import load_job, open_store
     from tradewind.engine.assemble import build_problem
     from tradewind.paths import data_folder
     from tradewind.problem import Budget
-    from tradewind.problem.spec import load_spec
 
     overrides: dict[str, Any] = {"abort": abort, "budget": {"dollars": budget} if budget else {}, "parallel": 1}
-    spec = load_spec(file, overrides)
+    spec = load_job(file, overrides, param)
     # The budget of the YAML is the search's; only what is given here limits a single run.
     limit = Budget(dollars=spec.budget.dollars if budget else None)
     problem = replace(build_problem(spec, data_folder()), budget=limit)

@@ -22,6 +22,9 @@ def tune(
     parallel: Annotated[int | None, typer.Option(help="Trials at the same time.")] = None,
     searcher: Annotated[str | None, typer.Option(help="Who proposes; tradewind plugins lists them.")] = None,
     seed: Annotated[int | None, typer.Option(help="Equal seeds give equal proposals.")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the HTML report there at the end.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write the plots as PNG into that folder at the end.")] = None,
@@ -30,9 +33,8 @@ def tune(
     store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
 ) -> None:
     """Search for the best configuration; Ctrl-C stops cleanly, the same command resumes."""
-    from tradewind.cli.common import open_store
+    from tradewind.cli.common import load_job, open_store
     from tradewind.errors import InputError
-    from tradewind.problem.spec import load_spec
 
     given = {
         "budget.dollars": budget,
@@ -43,7 +45,7 @@ def tune(
         "searcher": searcher,
         "seed": seed,
     }
-    spec = load_spec(file, {key: value for key, value in given.items() if value is not None})
+    spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     if html is not None and not html.absolute().parent.is_dir():
         # Hours of searching are not to end with this.
         raise InputError(f"--html {html}: there is no folder {html.parent}", hint="make it, or name another file")

@@ -20,7 +20,7 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tradewind.errors import SpecError
-from tradewind.problem.configuration import Configuration
+from tradewind.problem.configuration import Configuration, plain_number
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
 
@@ -201,7 +201,8 @@ def render(
     Raises:
         SpecError: A template names something that has no value, or fails.
     """
-    variables: dict[str, Any] = {**job.parameters.values, "nodes": offer.nodes, **configuration}
+    given = {name: plain_number(value) for name, value in job.parameters.values.items()}  # size=4000, not 4000.0
+    variables: dict[str, Any] = {**given, "nodes": offer.nodes, **configuration}
     variables |= {"instance": _Instance(offer), "fraction": fraction, "python": sys.executable}
     argv = tuple(word for word in _words(job.command, variables))
     return argv, {name: _fill(text, variables, f"env {name}") for name, text in job.env.items()}

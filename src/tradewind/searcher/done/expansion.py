@@ -49,8 +49,7 @@ class Expansion:
 
     @cached_property
     def _slopes(self) -> Array:
-        slopes: Array = self.trend * (self.scales > 0)
-        return slopes
+        return np.where(self.scales > 0, self.trend, 0.0)
 
     @property
     def size(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tradewind.problem import Configuration, Offer, Problem
+from tradewind.problem.configuration import plain_number
 from tradewind.searcher.done.model import Model
 from tradewind.searcher.done.runs import FRACTION
 
@@ -18,6 +19,8 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
         problem: The problem.
     """
     lines = []
+    if model.time is None and model.runs:
+        return [f"of {_runs(len(model.runs))}, none came to its end"]
     if model.used:
         away = model.distance(model.used)
         same = int((away == 0.0).sum())
@@ -62,6 +65,4 @@ def _runs(count: int) -> str:
 
 def _values(parameters: Mapping[str, float | str]) -> str:
     shown = {name: value for name, value in parameters.items() if name != FRACTION or value != 1.0}
-    return ", ".join(
-        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in shown.items()
-    )
+    return ", ".join(f"{name}={plain_number(value)}" for name, value in shown.items())

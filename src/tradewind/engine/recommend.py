@@ -1,0 +1,108 @@
+"""Recommends configurations for a job from what the store knows, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tradewind import plugins
+from tradewind.engine.assemble import build_problem
+from tradewind.engine.past import load_past
+from tradewind.errors import InputError, NoHistoryError
+from tradewind.problem import Offer, PastStudy, Problem, Value
+from tradewind.problem.configuration import plain_number
+from tradewind.searcher.base import LearnsFromPast, Recommendation, Recommends, Searcher
+from tradewind.store.base import Store
+
+if TYPE_CHECKING:
+    from tradewind.problem.spec import Spec
+
+DEFAULT = "done"
+"""Who recommends where the job's own searcher cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is recommended, and on what ground.
+
+    Attributes:
+        searcher: Who recommends.
+        parameters: The job parameters that it is for.
+        recommendations: The configurations, the best first; at least one.
+        offers: The machines of each.
+        basis: What they rest on, one sentence each.
+        runs: Runs of this job, with any parameters, that the store has.
+    """
+
+    searcher: str
+    parameters: Mapping[str, Value]
+    recommendations: tuple[Recommendation, ...]
+    offers: tuple[Offer, ...]
+    basis: tuple[str, ...]
+    runs: int
+
+
+def advise(spec: Spec, store: Store, data_folder: Path, count: int, searcher: str | None = None) -> Advice:
+    """The best configurations for a job with its present parameters.
+
+    Args:
+        spec: The specification.
+        store: Where earlier runs are.
+        data_folder: For refreshed prices.
+        count: How many configurations at most.
+        searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT`.
+
+    Raises:
+        NoHistoryError: No run of the job can be answered from.
+        InputError: The searcher that was asked for cannot recommend.
+    """
+    name = _who(spec, searcher)
+    problem = replace(build_problem(spec, data_folder), past=_history(spec, store, name))
+    runs = sum(len(study.trials) for study in problem.past if study.name == spec.name)
+    if not runs:
+        hint = f"tradewind tune {spec.file} makes some"
+        raise NoHistoryError(f"nothing is known of {spec.name} yet: the store has no run of it", hint=hint)
+    made = _make(spec, problem, name)
+    assert isinstance(made, Recommends)
+    found = made.recommend(count)
+    basis = tuple(made.basis())
+    if not found:
+        why = f": {basis[0]}" if basis else ""
+        hint = f"tradewind tune {spec.file} makes one"
+        raise NoHistoryError(f"none of the {runs} runs of {spec.name} can be answered from{why}", hint=hint)
+    offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
+    given = {key: plain_number(value) for key, value in spec.job.parameters.values.items()}
+    return Advice(name, given, tuple(found), offers, basis, runs)
+
+
+def recommenders() -> Sequence[str]:
+    """The names of the searchers that can recommend."""
+    return [name for name, part in plugins.load_all("searcher").items() if issubclass(part, Recommends)]
+
+
+def _who(spec: Spec, wanted: str | None) -> str:
+    name = wanted or spec.searcher.name
+    if issubclass(plugins.load("searcher", name), Recommends):
+        return name
+    if wanted is not None:
+        raise InputError(
+            f"the searcher {wanted!r} cannot recommend without a search", hint=f"one of {', '.join(recommenders())}"
+        )
+    return DEFAULT
+
+
+def _history(spec: Spec, store: Store, name: str) -> tuple[PastStudy, ...]:
+    """All of this job's studies; those of other jobs for another searcher than the default, where the job allows it."""
+    own = load_past(replace(spec, past="all"), None, store, same_job=True)
+    if name == DEFAULT or not issubclass(plugins.load("searcher", name), LearnsFromPast):
+        return own
+    return (*(study for study in load_past(spec, None, store) if study.name != spec.name), *own)
+
+
+def _make(spec: Spec, problem: Problem, name: str) -> Searcher:
+    """The searcher, with the job's settings for it if it is the job's own."""
+    settings = spec.searcher.settings if name == spec.searcher.name else {}
+    made: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
+    return made

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind.cli.app import run
+
+JOB = """
+name: sized
+job:
+  command: [sh, -c, 'sleep {{ 0.05 * size / workers }}']
+  parameters: {size: 2, kind: plain}
+space:
+  instance: {provider: local, vcpu: 1, limit: 1}
+  workers: 1..4
+objective: {minimise: runtime}
+constraints: {deadline: 10s}
+budget: {trials: 4}
+deploy: {billing: {granularity: 10ms}}
+searcher: random
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+def recommended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    code = run(["recommend", "job.yaml", "--json", *words])
+    out = capsys.readouterr()
+    return code, json.loads(out.out) if out.out else out.err
+
+
+@pytest.fixture
+def searched(job: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    for size in ("2", "8"):
+        assert run(["tune", "job.yaml", "--quiet", "--json", "--param", f"size={size}"]) == 0
+    capsys.readouterr()
+    return job
+
+
+def test_it_answers_for_a_size_that_was_never_run(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = recommended(capsys, "--param", "size=4")
+    assert code == 0
+    assert (found["job"], found["parameters"]) == ("sized", {"size": 4, "kind": "plain"})
+    assert found["searcher"] == "done", "the job's own searcher cannot recommend"
+    assert found["runs"] == 8
+    assert [one["configuration"]["workers"] for one in found["recommendations"]] == [4, 3, 2, 1]
+    first = found["recommendations"][0]
+    assert first["runtime_low"] < first["runtime"] < first["runtime_high"]
+    assert first["cost_low"] <= first["cost"] <= first["cost_high"]
+    assert 0.5 < first["probability_feasible"] <= 1.0
+    assert first["reason"] == "run 2x with other job parameters"
+    assert any("0 of them with these job parameters" in line for line in found["basis"])
+
+
+def test_nothing_is_run_and_nothing_is_stored(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def studies() -> str:
+        assert run(["status", "--json"]) == 0
+        return capsys.readouterr().out
+
+    before = studies()
+    assert recommended(capsys, "--top", "1")[0] == 0
+    assert studies() == before
+
+
+def test_the_table_says_why(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["recommend", "job.yaml", "--top", "2", "--deadline", "10ms"]) == 0
+    out = capsys.readouterr().out
+    assert "sized with size=2, kind=plain: predicted, not run" in out
+    assert "8 runs of sized, 4 of them with these job parameters" in out
+    assert "None is likely to keep deadline and bounds" in out
+    assert out.count("instance=local") == 2
+
+
+def test_single_runs_count_as_history(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--set", "instance=local.c1", "--json", "--param", "size=1"]
+    for workers in ("1", "2"):
+        assert run(["run", "job.yaml", "--set", f"workers={workers}", *words]) == 0
+    capsys.readouterr()
+    code, found = recommended(capsys, "--param", "size=1")
+    assert (code, found["runs"]) == (0, 2)
+
+
+def test_no_history_has_an_exit_code_of_its_own(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = recommended(capsys)
+    assert code == 15
+    assert text.count("\n") == 1
+    assert "tradewind tune job.yaml" in text
+
+
+def test_runs_that_all_failed_are_no_ground(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace("sleep", "exit 3; sleep"))
+    assert run(["tune", "job.yaml", "--quiet", "--json"]) == 6
+    capsys.readouterr()
+    code, text = recommended(capsys)
+    assert code == 15
+    assert "none of the 4 runs of sized can be answered from: of 4 runs, none came to its end" in text
+
+
+def test_runs_of_another_space_are_no_ground(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    searched.write_text(JOB.replace("1..4", "[8, 16]"))
+    code, text = recommended(capsys)
+    assert code == 15
+    assert "8 runs left out" in text
+
+
+def test_a_searcher_that_recommends_is_asked_itself(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    searched.write_text(JOB.replace("searcher: random", "searcher: {use: done, terms: 50}"))
+    assert recommended(capsys)[1]["searcher"] == "done"
+
+
+def test_a_parameter_reaches_the_program_as_it_was_written(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace("sleep {{ 0.05 * size / workers }}", "test {{ size }} = 40000 && test {{ kind }} = 7"))
+    words = ["--set", "instance=local.c1", "--set", "workers=1", "--param", "size=40000", "-p", "kind=7"]
+    assert run(["run", "job.yaml", *words]) == 0
