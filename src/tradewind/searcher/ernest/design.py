@@ -75,16 +75,23 @@ def _barrier(columns: Array, costs: Array, weights: Array, sharpness: float) -> 
 
 
 def _centre(columns: Array, costs: Array, weights: Array, sharpness: float) -> Array:
-    """Newton's method on the barrier function."""
+    """Newton's method on the barrier function.
+
+    The Hessian is a diagonal plus V Vᵀ with k² + 1 columns, so each step takes time linear in the runs (Woodbury).
+    """
     value = _barrier(columns, costs, weights, sharpness)
     for _ in range(50):
         inverse = np.linalg.inv(columns.T @ (columns * weights[:, None]))
         solved = columns @ inverse
         slack = 1.0 - float(costs @ weights)
         gradient = -sharpness * (solved**2).sum(axis=1) - 1 / weights + 1 / (1 - weights) + costs / slack
-        hessian = 2.0 * sharpness * (solved @ columns.T) * (solved @ solved.T)
-        hessian += np.diag(1 / weights**2 + 1 / (1 - weights) ** 2) + np.outer(costs, costs) / slack**2
-        step = -np.linalg.solve(hessian, gradient)
+        rooted = columns @ np.linalg.cholesky(inverse)
+        products = (rooted[:, :, None] * solved[:, None, :]).reshape(len(costs), -1)
+        low_rank = np.hstack([np.sqrt(2.0 * sharpness) * products, (costs / slack)[:, None]])
+        diagonal = 1 / weights**2 + 1 / (1 - weights) ** 2
+        scaled = low_rank / diagonal[:, None]
+        small = np.eye(low_rank.shape[1]) + low_rank.T @ scaled
+        step = -(gradient / diagonal - scaled @ np.linalg.solve(small, scaled.T @ gradient))
         decrement = -float(gradient @ step)
         if decrement < 1e-9:
             break
@@ -172,7 +179,10 @@ class Design:
                 chosen.append(i)
                 spent += float(costs[i])
         for i in order:
-            if len(telling(table[chosen])) < len(telling(table[[*chosen, i]])) <= len(kept):
+            rank = len(telling(table[chosen]))
+            if rank == len(kept):
+                break
+            if len(telling(table[[*chosen, i]])) > rank:
                 chosen.append(i)
         chosen = _thinned(columns, chosen, max(self.most, len(kept)))
         return [points[i] for i in chosen + _control(points, costs, chosen)]
