@@ -29,6 +29,10 @@ def report(
         Path | None,
         typer.Option("--map-plot", help="Draw predicted cost against run time as .svg or .png.", metavar="FILE"),
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", help="Show what is traded for the objective: runtime, max:accuracy.", metavar="METRIC"),
+    ] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the web page in the browser.")] = False,
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -39,13 +43,14 @@ def report(
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import InputError
     from tradewind.reporting.data import StudyData
+    from tradewind.reporting.pareto import read_also
 
     if show and html is None:
         raise InputError("--open needs a web page", hint="add --html report.html")
     predicted = None
     with closing(open_store(store, must_exist=True)) as opened:
         found = find_study(opened, study).id
-        data = StudyData.load(opened, found)
+        data = StudyData.load(opened, found, read_also(also or ()))
         if map_ or map_plot is not None:
             from tradewind.paths import data_folder
             from tradewind.reporting.predicted import PredictedMap
@@ -112,6 +117,7 @@ def report_document(data: StudyData) -> dict[str, Any]:
     """What ``--json`` says: the recommendation, the reasons, and the curve."""
     from tradewind.cli.status import summary_document, trial_document
     from tradewind.reporting.importance import importance
+    from tradewind.reporting.pareto import front, front_document
     from tradewind.reporting.series import best_so_far
     from tradewind.reporting.why import why
 
@@ -122,6 +128,7 @@ def report_document(data: StudyData) -> dict[str, Any]:
         "best": trial_document(data.best) if data.best is not None else None,
         "why": why(data, weight),
         "importance": weight.shares if weight is not None else None,
+        "pareto": front_document(data, front(data)),
         "best_so_far": [
             {"spent": spent, "objective": best, "trial": int(data.number[row])}
             for spent, best, row in zip(curve.spent.tolist(), curve.best.tolist(), curve.rows, strict=True)

@@ -10,6 +10,7 @@ import numpy as np
 from tradewind.problem import COST, RUNTIME
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.importance import Importance
+from tradewind.reporting.pareto import cost_time_front
 from tradewind.reporting.series import Level, best_so_far, levels, outcomes, wants_log
 from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
 from tradewind.reporting.words import compact, percent, value_words
@@ -62,7 +63,7 @@ def progress_chart(data: StudyData) -> str:
     y = Scale(*span(values, log=log), 275, 34, log, unit)
     axes_frame(svg, x, y, ("money spent, USD total", title), (format_money, words))
     for row in shown:
-        svg.mark("feasible", x(place[row]), y(float(data.objective[row])), _point_title(data, row), 2.2)
+        svg.mark("feasible", x(place[row]), y(float(data.objective[row])), point_title(data, row), 2.2)
     points: list[tuple[float, float]] = []
     for i, (spent, best) in enumerate(zip(curve.spent, curve.best, strict=True)):
         if i:
@@ -71,8 +72,8 @@ def progress_chart(data: StudyData) -> str:
     points.append((x(curve.end), points[-1][1]))
     svg.path(points, "curve")
     for spent, best, row in list(zip(curve.spent, curve.best, curve.rows, strict=True))[-60:]:
-        svg.mark("feasible", x(spent), y(best), _point_title(data, int(row)), 3.6)
-    svg.mark("best", x(curve.spent[-1]), y(curve.best[-1]), _point_title(data, int(curve.rows[-1])), 4.5)
+        svg.mark("feasible", x(spent), y(best), point_title(data, int(row)), 3.6)
+    svg.mark("best", x(curve.spent[-1]), y(curve.best[-1]), point_title(data, int(curve.rows[-1])), 4.5)
     final = value_words(objective.metric, float(curve.best[-1]))
     above = points[-1][1] > 60
     svg.text(x(curve.end), points[-1][1] + (-10 if above else 20), f"best: {final}", "strong", anchor="end")
@@ -106,14 +107,17 @@ def map_chart(data: StudyData) -> str:
         for row in kind.rows:
             if math.isfinite(data.cost[row]) and math.isfinite(data.runtime[row]):
                 place = x(float(data.runtime[row])), y(float(data.cost[row]))
-                svg.mark(kind.name, *place, _point_title(data, int(row)), 4.0 if len(rows) < 300 else 3.0)
+                svg.mark(kind.name, *place, point_title(data, int(row)), 4.0 if len(rows) < 300 else 3.0)
+    for row in cost_time_front(data):
+        svg.mark("front", x(float(data.runtime[row])), y(float(data.cost[row])), point_title(data, int(row)), 6.5)
     best = data.best_row
     if best is not None:
-        svg.mark("best", x(float(data.runtime[best])), y(float(data.cost[best])), _point_title(data, best), 5.5)
+        svg.mark("best", x(float(data.runtime[best])), y(float(data.cost[best])), point_title(data, best), 5.5)
     return svg.render()
 
 
-def _point_title(data: StudyData, row: int) -> str:
+def point_title(data: StudyData, row: int) -> str:
+    """What is said where the pointer rests on a trial: its state, configuration, cost, run time and objective."""
     state = "infeasible" if data.infeasible[row] else str(data.states[row])
     bound = "at least " if state == "aborted" else ""
     lines = [

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem import Trial, TrialState
+from tradewind.problem import COST, RUNTIME, Objective, Trial, TrialState
 from tradewind.reporting.goal import Goal, read_goal
 from tradewind.store.base import Store, StudyRow, StudySummary
 
@@ -21,6 +21,7 @@ Texts = NDArray[np.str_]
 
 _NUMBERS = ("objective", "cost", "runtime", "fidelity", "spent", "price_per_hour", "created", "started", "ended")
 _WORDS = ("state", "key", "provider", "instance_type")
+_PAGE = 2000
 _REASONS = 60
 """Reasons are read for this many trials at most: they are not among the columns, each is a question to the store."""
 
@@ -69,6 +70,7 @@ class StudyData:
         best: The best feasible trial, or None.
         reasons: Why trials failed, were aborted or are infeasible, by trial number; not for every trial where there
             are many.
+        extra: The other metrics that the objectives name, by name; NaN where a trial has none.
     """
 
     summary: StudySummary
@@ -81,14 +83,16 @@ class StudyData:
     words: Mapping[str, Texts]
     best: Trial | None = None
     reasons: Mapping[int, str] = field(default_factory=dict)
+    extra: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, store: Store, study_id: int) -> StudyData:
+    def load(cls, store: Store, study_id: int, also: Sequence[Objective] = ()) -> StudyData:
         """Read a study; 100,000 trials take well under a second once the store has given its columns.
 
         Args:
             store: An open store.
             study_id: The study's number in it.
+            also: Further objectives to report on, instead of those that the study names.
 
         Raises:
             StudyNotFoundError: There is no such study.
@@ -96,6 +100,8 @@ class StudyData:
         summary = store.summaries([store.study(study_id).id])[0]
         columns = store.columns(study_id)
         goal = read_goal(summary.study.spec)
+        if also:
+            goal = replace(goal, objective=replace(goal.objective, also=tuple(also)))
         data = cls(
             summary=summary,
             goal=goal,
@@ -113,7 +119,8 @@ class StudyData:
             same = known is not None and known.number == number
             best = known if same else store.trials(study_id, since=number, limit=1)[0]
         reasons = _reasons(store, study_id, data)
-        return cls(**{**_fields(data), "best": best, "reasons": reasons})
+        extra = _extra(store, study_id, data)
+        return cls(**{**_fields(data), "best": best, "reasons": reasons, "extra": extra})
 
     @property
     def study(self) -> StudyRow:
@@ -261,6 +268,23 @@ def _reasons(store: Store, study_id: int, data: StudyData) -> dict[int, str]:
         if found and found[0].number == number and found[0].observation is not None:
             reasons[number] = found[0].observation.reason
     return {number: text for number, text in reasons.items() if text}
+
+
+def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
+    """The metrics of further objectives, which are in no column: all trials are read for them."""
+    main = data.goal.objective
+    names = {one.metric for one in main.also} - {COST, RUNTIME, main.metric}
+    found = {name: np.full(len(data), np.nan) for name in sorted(names)}
+    since = 0
+    while found and (page := store.trials(study_id, since=since, limit=_PAGE)):
+        places = np.searchsorted(data.number, [trial.number for trial in page])
+        for place, trial in zip(places, page, strict=True):
+            # A trial that was stored since the columns were read is not among them.
+            if trial.observation is not None and place < len(data) and data.number[place] == trial.number:
+                for name, column in found.items():
+                    column[place] = trial.observation.metrics.get(name, np.nan)
+        since = page[-1].number + 1
+    return found
 
 
 def _telling(data: StudyData) -> Iterable[int]:

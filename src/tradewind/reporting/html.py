@@ -11,6 +11,8 @@ from tradewind.problem import TrialState
 from tradewind.reporting import charts
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.importance import METHOD, Importance, importance
+from tradewind.reporting.pareto import front, sentence, title
+from tradewind.reporting.pareto_chart import front_chart
 from tradewind.reporting.series import outcomes
 from tradewind.reporting.svg import Svg
 from tradewind.reporting.tables import TrialLine, best_facts, state_words
@@ -95,11 +97,14 @@ def figures(data: StudyData, weight: Importance | None) -> list[Figure]:
         ),
         Figure(
             "Cost and run time of every trial",
-            "Left of the line is in time. Trials that were cut short stand at the least that they would have cost."
-            + note,
+            "Left of the line is in time. Trials that were cut short stand at the least that they would have cost. "
+            "A ring: no other feasible trial is both as cheap and as quick." + note,
             charts.map_chart(data),
         ),
     ]
+    traded = front(data)
+    if traded.wanted:
+        found.append(Figure(title(traded), sentence(traded), front_chart(data, traded)))
     if weight is not None:
         what = f"the logarithm of {objective.metric}" if (data.objective[data.measured] > 0).all() else objective.metric
         found.append(

@@ -13,6 +13,8 @@ from tradewind.problem import COST, RUNTIME
 from tradewind.reporting.charts import effect_limits, metric_axis
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.importance import importance
+from tradewind.reporting.pareto import cost_time_front
+from tradewind.reporting.pareto_chart import draw_front
 from tradewind.reporting.series import best_so_far, levels, outcomes, wants_log
 from tradewind.reporting.svg import time_unit
 from tradewind.reporting.words import percent, value_words
@@ -29,6 +31,7 @@ _LOOK: dict[str, dict[str, Any]] = {
     "aborted": {"marker": "D", "facecolors": "none", "edgecolors": "#a3528a", "s": 24},
     "lost": {"marker": "+", "c": "#7a828c", "s": 34},
 }
+_RING: dict[str, Any] = {"marker": "o", "s": 90, "facecolors": "none", "edgecolors": "#1b2733", "linewidths": 1.2}
 _BEST: dict[str, Any] = {"marker": "*", "c": "#007d5a", "s": 190, "edgecolors": "white", "zorder": 5}
 
 STYLE: dict[Any, Any] = {
@@ -55,7 +58,8 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
         folder: Where; it is made.
 
     Returns:
-        The files: ``best-so-far.png``, ``cost-time.png`` and ``parameters.png``.
+        The files: ``best-so-far.png``, ``cost-time.png``, ``parameters.png``, and ``trade-off.png`` where the study has
+        several objectives.
 
     Raises:
         MissingProgramError: matplotlib is not installed.
@@ -69,6 +73,7 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
         "best-so-far.png": _progress,
         "cost-time.png": _map,
         "parameters.png": _parameters,
+        "trade-off.png": draw_front,
     }
     written = []
     try:
@@ -139,6 +144,9 @@ def _map(data: StudyData, figure: Figure) -> bool:
         if len(shown):
             label = f"{kind.name} ({kind.total:,})"
             axes.scatter(data.runtime[shown] / unit, data.cost[shown], label=label, **_LOOK[kind.name])
+    edge = cost_time_front(data)
+    if len(edge) > 1:
+        axes.scatter(data.runtime[edge] / unit, data.cost[edge], label="none as cheap and as quick", **_RING)
     best = data.best_row
     if best is not None:
         axes.scatter([data.runtime[best] / unit], [data.cost[best]], label="recommended", **_BEST)

@@ -56,7 +56,7 @@ class Svg:
 
         Args:
             kind: ``feasible`` (disc), ``infeasible`` (triangle), ``failed`` (cross), ``aborted`` (diamond), ``lost``
-                (plus) or ``best`` (star).
+                (plus), ``best`` (star) or ``front`` (ring).
             x: Place across.
             y: Place down.
             title: Shown when the pointer rests on it.
@@ -86,6 +86,7 @@ _SHAPES: dict[str, list[list[tuple[float, float]]]] = {
     "aborted": [_ring(4, (1.15,))],
     "lost": [[(-1, 0), (1, 0)], [(0, -1), (0, 1)]],
     "best": [_ring(10, (2.1, 0.9))],
+    "front": [_ring(16, (1.0,))],
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tradewind.reporting import tables
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.importance import Importance, importance
+from tradewind.reporting.pareto import front, front_table, sentence, title
 from tradewind.reporting.series import best_so_far, wants_log
 from tradewind.reporting.textplot import step_plot
 from tradewind.reporting.why import why
@@ -39,6 +40,12 @@ def print_report(data: StudyData, console: Console) -> None:
         _title(console, f"Best {len(rows)} of {int(data.feasible.sum()):,} feasible trials")
         lines = [tables.TrialLine.row(data, row) for row in rows]
         console.print(tables.trials(lines, objective, console.width))
+    traded = front(data)
+    if traded.wanted:
+        _title(console, title(traded))
+        console.print(tables.bullets([sentence(traded)]))
+        if len(traded.rows):
+            console.print(front_table(data, traded, console.width))
     plot = curve_lines(data, console.width)
     if plot:
         _title(console, f"Best {objective.metric} so far, against money spent in total")
