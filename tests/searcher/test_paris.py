@@ -1,0 +1,463 @@
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tradewind.errors import MissingProgramError, RecordError, SpecError
+from tradewind.problem import (
+    Budget,
+    Configuration,
+    JobParameters,
+    Objective,
+    Observation,
+    Offer,
+    PastStudy,
+    Proposal,
+    Trial,
+    TrialState,
+)
+from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.searcher.paris import searcher as paris
+from tradewind.searcher.paris.forest import Forest, choose_pairs, left_out_errors, screen
+from tradewind.searcher.paris.searcher import ParisSearcher
+from tradewind.searcher.paris.table import Measurement, Table, describe, machines_of, of_csv, of_past
+from tradewind.testing import problems
+from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, machine_parameters, make_problem
+
+TABLE = Path(__file__).parent / "data" / "paris_table.csv"
+NODES = (1, 2, 4, 8)
+
+
+def truth_of(work: float, serial: float, traffic: float, memory: float) -> Callable[[Configuration, Offer], Outcome]:
+    """A job of the same kind as those of the table."""
+
+    def truth(_configuration: Configuration, offer: Offer) -> Outcome:
+        speed = {"compute": 1.25, "general": 1.05, "memory": 1.0}[offer.category]
+        seconds = 20 + work / speed * (serial + (1 - serial) / (offer.vcpu * offer.nodes))
+        seconds += traffic * (offer.nodes - 1) ** 0.7
+        return Outcome(seconds * (1.6 if memory / offer.nodes > 0.9 * offer.memory_gib else 1.0))
+
+    return truth
+
+
+def paris_problem(truth: Any = None, types: int = 6, nodes: Sequence[int] = NODES, **given: Any) -> KnownProblem:
+    given = {"deadline": 3600.0, **given}
+    return make_problem(machine_parameters(types, nodes), truth or truth_of(16_000, 0.015, 18, 16), **given)
+
+
+def searcher_of(problem: KnownProblem, **given: Any) -> ParisSearcher:
+    settings = ParisSearcher.Settings(**{"table": TABLE, "pairs_tried": 3, "trees": 40, **given})
+    return ParisSearcher(settings=settings, problem=problem, seed=1)
+
+
+def searched(problem: KnownProblem, **given: Any) -> tuple[ParisSearcher, list[Trial]]:
+    searcher = searcher_of(problem, **given)
+    return searcher, drive(searcher, problem, 200)
+
+
+def last_words(searcher: ParisSearcher) -> str:
+    answer = searcher.ask(SearchState(proposed=99))
+    assert isinstance(answer, NothingLeft)
+    assert answer.final
+    assert "\n" not in answer.reason
+    return answer.reason
+
+
+def past_of(problem: KnownProblem, jobs: int, profile: bool = False, noise: float = 0.0) -> tuple[PastStudy, ...]:
+    """Studies of other jobs that ran on every machine."""
+    studies = []
+    for job in range(jobs):
+        work = replace(problem, truth=truth_of(6000.0 * 1.6**job, 0.004 * 2**job, 6.0 * job, 5.0 * job), noise=noise)
+        trials = []
+        for i in range(len(problem.candidates)):
+            trial = evaluate(work, Proposal(problem.candidates.configuration(i)), i)
+            if profile:
+                assert trial.observation is not None
+                cores = trial.offer.vcpu * trial.offer.nodes
+                counters = {"cpu_seconds": trial.observation.runtime * cores, "peak_memory_bytes": 1e9 * job}
+                trial = replace(trial, observation=replace(trial.observation, profile=counters))
+            trials.append(trial)
+        studies.append(PastStudy(f"job{job}", JobParameters({"size": float(job)}), tuple(trials)))
+    return tuple(studies)
+
+
+# ---------------------------------------------------------------------- table
+
+
+def test_a_csv_is_read_with_its_counters(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(
+        "workload,instance,nodes,runtime,spill\nsort,c9.large,2,10.5,3\nsort,c9.large,2,11.5,\ngrep,x,1,5,1\n"
+    )
+    runs = list(of_csv(file))
+    assert runs[0] == Measurement("sort", ("c9.large", 2), 10.5, {"spill": 3.0})
+    table = Table.of(runs, [("c9.large", 2), ("c9.large", 4)])
+    assert table.workloads == ["sort"]
+    assert table.seconds[0, 0] == 11.0
+    assert np.isnan(table.seconds[0, 1])
+    assert table.counters["spill"][0, 0] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("workload,instance,nodes\n", "no column 'runtime'"),
+        ("workload,instance,nodes,runtime\na,b,two,5\n", "not a number"),
+        ("workload,instance,nodes,runtime\na,b,2,fast\n", "not a number"),
+        ("workload,instance,nodes,runtime\na,b\n", "not a number"),
+    ],
+)
+def test_a_wrong_csv_is_one_line_with_file_and_line(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    with pytest.raises(RecordError, match=words) as error:
+        list(of_csv(file))
+    assert "t.csv:" in str(error.value)
+    with pytest.raises(RecordError, match="cannot read the table"):
+        list(of_csv(tmp_path / "none.csv"))
+
+
+def test_earlier_studies_become_workloads_by_job_parameters_and_settings() -> None:
+    problem = problems.table_problem(types=2, nodes=(1, 2), cliff="none")
+    trials = [
+        evaluate(problem, Proposal(problem.candidates.configuration(i)), i) for i in range(len(problem.candidates))
+    ]
+    failed = replace(trials[0], state=TrialState.FAILED)
+    part = replace(trials[1], proposal=replace(trials[1].proposal, fidelity=0.1))
+    study = PastStudy("etl", JobParameters({"size": 3.0}), (failed, part, *trials[2:]))
+    runs = list(of_past([study], ("instance", "nodes")))
+    assert len(runs) == len(trials) - 2
+    assert {run.workload for run in runs} >= {"etl; size=3.0; codec=lz4, partitions=16"}
+    assert len({run.workload for run in runs}) == 9
+    assert {run.machine for run in runs} <= set(machines_of(problem.candidates))
+
+
+def test_names_of_other_studies_that_choose_machines_are_no_settings() -> None:
+    offer = Offer("test", "c9.large", 2, 4, 0.1, nodes=2)
+    values = Configuration({"vm": "c9.large", "vcpu": 2, "nodes": 2, "level": 3})
+    seen = Observation(1.0, 1.0, 5.0, True)
+    trial = Trial(0, Proposal(values), offer, TrialState.SUCCEEDED, "k", seen)
+    (run,) = of_past([PastStudy("old", JobParameters(), (trial,))], ("instance",))
+    assert run.workload == "old; level=3"
+
+
+def test_descriptions_tell_machines_apart_and_leave_constants_out() -> None:
+    candidates = paris_problem().candidates
+    offers = [candidates.offer(rows[0]) for rows in machines_of(candidates).values()]
+    facts = describe(offers)
+    assert len({tuple(np.round(row, 9)) for row in facts}) == len(offers)
+    assert (np.ptp(facts, axis=0) > 0).all()
+    assert describe(offers[:1]).shape == (1, 1)
+
+
+# ---------------------------------------------------------------------- model
+
+
+def small_table() -> tuple[Table, Any, Any]:
+    problem = paris_problem()
+    machines = machines_of(problem.candidates)
+    rows = [rows[0] for rows in machines.values()]
+    facts = describe([problem.candidates.offer(row) for row in rows])
+    return Table.of(list(of_csv(TABLE)), list(machines)), facts, problem.candidates.hourly[rows]
+
+
+def test_the_quick_error_is_that_of_regressions_one_by_one() -> None:
+    table, _, _ = small_table()
+    for pair in [(0, 5), (3, 20)]:
+        logs, expected = table.known, []
+        for out in range(len(logs)):
+            kept = [w for w in range(len(logs)) if w != out]
+            f = logs[kept, pair[1]] - logs[kept, pair[0]]
+            off = []
+            for j in set(range(logs.shape[1])) - set(pair):
+                y = logs[kept, j] - logs[kept, pair[0]]
+                slope = ((f - f.mean()) * (y - y.mean())).sum() / (((f - f.mean()) ** 2).sum() + 0.1)
+                guess = y.mean() + slope * (logs[out, pair[1]] - logs[out, pair[0]] - f.mean())
+                off.append(abs(guess - (logs[out, j] - logs[out, pair[0]])))
+            expected.append(np.mean(off))
+        assert screen(table, pair) == pytest.approx(expected)
+
+
+def test_missing_cells_are_left_out_of_the_quick_error() -> None:
+    table, _, _ = small_table()
+    holes = table.seconds.copy()
+    holes[0, 7] = holes[2, 9] = np.nan
+    errors = screen(replace(table, seconds=holes), (0, 5))
+    assert np.isfinite(errors).all()
+    assert len(errors) == len(table.workloads)
+    holes[1, 0] = np.nan
+    assert len(screen(replace(table, seconds=holes), (0, 5))) == len(table.workloads) - 1
+
+
+def test_the_forest_learns_what_it_was_shown() -> None:
+    table, facts, _ = small_table()
+    forest = Forest.fit(table, facts, (0, 9), trees=60, seed=1)
+    for w in range(len(table.workloads)):
+        mean, late = forest.predict(facts, (float(table.known[w, 0]), float(table.known[w, 9])), {})
+        assert np.abs(mean - table.known[w]).mean() < 0.12
+        assert (late >= mean).all()
+
+
+def test_a_workload_that_was_left_out_is_predicted_better_than_by_the_mean() -> None:
+    table, facts, _ = small_table()
+    relative = table.known - table.known[:, [0]]
+    plain = [
+        np.abs(np.delete(relative, w, axis=0).mean(axis=0) - relative[w]).mean() for w in range(len(table.workloads))
+    ]
+    assert left_out_errors(table, facts, (0, 21)).mean() < np.mean(plain)
+
+
+def test_the_chosen_pair_is_no_worse_than_one_standard_error_above_the_best() -> None:
+    table, facts, hourly = small_table()
+    choices = choose_pairs(table, facts, hourly, pool=12, tried=6, least=3)
+    compared = [choice for choice in choices if not choice.screened]
+    errors = left_out_errors(table, facts, min(compared, key=lambda c: c.error).pair)
+    limit = errors.mean() + errors.std(ddof=1) / np.sqrt(len(errors))
+    assert len(compared) == 6
+    assert choices[0].error <= limit + 1e-9
+    assert len({choice.pair for choice in choices}) == len(choices) == 12 * 11 / 2
+    again = choose_pairs(table, facts, hourly, pool=12, tried=6, least=3)
+    assert again == choices
+
+
+def test_only_pairs_that_enough_workloads_ran_on_are_compared() -> None:
+    table, facts, hourly = small_table()
+    holes = table.seconds.copy()
+    holes[:4, 3] = np.nan
+    choices = choose_pairs(replace(table, seconds=holes), facts, hourly, pool=48, tried=2, least=3)
+    assert all(3 not in choice.pair for choice in choices)
+
+
+# ---------------------------------------------------------------------- searching
+
+
+def test_it_finds_a_configuration_near_the_optimum_with_five_runs() -> None:
+    problem = paris_problem()
+    searcher, trials = searched(problem)
+    best = problem.optimum()
+    assert best is not None
+    assert len(trials) == 5
+    assert [str(t.proposal.why["stage"]).split()[0] for t in trials[:2]] == ["reference", "reference"]
+    found = min(t.observation.cost for t in trials if t.observation is not None and t.observation.feasible)
+    assert found <= 1.1 * best[1]
+    assert "the predicted best is" in last_words(searcher)
+
+
+def test_predictions_are_closer_than_interpolation_between_the_references() -> None:
+    """PARIS compares itself with a line through two points; that line is in the number of cores here."""
+    problem = paris_problem()
+    searcher, trials = searched(problem, verify=0)
+    one, two = trials[0], trials[1]
+    cores = [t.offer.vcpu * t.offer.nodes for t in (one, two)]
+    ours, line = [], []
+    for point in searcher.predict_map():
+        if point.trial in (0, 1):
+            continue
+        offer = problem.resolver.resolve(point.configuration)
+        seconds = problem.truth(point.configuration, offer).runtime
+        ours.append(abs(point.time - seconds) / seconds)
+        assert one.observation is not None
+        assert two.observation is not None
+        times = sorted(zip(cores, (one.observation.runtime, two.observation.runtime), strict=True))
+        slope = (times[1][1] - times[0][1]) / max(times[1][0] - times[0][0], 1e-9)
+        line.append(abs(times[0][1] + slope * (offer.vcpu * offer.nodes - times[0][0]) - seconds) / seconds)
+    assert np.mean(ours) < 0.5 * np.mean(line)
+
+
+def test_the_references_themselves_are_mapped_as_measured() -> None:
+    searcher, trials = searched(paris_problem())
+    points = {point.trial: point for point in searcher.predict_map() if point.trial is not None}
+    for trial in trials[:2]:
+        assert trial.observation is not None
+        assert points[trial.number].time == points[trial.number].time_p90 == trial.observation.runtime
+    assert all((p.time_p90 or 0) >= p.time and (p.cost_p90 or 0) >= p.cost for p in searcher.predict_map())
+    assert len(searcher.predict_map()) == 24
+
+
+def test_caution_asks_the_ninetieth_percentile_to_meet_the_deadline() -> None:
+    free, trials = searched(paris_problem(deadline=None), verify=0)
+    apart = max(free.predict_map(), key=lambda point: (point.time_p90 or 0.0) / point.time)
+    assert apart.time_p90 is not None
+    deadline = (apart.time * apart.time_p90) ** 0.5
+    for meet, judged in (("p90", "time_p90"), ("mean", "time")):
+        searcher = searcher_of(paris_problem(deadline=deadline), verify=0, meet=meet)
+        for trial in trials:
+            searcher.tell(trial)
+        points = {point.configuration: point for point in searcher.predict_map()}
+        assert all(point.in_time == (getattr(point, judged) <= deadline) for point in points.values())
+        assert points[apart.configuration].in_time == (meet == "mean")
+
+
+def test_the_least_runtime_is_looked_for_as_well() -> None:
+    problem = paris_problem(objective=Objective("runtime"))
+    _, trials = searched(problem)
+    best = problem.optimum()
+    assert best is not None
+    assert min(t.observation.runtime for t in trials if t.observation is not None) <= 1.1 * best[1]
+
+
+def test_earlier_studies_are_a_table() -> None:
+    problem = paris_problem()
+    problem = replace(problem, past=past_of(problem, 4))
+    searcher, trials = searched(problem, table=None)
+    assert len(trials) == 5
+    assert "over 4 workloads" in searcher.references_words()
+    assert searcher.map_basis().startswith("References: ")
+
+
+def test_counters_of_the_references_are_used_where_both_have_them() -> None:
+    problem = paris_problem()
+    problem = replace(problem, past=past_of(problem, 4, profile=True))
+    searcher = searcher_of(problem, table=None)
+    answer = searcher.ask(SearchState(), 2)
+    assert not isinstance(answer, NothingLeft)
+    plain = searcher_of(problem, table=None)
+    for number, proposal in enumerate(answer):
+        trial = evaluate(problem, proposal, number)
+        assert trial.observation is not None
+        plain.tell(trial)
+        counters = {"cpu_seconds": 5000.0, "peak_memory_bytes": 2e9}
+        searcher.tell(replace(trial, observation=replace(trial.observation, profile=counters)))
+    searcher.predict_map()
+    plain.predict_map()
+    assert [names for _, names in searcher._forests] == [("cpu_seconds", "peak_memory_bytes")]
+    assert [names for _, names in plain._forests] == [()]
+
+
+def test_a_reference_that_fails_is_replaced() -> None:
+    base = truth_of(16_000, 0.015, 18, 16)
+    problem = paris_problem()
+    first = searcher_of(problem).ask(SearchState(), 2)
+    assert not isinstance(first, NothingLeft)
+    bad = first[1].configuration
+    broken = paris_problem(lambda c, o: Outcome(30.0, failed="boom") if c == bad else base(c, o))
+    searcher, trials = searched(broken, verify=0)
+    assert sum(str(t.proposal.why["stage"]).startswith("reference") for t in trials) >= 3
+    assert trials[-1].state == TrialState.SUCCEEDED
+    assert all(point.configuration != bad or point.trial is not None for point in searcher.predict_map())
+
+
+def test_after_a_reference_that_was_cut_short_no_slower_one_is_tried() -> None:
+    problem = paris_problem(deadline=1000.0)
+    searcher = searcher_of(problem)
+    trials = drive(searcher, problem, 200, abort=True)
+    references = [t for t in trials if str(t.proposal.why["stage"]).startswith("reference")]
+    short = [t for t in references if t.state == TrialState.ABORTED]
+    assert short
+    table, _, _ = small_table()
+    place = {machine: i for i, machine in enumerate(table.machines)}
+    order = {t.number: place[t.offer.instance_type, t.offer.nodes] for t in references}
+    for trial in short:
+        later = [order[t.number] for t in references if t.number > trial.number + 1]
+        assert not set(later) & set(table.slower(order[trial.number]))
+    assert any(t.observation is not None and t.observation.feasible for t in trials)
+
+
+def test_when_every_run_fails_that_is_said() -> None:
+    searcher, trials = searched(paris_problem(lambda _c, _o: Outcome(5.0, failed="boom"), types=2, nodes=(1, 2)))
+    assert len(trials) <= 4
+    assert "no pair of reference runs succeeded" in last_words(searcher)
+    assert searcher.predict_map() == []
+
+
+def test_references_may_be_given() -> None:
+    searcher, trials = searched(paris_problem(), references=("2xc9.xlarge", "4xr9.large"))
+    assert [(t.offer.nodes, t.offer.instance_type) for t in trials[:2]] == [(2, "c9.xlarge"), (4, "r9.large")]
+    assert "as the settings say" in searcher.references_words()
+    with pytest.raises(SpecError, match="is no machine choice of the space"):
+        searcher_of(paris_problem(), references=("2xc9.xlarge", "9xr9.large"))
+    with pytest.raises(SpecError, match="fewer than 3 workloads"):
+        searcher_of(paris_problem(), references=("2xc9.xlarge", "2xc9.xlarge"))
+
+
+def test_each_combination_of_settings_has_references_until_their_share_is_spent() -> None:
+    problem = problems.table_problem(types=4, nodes=(1, 2, 4), cliff="none", deadline=None)
+    searcher, trials = searched(problem)
+    assert sum(str(t.proposal.why["stage"]).startswith("reference") for t in trials) == 18
+    assert len(searcher.predict_map()) == len(problem.candidates)
+    limited, few = searched(replace(problem, budget=Budget(trials=20)))
+    assert sum(str(t.proposal.why["stage"]).startswith("reference") for t in few) == 10
+    assert len(few) == 13
+    assert len(limited.predict_map()) == 5 * 12
+
+
+def test_several_at_once_wait_for_the_references() -> None:
+    problem = paris_problem()
+    searcher = searcher_of(problem)
+    assert {t.key for t in drive(searcher, problem, 99, parallel=4)} == {t.key for t in searched(problem)[1]}
+
+
+def test_what_it_expects_is_explained() -> None:
+    problem = paris_problem()
+    searcher, trials = searched(problem)
+    said = searcher.explain(trials[-1].configuration)
+    assert set(said) == {"expected_cost", "expected_time", "time_p90", "pair"}
+    assert "predict a workload that was left out" in str(said["pair"])
+    assert searcher_of(problem).explain(trials[-1].configuration) == {}
+    assert {"stage", "left_out_error", "pair"} <= set(trials[0].proposal.why)
+
+
+# ---------------------------------------------------------------------- what it cannot do
+
+
+def small_file(folder: Path, workloads: int) -> Path:
+    with TABLE.open(newline="") as source, (folder / "small.csv").open("w", newline="") as target:
+        rows = list(csv.DictReader(source))
+        kept = sorted({row["workload"] for row in rows})[:workloads]
+        writer = csv.DictWriter(target, ["workload", "instance", "nodes", "runtime"])
+        writer.writeheader()
+        writer.writerows(row for row in rows if row["workload"] in kept)
+    return folder / "small.csv"
+
+
+def test_too_small_a_table_is_refused_in_one_line(tmp_path: Path) -> None:
+    for given, found in (({"table": small_file(tmp_path, 2)}, 2), ({"table": None}, 0)):
+        with pytest.raises(SpecError, match=f"its table has {found}") as refusal:
+            searcher_of(paris_problem(), **given)
+        assert "\n" not in str(refusal.value)
+        assert refusal.value.hint
+    assert len(searched(paris_problem(), table=small_file(tmp_path, 3))[1]) == 5
+
+
+def test_a_table_of_other_machines_is_too_small(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("workload,instance,nodes,runtime\n" + "".join(f"w{i},x,{i},5\n" for i in range(9)))
+    with pytest.raises(SpecError, match="its table has 0"):
+        searcher_of(paris_problem(), table=tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (problems.flat_problem, "no parameter that does"),
+        (lambda: problems.table_problem(objective=Objective("throughput", "maximise")), "maximise throughput"),
+        (problems.continuous_problem, "no parameter that does"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_in_one_line(problem: Callable[[], KnownProblem], words: str) -> None:
+    with pytest.raises(SpecError, match=words) as refusal:
+        searcher_of(problem())
+    assert "\n" not in str(refusal.value)
+
+
+def test_too_many_settings_are_refused() -> None:
+    with pytest.raises(SpecError, match="two reference runs for each of the 9 combinations"):
+        searcher_of(problems.table_problem(), most_settings=8)
+
+
+def test_a_missing_package_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paris, "find_spec", lambda name: None if name == "quantile_forest" else True)
+    with pytest.raises(MissingProgramError, match=r"pip install 'tradewind\[forest\]'"):
+        searcher_of(paris_problem())
+
+
+def test_a_single_machine_choice_needs_no_table() -> None:
+    searcher, trials = searched(problems.tiny_problem(), table=None)
+    assert len(trials) == 1
+    assert last_words(searcher) == "every configuration has been tried"
+    assert searcher.map_basis() == ""
