@@ -362,7 +362,7 @@ def plot(results: Results, names: tuple[str, ...], path: Path) -> None:
                     linestyle="--" if policy.endswith("abort") or policy == "random-plain" else "-",
                     zorder=3 if ours else 2,
                 )
-        axis.set(title=words, xlabel="money spent, mean costs", xlim=(0, 20), ylim=(0, 100))
+        axis.set(title=words, xlabel="money spent, mean costs", xlim=(0, 20), ylim=(0, 100), xticks=range(0, 21, 5))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("searches within 5 % of the optimum, %")
     figure.legend(
