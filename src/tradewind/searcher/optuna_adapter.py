@@ -50,6 +50,9 @@ _NEEDS = {"cmaes": "cmaes", "gp": "torch"}
 _KEEPS_NOTES = ("cmaes", "nsgaii", "qmc")
 """Samplers that write notes into a trial when it is asked for: past trials are asked for again, with their values."""
 
+_TRIES = {"gp": 3}
+"""Where a suggestion takes a second and the next one is hardly another, fewer are asked for."""
+
 _LISTED = 20_000
 """Combinations up to which it is looked up before asking whether any configuration is left."""
 
@@ -67,11 +70,11 @@ class OptunaSettings(plugins.Settings):
         default_factory=dict,
         description="Settings of the sampler by Optuna's names, such as n_startup_trials; its seed is the study's.",
     )
-    tries: int = Field(
-        default=20,
+    tries: int | None = Field(
+        default=None,
         ge=1,
-        description="Suggestions asked for until one is new, allowed, sold and affordable; then the open configuration "
-        "that is nearest to the first of them is taken.",
+        description="Suggestions asked for until one is new, allowed, sold and affordable (20, with gp 3); after that "
+        "the open configuration that is nearest to the first of them is taken.",
     )
     aborted: Literal["pruned", "bound"] = Field(
         default="pruned",
@@ -127,7 +130,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
         study.sampler = self._sampler(number)
         first: dict[str, Value] = {}
-        for _ in range(self.settings.tries):
+        for _ in range(self.settings.tries or _TRIES.get(self.settings.sampler, 20)):
             trial = study.ask()
             values = self._suggest(trial)
             configuration = self._open(values, state, taken)
@@ -222,7 +225,10 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         values = {p.name: _inwards(p, configuration[p.name]) for p in parameters}
         if self.settings.sampler in _KEEPS_NOTES:
             study.enqueue_trial(values)
-            trial = study.ask({p.name: _distribution(p) for p in parameters})
+            trial = study.ask()
+            _ = trial.relative_params  # the notes are written when these are first looked at
+            for parameter in parameters:
+                _ask_for(trial, parameter)
             trial.set_user_attr(_CONSTRAINTS, list(broken.values()))
             if _names_constraints():
                 for name, violation in broken.items():
