@@ -32,11 +32,15 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
     ("gp", {}, 1),
     ("gp", {}, 2),
     ("gp", {"acquisition": "ei", "abort": False}, 1),
+    ("obol", {}, 1),
+    ("obol", {"depth": 0, "design": "lhs", "target": "log_cost"}, 2),
     ("optuna", {}, 1),
     ("optuna", {"sampler": "qmc"}, 2),
     ("paris", {"table": "paris_table.csv"}, 1),
     ("random", {}, 1),
     ("random", {}, 2),
+    ("trimtuner", {}, 1),
+    ("trimtuner", {"surrogate": "trees"}, 2),
 ]
 
 

@@ -13,8 +13,8 @@ _HYPERCUBES = 20
 def latin_hypercube(numbers: Floats, count: int, rng: np.random.Generator) -> list[int]:
     """Choose rows near the points of a maximin Latin hypercube (Morris & Mitchell, J. Stat. Planning 1995).
 
-    Every column is cut into ``count`` strips with one point each; each point stands for the nearest row that is not
-    taken. Of some such designs, the one whose two nearest rows are farthest apart is taken.
+    Every column is cut into ``count`` strips with one point each, its levels at equal distances; each point stands for
+    the nearest row that is not taken. Of some such designs, the one whose two nearest rows are farthest apart is taken.
 
     Args:
         numbers: Shape (n, d).
@@ -24,8 +24,8 @@ def latin_hypercube(numbers: Floats, count: int, rng: np.random.Generator) -> li
     Returns:
         Row numbers, in order.
     """
-    low, span = numbers.min(axis=0), np.ptp(numbers, axis=0)
-    unit = (numbers - low) / np.where(span > 0, span, 1.0)
+    ranks = [np.unique(np.round(column, 9), return_inverse=True) for column in numbers.T]
+    unit = np.column_stack([(rank + 0.5) / len(levels) for levels, rank in ranks])
     count = min(count, len(unit))
     best: tuple[float, list[int]] | None = None
     for _ in range(_HYPERCUBES):

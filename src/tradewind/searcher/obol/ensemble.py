@@ -82,8 +82,8 @@ def make_bags(size: int, depth: int, columns: int, trees: int, seed: int) -> Bag
         for t in range(trees):
             weights[k, t] = np.bincount(drawn[t], minlength=most)
         newest[k] = np.maximum(drawn.max(axis=1) - size, -1)
-        row = np.broadcast_to(np.arange(columns, dtype=np.uint8), (trees, most, columns))
-        orders[k] = rng.permuted(row, axis=2)
+        row = np.broadcast_to(np.arange(columns, dtype=np.uint8), (trees, size + k, columns))
+        orders[k, :, : size + k] = rng.permuted(row, axis=2)
     return Bags(weights, newest, orders, int(math.log2(columns)) + 1)
 
 
@@ -147,7 +147,7 @@ class Ensemble:
         from tradewind.searcher.obol import kernel
 
         room = make_room(self.trials, self.field, 0)
-        kernel.predict(self.field, self.bags, self.trials, room)
+        kernel.renew(0, np.zeros(1, dtype=np.int64), self.field, self.bags, self.trials, room)
         found, target = kernel.judge(self.field, self.trees, self.trials, self.rules, free, room)
         return Outlook(found[0], found[1], found[2], found[3], found[4], float(target))
 

@@ -63,7 +63,7 @@ class Evidence:
         seen = [
             (row, t, value)
             for row, t in table.trials
-            if t.state != TrialState.FAILED and (value := self._figure(t)) is not None and math.isfinite(value)
+            if t.state != TrialState.FAILED and (value := self._figure(t)) is not None
         ]
         self._finished = [(row, value) for row, t, value in seen if t.state == TrialState.SUCCEEDED]
         self._cut = [(row, value) for row, t, value in seen if t.state == TrialState.ABORTED]
@@ -81,7 +81,7 @@ class Evidence:
     def _figure(self, trial: Trial) -> float | None:
         """Runtime or cost, as modelled."""
         seen = trial.observation
-        if seen is None:
+        if seen is None or not math.isfinite(seen.cost + seen.runtime):
             return None
         return seen.runtime if self._timed else seen.cost
 

@@ -70,7 +70,6 @@ def _split(
 ) -> tuple[int, int, int]:  # fmt: skip
     """The column that splits a node best, and the levels on both sides of the split; -1 where none gains."""
     gain, feature, below, above = _SAME * spread, -1, 0, 0
-    base = total * total / weight
     for a in range(orders.shape[1]):
         if a >= tries and feature >= 0:
             break
@@ -86,10 +85,12 @@ def _split(
         heap[low], heaps[low] = 0.0, 0.0
         for c in range(low + 1, high + 1):
             if heap[c] > 0.0:
-                other = total - part
-                found = part * part / left + other * other / (weight - left) - base
-                if found > gain * (1.0 + _SAME):
-                    gain, feature, below, above = found, f, latest, c
+                # (part / left - rest / right)² left right / weight, with one division.
+                right = weight - left
+                apart = part * right - (total - part) * left
+                found = apart * apart / (left * right * weight)
+                if found > gain:
+                    gain, feature, below, above = found * (1.0 + _SAME), f, latest, c
                 left += heap[c]
                 part += heaps[c]
                 latest = c
@@ -157,22 +158,11 @@ def _grow(
 
 
 @fast
-def predict(field: Field, bags: Bags, trials: Trials, room: Room) -> None:
-    """Add up what the trees predict of every candidate, in ``room.sums[0, 0]`` and ``room.squares[0, 0]``."""
-    sums, squares = room.sums[0, 0], room.squares[0, 0]
-    sums[:] = 0.0
-    squares[:] = 0.0
-    for t in range(bags.weights.shape[1]):
-        _grow(
-            bags.weights[0, t], bags.orders[0, t], bags.tries, trials.size, trials.codes, trials.y,
-            field.everyone, field.values, field.masks, room.product,
-            room.places, room.stack, room.sets, room.weights, room.totals, sums, squares,
-        )  # fmt: skip
+def renew(k: int, version: Ints, field: Field, bags: Bags, trials: Trials, room: Room) -> None:
+    """Bring the sums for k imagined runs up to date: only trees whose bags hold a changed run are grown.
 
-
-@fast
-def _renew(k: int, version: Ints, field: Field, bags: Bags, trials: Trials, room: Room) -> None:
-    """Bring the sums for k imagined runs up to date: only trees whose bags hold a changed run are grown."""
+    ``version[g]`` says which values the first g imagined runs have.
+    """
     for g in range(k + 1):
         if room.stamp[k, g] == version[g]:
             continue
@@ -300,7 +290,7 @@ def _choose(
 
 @fast
 def judge(field: Field, trees: int, trials: Trials, rules: Rules, free: Ints, room: Room) -> tuple[Floats, float]:
-    """What the sums of `predict` say of the candidates that may be run.
+    """What the sums of `renew` for no imagined run say of the candidates that may be run.
 
     Returns:
         Mean, standard deviation, constrained expected improvement, expected USD and the quantile of the USD, as rows
@@ -369,7 +359,7 @@ def look_ahead(
                 continue
             clock += 1
             version[k + 1] = clock
-            _renew(k + 1, version, field, bags, trials, room)
+            renew(k + 1, version, field, bags, trials, room)
             before = field.machines[at[k]]
             p, top = _choose(
                 k + 1, bags.weights.shape[1], trials, field, rules, free, room,

@@ -54,12 +54,14 @@ class Choice:
         utility: What the path that begins with it promises.
         outlook: Of the free ones.
         feasible: Probability that it is feasible.
+        switch: USD of its spend that are for changing to its machines.
     """
 
     place: int
     utility: float
     outlook: Outlook
     feasible: float
+    switch: float
 
 
 class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
@@ -83,8 +85,9 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
         if field is None:
             return self.nothing_left(state)
         candidates, free = field
-        informed = sum(t.observation is not None for t in self.history) + len(state.pending)
-        known = any(t.observation is not None and t.state != TrialState.FAILED for t in self.history)
+        whole = [t for t in self.history if t.proposal.fidelity == 1.0]
+        informed = sum(t.observation is not None for t in whole) + len(state.pending)
+        known = any(self._teaches(t) for t in whole)
         chosen: list[Proposal] = []
         if not known or informed < self._starts:
             chosen = self._start(state, count if not known else min(count, self._starts - informed))
@@ -109,6 +112,13 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
             free = np.delete(free, choice.place)
         return chosen or self.nothing_left(state)
 
+    def _teaches(self, trial: Trial) -> bool:
+        """Whether trees can be grown on a trial."""
+        seen = trial.observation
+        if seen is None or trial.state == TrialState.FAILED or not math.isfinite(seen.cost + seen.runtime):
+            return False
+        return self._map.of(trial.configuration, trial.offer) is not None
+
     def _decide(self, evidence: Evidence, believed: list[int], free: Ints, money: float) -> Choice | None:
         """Algorithm 2 of OBOL; None where the money pays for no candidate with the probability asked for."""
         depth = self.settings.depth if self.problem.objective.grows_with_time else 0
@@ -117,12 +127,17 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
         ensemble = evidence.ensemble(depth, believed)
         outlook = evidence.outlook(ensemble, free)
         feasible = evidence.feasible(ensemble, free, ensemble.outlook(free))
+
+        def switch(place: int) -> float:
+            row, field = int(free[place]), ensemble.field
+            return 0.0 if field.machines[row] == ensemble.rules.machines else float(field.switch[row])
+
         allowed = np.flatnonzero(outlook.dear <= money)
         if not len(allowed):
             if len(self.history) >= self.settings.min_trials:
                 return None
             place = int(np.argmin(np.round(outlook.dear / max(float(outlook.dear.min()), _TINY), 9)))
-            return Choice(place, float(outlook.improvement[place]), outlook, float(feasible[place]))
+            return Choice(place, float(outlook.improvement[place]), outlook, float(feasible[place]), switch(place))
         utility, spend = outlook.improvement[allowed], outlook.spend[allowed]
         if depth:
             roots = self._roots(utility, spend)
@@ -131,7 +146,7 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
             utility, spend = ensemble.paths(free, allowed, first, self.settings.threads)
         place = _best_ratio(utility, spend, outlook.spend[allowed])
         chosen = int(allowed[place])
-        return Choice(chosen, float(utility[place]), outlook, float(feasible[chosen]))
+        return Choice(chosen, float(utility[place]), outlook, float(feasible[chosen]), switch(chosen))
 
     def _roots(self, utility: Floats, spend: Floats) -> Ints:
         """The places of the candidates that paths begin from."""
@@ -159,12 +174,12 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
     # ------------------------------------------------------------------ proposals
 
     def _proposal(self, configuration: Configuration, choice: Choice, best: float) -> Proposal:
-        cost = float(choice.outlook.spend[choice.place])
+        spend = float(choice.outlook.spend[choice.place])
         why: dict[str, float | str] = {
             "stage": "search for a feasible one" if math.isinf(best) else "search",
-            "expected_cost": cost,
+            "expected_cost": spend - choice.switch,
             "probability_feasible": choice.feasible,
-            "expected_spend": cost,
+            "expected_spend": spend,
             "path_improvement": choice.utility,
         }
         if not math.isinf(best):
