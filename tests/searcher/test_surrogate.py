@@ -7,12 +7,14 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.stats import norm
 
+from tradewind import plugins
 from tradewind.problem import Offer
 from tradewind.searcher.starts import cheap_maximin
 from tradewind.searcher.surrogate.censored import bound_sites, fit_censored
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import GaussianProcess, factorise
 from tradewind.testing import problems
+from tradewind.testing.problems import drive
 
 
 def wave(x: np.ndarray) -> np.ndarray:
@@ -218,3 +220,22 @@ def test_starts_are_cheap_far_apart_and_different() -> None:
 def test_fewer_candidates_than_starts() -> None:
     chosen = cheap_maximin(np.zeros((3, 1)), np.array([1.0, 2.0, 3.0]), 5, np.random.default_rng(0))
     assert sorted(chosen) == [0, 1, 2]
+
+
+def test_a_matrix_that_is_nearly_singular_still_has_a_factor() -> None:
+    row = np.linspace(0.0, 1.0, 12)
+    matrix = 1.0 - 1e-17 * (row[:, None] - row[None, :]) ** 2
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(matrix - 1e-15 * np.eye(12))
+    root, inverse = factorise(matrix - 1e-15 * np.eye(12))
+    assert np.allclose(root @ root.T, matrix, atol=1e-5)
+    assert np.isfinite(inverse).all()
+    with pytest.raises(np.linalg.LinAlgError, match="no covariance"):
+        factorise(-np.eye(3))
+
+
+def test_a_noise_free_search_with_aborts_does_not_end_in_a_singular_matrix() -> None:
+    """Twenty bounds and observations of a smooth function without noise: the process must still be fitted."""
+    problem = problems.table_problem(cliff="slow", deadline=None)
+    searcher = plugins.create("searcher", "gp", {}, problem=problem, seed=1)
+    assert len(drive(searcher, problem, 40)) == 40

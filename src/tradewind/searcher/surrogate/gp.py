@@ -25,10 +25,35 @@ _BLOCK = 7
 """Triangles up to this size are inverted directly: OpenBLAS solves larger ones with several threads."""
 
 
+_RESCUES = (1e-12, 1e-10, 1e-8, 1e-6)
+"""Shares of the mean of a diagonal that are added to it, one after the other, until a factor is found."""
+
+
 def factorise(matrix: Array) -> tuple[Array, Array]:
-    """The lower Cholesky factor of a positive definite matrix, and that factor's inverse."""
-    root: Array = np.asarray(np.linalg.cholesky(matrix), dtype=float)
+    """The lower Cholesky factor of a positive definite matrix, and that factor's inverse.
+
+    Observations without noise of a very smooth function leave a matrix that is not positive definite in double
+    precision; it then gets the least of some noises on its diagonal, relative to its own size, that makes it so.
+
+    Raises:
+        LinAlgError: It has no factor even then: an entry is NaN, or it is no covariance.
+    """
+    try:
+        root: Array = np.asarray(np.linalg.cholesky(matrix), dtype=float)
+    except np.linalg.LinAlgError:
+        root = _rescued(matrix)
     return root, _inverted(root)
+
+
+def _rescued(matrix: Array) -> Array:
+    """The factor of a matrix that is not quite positive definite."""
+    size = float(np.trace(matrix)) / len(matrix)
+    for noise in _RESCUES:
+        try:
+            return np.asarray(np.linalg.cholesky(matrix + noise * size * np.eye(len(matrix))), dtype=float)
+        except np.linalg.LinAlgError:
+            continue
+    raise np.linalg.LinAlgError(f"a matrix of {len(matrix)} rows is no covariance")
 
 
 def _inverted(lower: Array) -> Array:
@@ -102,6 +127,7 @@ class GaussianProcess:
         self._extra: Array = np.zeros(0)
         self._shift = 0.0
         self._scale = 1.0
+        self._base: Array | float = self.priors.mean**2
 
     # ------------------------------------------------------------------ fitting
 
@@ -119,12 +145,14 @@ class GaussianProcess:
         """
         from scipy.optimize import minimize
 
-        self._shift = float(y.mean())
+        bare = y - self._trend(x)
+        self._shift = float(bare.mean())
         self._scale = self._spread_of(y)
-        targets = (y - self._shift) / self._scale
+        targets = (bare - self._shift) / self._scale
         variance = np.zeros(len(y)) if extra is None else extra / self._scale**2
         centre, width = self._prior_centre(x.shape[1])
         some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_FITTED)).astype(int))
+        self._base = self._fixed(x[some], x[some])
         squares = ((x[some, None, :] - x[None, some, :]) ** 2).reshape(-1, x.shape[1])
         # BFGS, not L-BFGS-B: scipy's L-BFGS-B calls LAPACK's threaded solvers on 10 x 10 matrices in every step, which
         # takes a hundred times as long where the jobs being tuned keep all CPUs busy.
@@ -180,7 +208,7 @@ class GaussianProcess:
         r = np.sqrt(squares @ inverse).reshape(n, n)
         decay = amplitude * np.exp(-_ROOT5 * r)
         kernel = decay * (1.0 + _ROOT5 * r + (5.0 / 3.0) * r * r)
-        total = kernel + self.priors.mean**2
+        total = kernel + self._base
         total[np.diag_indices(n)] += noise + extra + _JITTER
         root, inverse_root = factorise(total)
         alpha = (y @ inverse_root.T) @ inverse_root
@@ -210,7 +238,25 @@ class GaussianProcess:
         r = np.sqrt(np.maximum(squares, 0.0))
         amplitude = math.exp(2 * self._theta[0])
         kernel: Array = amplitude * (1.0 + _ROOT5 * r + (5.0 / 3.0) * r * r) * np.exp(-_ROOT5 * r)
-        return kernel + self.priors.mean**2
+        return kernel + self._fixed(a, b)
+
+    # What a process with more structure changes: see `TrendProcess`.
+
+    def _trend(self, x: Array) -> Array:
+        """The known part of the prior mean at ``x``, in units of the observations, shape (n,)."""
+        return np.zeros(len(x))
+
+    def _fixed(self, a: Array, b: Array) -> Array:
+        """The part of the prior covariance that no hyper-parameter changes, shape (len(a), len(b))."""
+        return np.full((len(a), len(b)), self.priors.mean**2)
+
+    def _fixed_variance(self, x: Array) -> Array:
+        """Its diagonal, shape (n,)."""
+        return np.full(len(x), self.priors.mean**2)
+
+    def _like(self) -> GaussianProcess:
+        """Another of the same kind, not fitted."""
+        return GaussianProcess(self.priors, starts=self.starts, steps=self.steps, spread=self.spread)
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance of the noise-free function.
@@ -222,9 +268,9 @@ class GaussianProcess:
             Two arrays of shape (m,), in units and squared units of the observations.
         """
         cross = self._prior(self._x, x)
-        mean: Array = self._shift + self._scale * (cross.T @ self._alpha)
+        mean: Array = self._trend(x) + self._shift + self._scale * (cross.T @ self._alpha)
         half = self._inverse_root @ cross
-        prior = math.exp(2 * self._theta[0]) + self.priors.mean**2
+        prior = math.exp(2 * self._theta[0]) + self._fixed_variance(x)
         variance: Array = np.maximum(prior - (half * half).sum(axis=0), 1e-10 * prior) * self._scale**2
         return mean, variance
 
@@ -236,10 +282,10 @@ class GaussianProcess:
             y: Observations, shape (m,).
             extra: Variance of each besides the common noise.
         """
-        other = GaussianProcess(self.priors, starts=self.starts, steps=self.steps, spread=self.spread)
+        other = self._like()
         other._theta, other._shift, other._scale = self._theta, self._shift, self._scale
         more = np.zeros(len(y)) if extra is None else extra / self._scale**2
-        other._set(x, (y - self._shift) / self._scale, more)
+        other._set(x, (y - self._trend(x) - self._shift) / self._scale, more)
         return other
 
     def believing(self, x: Array) -> GaussianProcess:
@@ -249,7 +295,7 @@ class GaussianProcess:
         """
         if not len(x):
             return self
-        known = self._shift + self._scale * self._y
+        known = self._trend(self._x) + self._shift + self._scale * self._y
         extra = np.concatenate([self._extra * self._scale**2, np.zeros(len(x))])
         return self.given(np.vstack([self._x, x]), np.concatenate([known, self.predict(x)[0]]), extra)
 
@@ -265,6 +311,6 @@ class GaussianProcess:
         """Variance of the common noise, in squared units of the observations."""
         return math.exp(2 * float(self._theta[1])) * self._scale**2
 
-    def prior(self, x: Array) -> tuple[float, Array]:
+    def prior(self, x: Array) -> tuple[Array, Array]:
         """Mean and covariance of the function at ``x`` before any observation, in units of the observations."""
-        return self._shift, self._prior(x, x) * self._scale**2
+        return self._trend(x) + self._shift, self._prior(x, x) * self._scale**2

@@ -43,6 +43,8 @@ _SCORED = (6, 40)
 _REPRESENTATIVES = 40
 _UNSURE = 4.0
 """Times as much money goes into parts before a configuration is run as a whole that may well be infeasible."""
+_RESERVE = 1.25
+"""Times the 95 % quantile of its cost that is kept for the last whole run: a model of parts is too sure of itself."""
 _CHEAPER = 0.5
 """Share of the configurations, by price, that the first ones are drawn from: they are to teach what a part tells."""
 _LITTLE = 1e-6
@@ -192,7 +194,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
     ) -> Proposal | None:
         """One proposal."""
         whole = self._judge(field, models)
-        best = self._recommended(field, whole, models)
+        best = self._recommended(_payable(field, whole, state), whole, models)
         if self._due(state, whole, best, running):
             return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, as a whole"})
         scored = self._scored(state, field, whole, models, taken, rng)
@@ -214,21 +216,26 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
 
     # ------------------------------------------------------------------ whole runs
 
-    def _recommended(self, field: _Field, whole: Whole, models: Models) -> int:
+    def _recommended(self, free: NDArray[np.bool_], whole: Whole, models: Models) -> int:
         """The open configuration to run as a whole.
 
         It is the recommended one where that has not been run as a whole; otherwise the one with the largest expected
         improvement times its probability of being feasible.
+
+        Args:
+            free: Those that may be run.
+            whole: What is expected of all.
+            models: For the best so far.
         """
         best = _argbest(np.where(whole.feasible >= self.settings.confidence, -whole.loss, -np.inf))
-        if whole.feasible[best] >= self.settings.confidence and field.open[best]:
+        if whole.feasible[best] >= self.settings.confidence and free[best]:
             return best
         if models.best is not None:
             gain = acquisition.expected_improvement(whole.loss, whole.sd, models.best) * whole.feasible
-            if np.any(gain[field.open] > 1e-200):
-                return _argbest(np.where(field.open, gain, -np.inf))
+            if np.any(gain[free] > 1e-200):
+                return _argbest(np.where(free, gain, -np.inf))
         likely = np.round(whole.feasible, 6)
-        among = field.open & (likely >= min(self.settings.confidence, float(likely[field.open].max())))
+        among = free & (likely >= min(self.settings.confidence, float(likely[free].max())))
         return _argbest(np.where(among, -whole.loss, -np.inf))
 
     def _due(self, state: SearchState, whole: Whole, best: int, running: list[Proposal]) -> bool:
@@ -253,7 +260,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
             return True
         place, share = run
         spend = float(models.spend(field.features[[place]], share, field.candidates.hourly[[place]])[0])
-        return spend + float(whole.cost_high[best]) <= state.money_left or whole.cost_high[best] > state.money_left * 20
+        return spend + _RESERVE * float(whole.cost_high[best]) <= state.money_left
 
     # ------------------------------------------------------------------ parts
 
@@ -421,6 +428,16 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         whole = self._judge(field, models)
         sure = whole.feasible >= self.settings.confidence
         return field.candidates.configuration(_argbest(np.where(sure, -whole.loss, -np.inf))) if sure.any() else None
+
+
+def _payable(field: _Field, whole: Whole, state: SearchState) -> NDArray[np.bool_]:
+    """The open configurations whose whole run the money left pays: for sure, else probably, else whatever it costs."""
+    if state.money_left is not None:
+        for cost in (whole.cost_high, whole.cost):
+            payable: NDArray[np.bool_] = field.open & (cost <= state.money_left)
+            if payable.any():
+                return payable
+    return field.open
 
 
 def constrained_value(whole: Whole) -> Array:
