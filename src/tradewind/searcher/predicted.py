@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import SpecError
-from tradewind.problem import RUNTIME, Candidates, Configuration, Problem, Proposal, Trial
-from tradewind.searcher.base import MapPoint, NothingLeft, Searcher, SearchState
+from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.searcher.base import MapPoint, NothingLeft, PricesAborts, Searcher, SearchState
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.units import format_duration, format_money
 
@@ -218,8 +218,17 @@ class Verifier:
             configuration = candidates.configuration(int(self.forecast.rows[place]))
             expected = self.forecast.expected(place)
             why = {"stage": stage, **expected, "expected_spend": expected["expected_cost"]}
-            chosen.append(Proposal(configuration, why=why))
+            money, seconds = self._caps(told)
+            chosen.append(Proposal(configuration, abort_cost=money, abort_time=seconds, why=why))
         return chosen or NothingLeft(self.summary(told, left, room, state), final=not state.pending)
+
+    def _caps(self, told: Mapping[int, Trial]) -> tuple[float | None, float | None]:
+        """The cost or time at which a run can no longer win, for a searcher that says so itself."""
+        seen = [trial.observation for trial in told.values() if trial.observation is not None]
+        best = min((s.objective for s in seen if s.feasible and s.objective is not None), default=None)
+        if best is None or best <= 0 or not isinstance(self.searcher, PricesAborts):
+            return None, None
+        return (best, None) if self.forecast.problem.objective.metric == COST else (None, best)
 
     def _left(self, state: SearchState, taken: Collection[int]) -> list[int]:
         """Places of the untried candidates that the money left is expected to pay, the best first."""

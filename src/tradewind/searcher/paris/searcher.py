@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from tradewind.searcher.base import (
     MapPoint,
     MapsAll,
     NothingLeft,
+    PricesAborts,
     ProposesMany,
     Searcher,
     SearchState,
@@ -85,13 +86,14 @@ class Task:
     rows: Mapping[int, int]
 
 
-class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, Concludes):
+class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, Concludes, PricesAborts):
     """PARIS: predicts cost and time of all machines from two reference runs and other workloads' runs.
 
     Yadwadkar et al., SoCC 2017. A table of other workloads (earlier studies, a CSV file) trains one random forest for
     the mean and one for the 90th percentile of the time relative to a reference, from a fingerprint (times and
     counters on two references) and the description of the target. The pair of references is the one with the
-    least leave-one-workload-out error, since the paper's is not published.
+    least leave-one-workload-out error, since the paper's is not published. A reference run that costs more than the
+    best so far is not cut short for that, since it teaches; the runs after it are.
 
     Raises:
         SpecError: The table is too small, the space has too many settings, or the objective is neither cost nor
@@ -246,29 +248,43 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return chosen or self.nothing_left(state)
 
     def _references(
-        self, task: Task, told: Mapping[int, Trial], running: Mapping[int, Trial], payable: Array
+        self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: Array
     ) -> tuple[Choice | None, set[int]]:
-        """The best pair none of whose runs went wrong, and the candidates that were run as references.
+        """The pair to run, or that has run, and the candidates that were run as references.
+
+        Only the first trials count, up to those that completed a pair: later ones check the prediction.
+        """
+        own = sorted((told[row].number, row) for row in task.rows.values() if row in told)
+        for count in range(2, len(own)):
+            first = {row: told[row] for _, row in own[:count]}
+            choice = self._pair(task, first, (), payable)
+            if choice is not None and all(task.rows[place] in first for place in choice.pair):
+                return choice, set(first)
+        first = {row: told[row] for _, row in own}
+        return self._pair(task, first, running, payable), set(first)
+
+    def _pair(self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: Array) -> Choice | None:
+        """The best pair none of whose runs went wrong.
 
         Where a reference was cut short, pairs with a machine that is slower in the table are not taken.
         """
-        tried: set[int] = set()
         slow: set[int] = set()
+        short: set[int] = set()
         for choice in self._choices:
             rows = [task.rows[place] for place in choice.pair if place in task.rows]
-            known = [row for row in rows if row in told]
-            if len(rows) < 2 or not all(payable[row] or row in known or row in running for row in rows):
+            if len(rows) < 2 or not all(payable[row] or row in told or row in running for row in rows):
                 continue
-            if any(place in slow and row not in known for place, row in zip(choice.pair, rows, strict=True)):
+            places = list(zip(choice.pair, rows, strict=True))
+            if any(place in slow and row not in told for place, row in places):
                 continue
-            wrong = [place for place, row in zip(choice.pair, rows, strict=True) if row in known and _wrong(told[row])]
+            wrong = {place for place, row in places if row in told and told[row].state != TrialState.SUCCEEDED}
             if not wrong:
-                return choice, tried | set(rows)
-            tried |= set(known)
-            for place in wrong:
+                return choice
+            for place in wrong - short:
                 if told[task.rows[place]].state == TrialState.ABORTED:
+                    short.add(place)
                     slow |= set(self._table.slower(place))
-        return None, tried
+        return None
 
     def _share_is_spent(self, told: Mapping[int, Trial], running: Mapping[int, Trial]) -> bool:
         """True when what references may use up is used up: those of the first settings are always run."""
@@ -322,7 +338,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         time: list[float] = []
         late: list[float] = []
         for task in self._tasks:
-            choice, _ = self._references(task, told, {}, payable)
+            choice, _ = self._references(task, told, (), payable)
             if choice is None or not all(task.rows[place] in told for place in choice.pair):
                 continue
             first, second = (told[task.rows[place]] for place in choice.pair)
@@ -375,7 +391,3 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             return {}
         place = int(np.flatnonzero(forecast.rows == row)[0])
         return {**forecast.expected(place), "pair": self.references_words()}
-
-
-def _wrong(trial: Trial) -> bool:
-    return trial.state != TrialState.SUCCEEDED
