@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.problem import COST, RUNTIME, Observation, Problem, Threshold, Trial, TrialState
 from tradewind.searcher import acquisition
@@ -58,6 +60,25 @@ class Caps:
     abort: bool
     slack: float
     money: float
+
+
+def _mixed(weights: Sequence[float], outlooks: Sequence[Outlook]) -> Outlook:
+    """The outlook of a mixture: expectations and probabilities average, medians and quantiles in logarithms."""
+    share = np.array(weights)[:, None] / sum(weights)
+
+    def average(name: str) -> Array:
+        values: Array = (share * np.array([getattr(one, name) for one in outlooks])).sum(axis=0)
+        return values
+
+    def logarithmic(name: str) -> Array:
+        values = np.log(np.maximum([getattr(one, name) for one in outlooks], 1e-300))
+        mean: Array = np.exp((share * values).sum(axis=0))
+        return mean
+
+    return Outlook(
+        *(logarithmic(name) for name in ("cost", "cost_low", "cost_high")),
+        *(average(name) for name in ("feasible", "improvement", "spend", "margin")),
+    )
 
 
 class Scalar:
@@ -124,23 +145,32 @@ class Beliefs:
             and trial.proposal.fidelity == 1.0
             and (row := features.of(trial.configuration, trial.offer)) is not None
         ]
-        self.time = self._fit_time([r for r in rows if r[1].state != TrialState.FAILED])
+        self.parts = self._fit_time([r for r in rows if r[1].state != TrialState.FAILED])
         full = [(row, seen) for row, trial, seen in rows if trial.state == TrialState.SUCCEEDED]
         self.objective = self._fit_objective(full)
         self.bounds = [(t, model) for t in problem.constraints.thresholds if (model := self._fit_bound(full, t))]
         self.success = self._fit_success(rows)
         self.best = self._best(full)
 
+    @property
+    def informed(self) -> bool:
+        """True when there is a model of time."""
+        return bool(self.parts)
+
     # ------------------------------------------------------------------ fitting
 
-    def _fit_time(self, rows: Sequence[tuple[Array, Trial, Observation]]) -> GaussianProcess | None:
+    def _fit_time(self, rows: Sequence[tuple[Array, Trial, Observation]]) -> list[tuple[float, GaussianProcess]]:
         known = [r for r in rows if math.isfinite(r[2].runtime) and (r[2].runtime > 0 or not r[2].censored)]
         if not known:
-            return None
+            return []
         seconds = np.array([max(seen.runtime, _LEAST_SECONDS) for _, _, seen in known])
         shift = self._shift(np.array([trial.offer.hourly for _, trial, _ in known]))
         censored = np.array([seen.censored for _, _, seen in known])
-        return fit_censored(np.array([row for row, _, _ in known]), np.log(seconds) + shift, censored, spread=_SPREAD)
+        return self._processes(np.array([row for row, _, _ in known]), np.log(seconds) + shift, censored)
+
+    def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
+        """Processes of ``ln(price x time)`` and the probability of each of being the right one."""
+        return [(1.0, fit_censored(x, y, censored, spread=_SPREAD))]
 
     def _shift(self, hourly: Array) -> Array:
         """What is added to ln seconds for the modelled figure."""
@@ -191,9 +221,8 @@ class Beliefs:
         """A copy that takes its own expectations at pending trials, shape (n, features), for observed."""
         if not len(x):
             return self
-        other = object.__new__(Beliefs)
-        other._problem, other._priced, other.best = self._problem, self._priced, self.best
-        other.time = self.time.believing(x) if self.time else None
+        other = copy.copy(self)
+        other.parts = [(weight, process.believing(x)) for weight, process in self.parts]
         other.objective = self.objective.believing(x) if self.objective else None
         other.bounds = [(t, model.believing(x)) for t, model in self.bounds]
         other.success = self.success.believing(x) if self.success else None
@@ -209,12 +238,16 @@ class Beliefs:
             hourly: USD per hour, shape (n,).
             caps: Where runs are cut short.
         """
-        assert self.time is not None
         price = hourly / 3600.0
+        other = self._other_conditions(x)
+        outlooks = [self._outlook(x, price, caps, other, *process.predict(x)) for _, process in self.parts]
+        return outlooks[0] if len(outlooks) == 1 else _mixed([weight for weight, _ in self.parts], outlooks)
+
+    def _outlook(self, x: Array, price: Array, caps: Caps, other: Array, mean: Array, variance: Array) -> Outlook:
+        """What one process of time expects."""
         billing = self._problem.terms.billing
         setup = price * billing.setup_seconds
         floor = price * max(billing.setup_seconds, billing.minimum_seconds)
-        mean, variance = self.time.predict(x)
         sd = np.sqrt(variance)
         with np.errstate(divide="ignore"):
             money = mean if self._priced else mean + np.log(price)
@@ -223,7 +256,6 @@ class Beliefs:
         deadline = self._problem.constraints.deadline
         limit = np.maximum(np.minimum(affords, math.inf if deadline is None else deadline), 0.0)
         in_time = acquisition.probability_below(seconds, sd, limit)
-        other = self._other_conditions(x)
         stop = self._stop_seconds(price, setup, affords, caps)
         with np.errstate(invalid="ignore"):
             spend = acquisition.expected_spend(money, sd, np.where(np.isinf(stop), np.inf, price * stop), setup, floor)

@@ -10,7 +10,7 @@ from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Float, Problem
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.model import Model, Places
-from tradewind.searcher.gp import neighbours
+from tradewind.searcher.pool import neighbours
 from tradewind.searcher.surrogate.features import FeatureMap
 
 _STARTS = 6

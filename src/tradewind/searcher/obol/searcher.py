@@ -22,13 +22,13 @@ from tradewind.searcher.base import (
     Searcher,
     SearchState,
 )
-from tradewind.searcher.gp import neighbours
 from tradewind.searcher.obol.arrays import Floats, Ints
 from tradewind.searcher.obol.columns import Columns, ParameterMap, make_map
 from tradewind.searcher.obol.design import latin_hypercube
 from tradewind.searcher.obol.ensemble import Outlook
 from tradewind.searcher.obol.evidence import Evidence, Table, machine_numbers
 from tradewind.searcher.obol.settings import ObolSettings
+from tradewind.searcher.pool import neighbours
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.units import format_money
 

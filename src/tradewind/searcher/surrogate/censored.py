@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -29,7 +30,7 @@ class Prior(Protocol):
         """Variance of the common noise."""
         ...
 
-    def prior(self, x: Array) -> tuple[float, Array]:
+    def prior(self, x: Array) -> tuple[float | Array, Array]:
         """Mean and covariance of the function at ``x`` before any observation."""
         ...
 
@@ -43,6 +44,7 @@ def fit_censored(
     starts: int = 2,
     steps: int = 40,
     spread: float | None = None,
+    make: Callable[[int, int], GaussianProcess] | None = None,
 ) -> GaussianProcess:
     """Fit a process to exact observations and to lower bounds.
 
@@ -59,8 +61,10 @@ def fit_censored(
         starts: See `GaussianProcess`.
         steps: See `GaussianProcess`.
         spread: See `GaussianProcess`.
+        make: Makes a process of another kind, from ``starts`` and ``steps``; ``priors`` and ``spread`` are its own.
     """
-    process = GaussianProcess(priors, starts=starts, steps=steps, spread=spread)
+    new = make or (lambda starts, steps: GaussianProcess(priors, starts=starts, steps=steps, spread=spread))
+    process = new(starts, steps)
     exact = ~censored
     if not censored.any():
         return process.fit(x, y)
@@ -79,8 +83,7 @@ def fit_censored(
             return process
         extra = np.where(censored, np.maximum(variances - process.noise_variance, 0.0), 0.0)
         if again:
-            refit = GaussianProcess(priors, starts=1, steps=steps // 2, spread=spread)
-            process = refit.fit(x[useful], means[useful], extra[useful], theta=process.theta)
+            process = new(1, steps // 2).fit(x[useful], means[useful], extra[useful], theta=process.theta)
         else:
             process = process.given(x[useful], means[useful], extra[useful])
     return process

@@ -25,7 +25,7 @@ from tradewind.searcher.base import (
     SearchState,
     UsesFractions,
 )
-from tradewind.searcher.gp import neighbours
+from tradewind.searcher.pool import neighbours
 from tradewind.searcher.starts import cheap_maximin
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array

@@ -1,0 +1,278 @@
+"""What searchers share that model time and money with processes and weigh savings against spending."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
+from tradewind.searcher.base import (
+    ContinuousSpaces,
+    Explains,
+    LearnsFromAborted,
+    NothingLeft,
+    PricesAborts,
+    ProposesMany,
+    Searcher,
+    SearchState,
+)
+from tradewind.searcher.beliefs import Beliefs, Caps, Outlook
+from tradewind.searcher.pool import neighbours
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.gp import Array
+from tradewind.units import format_money
+
+_LISTED = 20_000
+"""Combinations up to which every candidate is scored; larger spaces are scored on a pool."""
+
+_REFERENCE = 512
+"""Configurations that show the range of the features where the space is not listed."""
+
+_NEIGHBOURS = 24
+"""Changed copies of each of the best trials in a pool."""
+
+_LEADERS = 8
+
+
+class ModelledSettings(plugins.Settings):
+    """What all of them may be told."""
+
+    acquisition: Literal["ei_per_dollar", "ei"] = Field(
+        default="ei_per_dollar",
+        description="ei_per_dollar: expected improvement by expected spend; ei: expected improvement alone.",
+    )
+    starts: int = Field(default=1, ge=1, description="Trials before the model chooses.")
+    abort: bool = Field(default=True, description="Cut a run short once it can no longer win.")
+    min_improvement: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Stop when no candidate is expected to improve the best by this share (CherryPick: 0.1).",
+    )
+    min_trials: int = Field(default=6, ge=1, description="Trials before min_improvement or future_runs may stop.")
+    pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
+
+
+class ModelledSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
+    """Asks for what saves most for its money, by a model of time and money that is fitted to all trials.
+
+    A subclass says what the model is (`_fit`), where runs are cut short (`_caps`, `_capped`) and what comes before the
+    model knows anything (`_starts_of`).
+    """
+
+    settings: ModelledSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        self._fitted: tuple[tuple[int, ...], Beliefs] | None = None
+
+    @abstractmethod
+    def _fit(self) -> Beliefs:
+        """What the trials so far make it believe."""
+
+    @abstractmethod
+    def _caps(self, state: SearchState) -> Caps:
+        """Where runs are cut short, for the model."""
+
+    @abstractmethod
+    def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
+        """The proposal of a configuration, with the caps of its run."""
+
+    @abstractmethod
+    def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
+        """The candidates to begin with, in order, of those given."""
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The candidates that promise most for their money."""
+        field = self._field(state)
+        if field is None:
+            return self.nothing_left(state)
+        candidates, free, features = field
+        beliefs = self._beliefs()
+        informed = sum(t.observation is not None for t in self.history) + len(state.pending)
+        chosen: list[Proposal] = []
+        if not beliefs.informed or informed < self.settings.starts:
+            wanted = count if not beliefs.informed else min(count, self.settings.starts - informed)
+            chosen = self._start(state, beliefs, wanted)
+            if len(chosen) == count or not beliefs.informed:
+                return chosen or self.nothing_left(state)
+        pending = [row for t in state.pending if (row := self._map.of(t.configuration, t.offer)) is not None]
+        for proposal in chosen:
+            row = self._map.of(proposal.configuration, self.problem.resolver.resolve(proposal.configuration))
+            pending += [] if row is None else [row]
+            same = [i for i in free if candidates.configuration(int(i)) == proposal.configuration]
+            free = free[~np.isin(free, same)]
+        beliefs = beliefs.believing(np.array(pending))
+        caps = self._caps(state)
+        while len(chosen) < count and len(free):
+            outlook = beliefs.judge(features[free], candidates.hourly[free], caps)
+            if not chosen and (reason := self._enough(outlook, beliefs)):
+                return NothingLeft(reason, final=not state.pending)
+            place = self._pick(outlook)
+            index = int(free[place])
+            chosen.append(self._proposal(candidates.configuration(index), outlook, place, beliefs))
+            free = np.delete(free, place)
+            if len(chosen) < count:
+                beliefs = beliefs.believing(features[[index]])
+        return chosen or self.nothing_left(state)
+
+    def _pick(self, outlook: Outlook) -> int:
+        score = outlook.improvement
+        if self.settings.acquisition == "ei_per_dollar":
+            score = score / np.maximum(outlook.spend, 1e-12)
+        if not np.any(score > 1e-200):
+            return int(np.argmax(np.round(outlook.margin, 6)))
+        # Rounded to 9 digits, so that equal candidates are taken in order whatever the last bit says.
+        return int(np.argmax(np.round(score / score.max(), 9)))
+
+    def _enough(self, outlook: Outlook, beliefs: Beliefs) -> str | None:
+        """Why it is not worth going on, if so."""
+        if beliefs.best is None or len(self.history) < max(self.settings.min_trials, self.settings.starts):
+            return None
+        share = self.settings.min_improvement
+        most = float(outlook.improvement.max())
+        if share is not None and most < share * abs(beliefs.best):
+            gain = most / abs(beliefs.best)
+            return f"no candidate is expected to improve the best by {share:.0%}: at most by {gain:.1%}"
+        runs = self.problem.terms.future_runs
+        if runs is not None and self.problem.objective.grows_with_time and self.problem.objective.metric == COST:
+            worth = runs * outlook.improvement - outlook.spend
+            if float(worth.max()) <= 0.0:
+                at = int(np.argmax(worth))
+                saving, spend = (
+                    format_money(float(runs * outlook.improvement[at])),
+                    format_money(float(outlook.spend[at])),
+                )
+                return f"no trial is worth its money: the best would save {saving} over {runs:g} runs and cost {spend}"
+        return None
+
+    # ------------------------------------------------------------------ proposals
+
+    def _proposal(self, configuration: Configuration, outlook: Outlook, i: int, beliefs: Beliefs) -> Proposal:
+        why: dict[str, float | str] = {
+            "stage": "search" if beliefs.best is not None else "search for a feasible one",
+            "expected_cost": float(outlook.cost[i]),
+            "probability_feasible": float(outlook.feasible[i]),
+            "expected_spend": float(outlook.spend[i]),
+        }
+        if beliefs.best is not None:
+            name = "expected_saving" if self.problem.objective.metric == COST else "expected_improvement"
+            why[name] = float(outlook.improvement[i])
+        return self._capped(configuration, beliefs, why)
+
+    def _start(self, state: SearchState, beliefs: Beliefs, count: int) -> list[Proposal]:
+        """The next ones of the start design; behind its end, for want of any success, the rest of it."""
+        reference, order = self._design
+        taken = self.taken(state)
+        payable = self.affordable(state, reference.hourly)
+        found: list[Proposal] = []
+        for i in order:
+            if len(found) == count:
+                break
+            if payable[i] and reference.key(i) not in taken:
+                found.append(self._capped(reference.configuration(i), beliefs, {"stage": "start"}))
+        return found
+
+    # ------------------------------------------------------------------ candidates
+
+    @cached_property
+    def _listed(self) -> bool:
+        return self.problem.space.combinations <= _LISTED
+
+    @cached_property
+    def _reference(self) -> Candidates:
+        """All candidates, or some of each kind."""
+        if self._listed:
+            return self.problem.candidates
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
+        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
+
+    @cached_property
+    def _map(self) -> FeatureMap:
+        return FeatureMap(self.problem, self._reference)
+
+    @cached_property
+    def _features(self) -> Array:
+        return self._map.of_candidates(self._reference)
+
+    @cached_property
+    def _design(self) -> tuple[Candidates, list[int]]:
+        """Candidates and the order of their starts."""
+        reference = self._reference
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
+        first = self._starts_of(reference, rng)
+        chosen = set(first)
+        rest = [int(i) for i in rng.permutation(len(reference)) if int(i) not in chosen]
+        return reference, first + rest
+
+    def _field(self, state: SearchState) -> tuple[Candidates, Array, Array] | None:
+        """Candidates, the indices of those that may be proposed, and their features; None where there are none."""
+        if self._listed:
+            candidates, free = self.open_candidates(state)
+            return (candidates, free, self._features) if len(free) else None
+        pool = self.problem.pool(self._drawn(state))
+        taken = self.taken(state)
+        open_ones = [i for i in np.flatnonzero(self.affordable(state, pool.hourly)) if pool.key(int(i)) not in taken]
+        if open_ones:
+            return pool, np.array(open_ones), self._map.of_candidates(pool)
+        if self.problem.space.enumerable:
+            candidates, free = self.open_candidates(state)
+            if len(free):
+                return candidates, free, self._map.of_candidates(candidates)
+        return None
+
+    def _drawn(self, state: SearchState) -> list[Configuration]:
+        """Random configurations, and changed copies of the best trials."""
+        rng, space = self.rng(state), self.problem.space
+        drawn = space.sample(rng, self.settings.pool)
+        for leader in self._leaders():
+            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
+            drawn += neighbours(self.problem, leader, donors, rng)
+        return drawn
+
+    def _leaders(self) -> list[Configuration]:
+        objective = self.problem.objective
+        ranked = sorted(
+            (not t.observation.feasible, objective.loss(t.observation.objective), t.number, t.configuration)
+            for t in self.history
+            if t.observation is not None and not t.observation.censored
+            if t.observation.objective is not None and math.isfinite(t.observation.objective)
+        )
+        return [configuration for *_, configuration in ranked[:_LEADERS]]
+
+    # ------------------------------------------------------------------ beliefs
+
+    def _beliefs(self) -> Beliefs:
+        numbers = tuple(trial.number for trial in self.history)
+        if self._fitted is None or self._fitted[0] != numbers:
+            self._fitted = (numbers, self._fit())
+        return self._fitted[1]
+
+    @cached_property
+    def _priced(self) -> bool:
+        """True when ln(price x time) is modelled, False for ln time."""
+        return self.problem.objective.metric == COST and bool((self._reference.hourly > 0).all())
+
+    def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
+        """Expected cost with its 90 % range, and the probability of being feasible."""
+        beliefs = self._beliefs()
+        offer = self.problem.resolver.resolve(configuration)
+        row = self._map.of(configuration, offer)
+        if not beliefs.informed or row is None:
+            return {}
+        outlook = beliefs.judge(row[None, :], np.array([offer.hourly]), Caps(False, 1.0, math.inf))
+        return {
+            "expected_cost": float(outlook.cost[0]),
+            "cost_low": float(outlook.cost_low[0]),
+            "cost_high": float(outlook.cost_high[0]),
+            "probability_feasible": float(outlook.feasible[0]),
+        }

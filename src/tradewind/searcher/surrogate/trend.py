@@ -1,0 +1,86 @@
+"""A Gaussian process around a linear trend, for the logarithm of cost or time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess, Priors
+
+LOG_PRIORS = Priors(length=0.5, length_sd=1.0, amplitude=0.6, amplitude_sd=0.6, noise=0.05, noise_sd=1.0, mean=3.0)
+"""For ln cost and ln time: what the linear part leaves over differs by a factor of two, a repetition by 5 %."""
+
+_CENTRE = 0.5
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What is expected of the linear part, per unit of each feature.
+
+    Attributes:
+        mean: Expected slopes, shape (d,).
+        sd: Standard deviations of the slopes, shape (d,).
+    """
+
+    mean: Array
+    sd: Array
+
+    @classmethod
+    def of_price(
+        cls, d: int, column: int | None, span: float, *, slope: float, slope_sd: float, other_sd: float
+    ) -> Trend:
+        """A trend along the logarithm of the price per hour, and weak ones along all other features.
+
+        Args:
+            d: Number of features.
+            column: The feature that is linear in ln price per hour; None where the price does not vary.
+            span: What that feature's unit is in ln price per hour.
+            slope: Expected change of the observation per unit of ln price per hour.
+            slope_sd: Standard deviation of it.
+            other_sd: Standard deviation of the slopes along each feature.
+        """
+        mean, sd = np.zeros(d), np.full(d, other_sd)
+        if column is not None:
+            mean[column] = slope * span
+            sd[column] = np.hypot(other_sd, slope_sd * span)
+        return cls(mean, sd)
+
+
+class TrendProcess(GaussianProcess):
+    """A process whose mean is linear in the features, with Gaussian slopes that are integrated out.
+
+    Observations are logarithms, and are taken in their own unit: a factor of two is a factor of two whatever the
+    first few runs cost. The slopes' prior enters as a linear kernel (Rasmussen & Williams 2006, section 2.7), so
+    that the process extrapolates along more machines or larger types after few runs.
+
+    Args:
+        trend: The slopes.
+        priors: Of the hyper-parameters, in units of the observations.
+        starts: See `GaussianProcess`.
+        steps: See `GaussianProcess`.
+    """
+
+    def __init__(self, trend: Trend, priors: Priors = LOG_PRIORS, *, starts: int = 2, steps: int = 40) -> None:
+        super().__init__(priors, starts=starts, steps=steps)
+        self.trend = trend
+
+    def _spread_of(self, y: Array) -> float:
+        return 1.0
+
+    def _trend(self, x: Array) -> Array:
+        mean: Array = (x - _CENTRE) @ self.trend.mean
+        return mean
+
+    def _fixed(self, a: Array, b: Array) -> Array:
+        u, v = (a - _CENTRE) * self.trend.sd, (b - _CENTRE) * self.trend.sd
+        covariance: Array = self.priors.mean**2 + u @ v.T
+        return covariance
+
+    def _fixed_variance(self, x: Array) -> Array:
+        u = (x - _CENTRE) * self.trend.sd
+        variance: Array = self.priors.mean**2 + (u * u).sum(axis=1)
+        return variance
+
+    def _like(self) -> TrendProcess:
+        return TrendProcess(self.trend, self.priors, starts=self.starts, steps=self.steps)
