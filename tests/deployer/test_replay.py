@@ -214,6 +214,12 @@ def from_records(folder: Path, records: Sequence[Any]) -> ReplayRunner:
     return ReplayRunner(settings=settings, data_folder=folder / "data")
 
 
+def test_low_level_metrics_come_back(tmp_path: Path) -> None:
+    observation = {**RECORD["observation"], "profile": {"cpu_seconds": 7.5, "odd": {"float": "nan"}}}  # type: ignore[dict-item]
+    runner = from_records(tmp_path, [{**RECORD, "observation": observation}])
+    assert outcome(runner, ask(tmp_path, "run-1", x=1)).usage.profile == {"cpu_seconds": 7.5}
+
+
 def test_answers_from_the_stores_own_trials(tmp_path: Path) -> None:
     failed = {**RECORD, "state": "failed", "configuration": {"x": 2}}
     failed["observation"] = {"runtime": 3, "metrics": {}, "reason": "out of memory"}

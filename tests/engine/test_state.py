@@ -126,6 +126,33 @@ def test_what_runs_into_the_deadline_is_aborted_and_censored() -> None:
     assert world.machine.book.best is None
 
 
+@pytest.mark.parametrize("metric", ["cost", "runtime"])
+def test_what_breaks_a_bound_on_its_cost_or_time_is_aborted(metric: str) -> None:
+    """``constraints.metrics: {cost: {at_most: 0.1}}`` is kept like a deadline, whatever the objective is."""
+    objective = Objective("score", "maximise")
+    plain = tuning(objective=objective)
+    limit = 4.0 if metric == "runtime" else plain.terms.billing.cost(4.0, float(plain.candidates.hourly.min()))
+    bounds = replace(plain.constraints, thresholds=(Threshold(metric, at_most=limit),))
+    problem = replace(plain, constraints=bounds)
+    fates = {0: Fate(3.0, metrics={"score": 1.0}), 1: Fate(60.0, metrics={"score": 9.0})}
+    world = searched(problem, lambda trial, run: fates.get(trial.number, Fate(50.0, metrics={"score": 5.0})))
+    best = world.machine.book.best
+    assert best is not None
+    assert best.number == 0
+    dear = world.trial_rows[1].observation
+    assert dear is not None
+    assert world.trial_rows[1].state == TrialState.ABORTED
+    assert (dear.censored, dear.objective) == (True, None)
+    assert dear.cost <= limit + 1e-9 if metric == "cost" else dear.runtime == limit
+    assert "could no longer keep its" in dear.reason
+    kept = searched(problem, lambda trial, run: fates.get(trial.number, Fate(50.0, metrics={"score": 5.0})),
+                    Policy(owner="t", abort=False))  # fmt: skip
+    late = kept.trial_rows[1].observation
+    assert late is not None
+    assert (late.feasible, late.objective) == (False, 9.0)
+    assert f"wanted {metric} ≤" in late.reason
+
+
 def test_without_abort_the_deadline_cuts_nothing() -> None:
     world = searched(tuning(deadline=4.0), policy=Policy(owner="t", abort=False))
     states = {t.state for t in world.trial_rows.values()}

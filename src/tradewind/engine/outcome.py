@@ -90,6 +90,21 @@ def profile_of(run: Run) -> dict[str, float]:
     return profile
 
 
+def _bounds(problem: Problem, hourly: float) -> list[tuple[float, str]]:
+    """The times at which a run has broken a bound on its cost or run time for good, and which one."""
+    found: list[tuple[float, str]] = []
+    for threshold in problem.constraints.thresholds:
+        if threshold.at_most is None:
+            continue
+        if threshold.metric == COST:
+            seconds = problem.terms.billing.longest_run(threshold.at_most, hourly)
+            found.append((seconds, f"it could no longer keep its cost within {format_money(threshold.at_most)}"))
+        elif threshold.metric == RUNTIME:
+            words = f"it could no longer keep its run time within {format_duration(threshold.at_most)}"
+            found.append((threshold.at_most, words))
+    return found
+
+
 def caps(problem: Problem, trial: Trial, best: float | None, *, abort: bool, priced: bool) -> list[tuple[float, str]]:
     """The times at which a run of the trial is cut short, with the reason of each.
 
@@ -116,6 +131,7 @@ def caps(problem: Problem, trial: Trial, best: float | None, *, abort: bool, pri
     if proposal.abort_cost is not None:
         money = proposal.abort_cost
         found.append((billing.longest_run(money, hourly), f"it could no longer cost less than {format_money(money)}"))
+    found += _bounds(problem, hourly)
     if best is not None and not priced and problem.objective.grows_with_time and proposal.fidelity >= 1.0:
         if problem.objective.metric == COST:
             limit = billing.longest_run(best, hourly)

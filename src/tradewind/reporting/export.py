@@ -12,6 +12,8 @@ from tradewind.problem import Trial
 from tradewind.store.base import Store
 
 _PAGE = 2000
+_KINDS = {"config": "configuration", "metric": "metrics", "profile": "profile"}
+"""Prefixes of the flat columns, and the objects of a document that they come from."""
 
 
 def documents(store: Store, study_id: int) -> Iterator[dict[str, Any]]:
@@ -55,6 +57,7 @@ def document(trial: Trial) -> dict[str, Any]:
         "ended": trial.ended,
         "configuration": dict(trial.configuration),
         "metrics": {name: _finite(value) for name, value in seen.metrics.items()} if seen else {},
+        "profile": {name: _finite(value) for name, value in seen.profile.items()} if seen else {},
     }
 
 
@@ -63,9 +66,9 @@ def _finite(value: float | None) -> float | None:
 
 
 def rows(store: Store, study_id: int) -> list[dict[str, Any]]:
-    """Each trial as one flat row; settings are ``config.<parameter>`` and metrics ``metric.<name>``.
+    """Each trial as one flat row.
 
-    All rows have the same keys in the same order; a value that a trial does not have is None.
+    Settings are ``config.<parameter>``, metrics ``metric.<name>`` and low-level metrics ``profile.<name>``. All rows have the same keys in the same order; a value that a trial does not have is None.
 
     Args:
         store: An open store.
@@ -76,14 +79,15 @@ def rows(store: Store, study_id: int) -> list[dict[str, Any]]:
     for row in flat:
         names.update(dict.fromkeys(row))
     plain = [name for name in names if "." not in name]
-    order = [*plain, *(n for n in names if n.startswith("config.")), *(n for n in names if n.startswith("metric."))]
+    order = plain + [name for kind in _KINDS for name in names if name.startswith(f"{kind}.")]
     return [{name: row.get(name) for name in order} for row in flat]
 
 
 def _flat(trial: Mapping[str, Any]) -> dict[str, Any]:
-    row = {name: value for name, value in trial.items() if name not in ("configuration", "metrics")}
-    row |= {f"config.{name}": value for name, value in trial["configuration"].items()}
-    return row | {f"metric.{name}": value for name, value in trial["metrics"].items()}
+    row = {name: value for name, value in trial.items() if name not in _KINDS.values()}
+    for kind, field in _KINDS.items():
+        row |= {f"{kind}.{name}": value for name, value in trial[field].items()}
+    return row
 
 
 def write_csv(store: Store, study_id: int, stream: IO[str]) -> int:

@@ -15,7 +15,7 @@ from tradewind.reporting.pareto import front, sentence, title
 from tradewind.reporting.pareto_chart import front_chart
 from tradewind.reporting.series import outcomes
 from tradewind.reporting.svg import Svg
-from tradewind.reporting.tables import TrialLine, best_facts, state_words
+from tradewind.reporting.tables import TrialLine, best_facts, share_words, state_words
 from tradewind.reporting.why import why
 from tradewind.reporting.words import compact, goal_words, percent, value_words
 from tradewind.units import format_duration, format_money
@@ -187,7 +187,8 @@ def _table_rows(data: StudyData) -> list[dict[str, object]]:
         {
             "number": line.number,
             "state": line.state,
-            "configuration": compact(line.configuration),
+            "configuration": compact(line.configuration)
+            + (f" (on {share_words(line.share)} of the input)" if line.share < 1.0 else ""),
             "objective": value_words(metric, line.objective),
             "cost": ("≥ " if line.state == "aborted" and line.cost is not None else "") + format_money(line.cost),
             "runtime": ("≥ " if line.state == "aborted" and line.runtime is not None else "")

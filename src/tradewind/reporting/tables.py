@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tradewind.problem import Objective, Offer, Trial, TrialState
+from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
 from tradewind.reporting.goal import Goal, read_goal
 from tradewind.reporting.words import compact, value_words
 from tradewind.store.base import StudySummary
-from tradewind.units import format_duration, format_money
+from tradewind.units import format_duration, format_memory, format_money
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,6 +60,7 @@ class TrialLine:
         runtime: Seconds, or None.
         why: Why it failed, was aborted or is infeasible.
         best: True for the best of the study.
+        share: Share of the input that was run.
     """
 
     number: int
@@ -70,6 +71,7 @@ class TrialLine:
     runtime: float | None = None
     why: str = ""
     best: bool = False
+    share: float = 1.0
 
     @classmethod
     def of(cls, trial: Trial, best: int | None = None) -> TrialLine:
@@ -77,7 +79,8 @@ class TrialLine:
         seen = trial.observation
         if seen is None:
             cost = trial.spent if trial.attempts else None
-            return cls(trial.number, trial.state.value, dict(trial.configuration), cost=cost)
+            share = trial.proposal.fidelity
+            return cls(trial.number, trial.state.value, dict(trial.configuration), cost=cost, share=share)
         infeasible = trial.state is TrialState.SUCCEEDED and not seen.feasible
         return cls(
             trial.number,
@@ -88,6 +91,7 @@ class TrialLine:
             seen.runtime,
             seen.reason,
             trial.number == best,
+            trial.proposal.fidelity,
         )
 
     @classmethod
@@ -104,6 +108,7 @@ class TrialLine:
             runtime if runtime == runtime else None,
             data.reason(row),
             row == data.best_row,
+            float(data.floats["fidelity"][row]),
         )
 
 
@@ -174,12 +179,14 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Table:
-    """Trials: number, state, configuration, objective, cost, run time, and why not."""
+    """Trials: number, state, configuration, objective, cost, run time, and why not; the share of the input, if any."""
     plain = objective.metric in ("cost", "runtime")
+    parts = any(line.share < 1.0 for line in lines)
     columns = [
         Column("trial", right=True),
         Column("state"),
         Column("configuration", least=16),
+        *([Column("input", 1, right=True)] if parts else []),
         *([] if plain else [Column(objective.metric, 1, right=True)]),
         Column("cost, this run", 2 if objective.metric != "cost" else 0, right=True),
         Column("run time", 1, right=True),
@@ -195,6 +202,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Tabl
             f"{'★ ' if line.best else ''}{line.number}",
             line.state,
             compact(line.configuration),
+            *([share_words(line.share)] if parts else []),
             *values,
             bound + format_money(line.cost) if line.cost is not None else "-",
             bound + format_duration(line.runtime) if line.runtime is not None else "-",
@@ -203,6 +211,11 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Tabl
         grid.rows.append(cells[: len(columns)])
         grid.styles.append({1: STYLES.get(line.state, ""), **({0: "bold green"} if line.best else {})})
     return _fit(grid, width)
+
+
+def share_words(share: float) -> str:
+    """``all``, or a percentage of the input."""
+    return "all" if share >= 1.0 else f"{100 * share:.3g} %"
 
 
 def grid_table(
@@ -252,7 +265,15 @@ def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
         if objective.metric not in ("cost", "runtime"):
             pairs.append((objective.metric, value_words(objective.metric, seen.objective)))
         pairs += [("cost", f"{format_money(seen.cost)} this run"), ("run time", format_duration(seen.runtime))]
+        pairs += usage_facts(seen)
     return [*pairs, *offer_facts(trial.offer)]
+
+
+def usage_facts(seen: Observation) -> list[tuple[str, str]]:
+    """What the run used, as far as its runner could tell."""
+    memory, seconds = seen.profile.get("peak_memory_bytes"), seen.profile.get("cpu_seconds")
+    pairs = [] if memory is None else [("memory", f"{format_memory(int(memory))} at its peak")]
+    return pairs if seconds is None else [*pairs, ("CPU time", format_duration(seconds))]
 
 
 def offer_facts(offer: Offer) -> list[tuple[str, str]]:

@@ -332,7 +332,7 @@ def _status_of(result: Mapping[str, Any]) -> RunStatus:
         reason=reason,
         fault=fault,
         exit_code=code,
-        usage=Usage(result["peak_memory_bytes"], result["cpu_seconds"]),
+        usage=Usage(result["peak_memory_bytes"], result["cpu_seconds"], result.get("profile", {})),
     )
 
 

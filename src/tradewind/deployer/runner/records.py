@@ -42,6 +42,7 @@ class Recorded:
         failed: Why it failed, or empty.
         metrics: What else was measured.
         place: File and line, for messages.
+        profile: Low-level metrics of the run.
     """
 
     values: Mapping[str, str]
@@ -49,6 +50,7 @@ class Recorded:
     failed: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     place: str = ""
+    profile: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,11 @@ def _trial(path: Path, line: int, text: str) -> Recorded | None:
             for name, value in observation.get("metrics", {}).items()
             if isinstance(value, int | float) and name not in ("runtime", "cost")
         }
+        profile = {
+            name: float(value)
+            for name, value in observation.get("profile", {}).items()
+            if isinstance(value, int | float)
+        }
         reason = str(observation.get("reason", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(
@@ -214,7 +221,7 @@ def _trial(path: Path, line: int, text: str) -> Recorded | None:
     if not math.isfinite(seconds) or seconds < 0:
         raise RecordError("observation.runtime is not a number of zero or more", file=str(path), line=line)
     failed = (reason or "it failed when it was recorded") if state == "failed" else ""
-    return Recorded(values, seconds, failed, metrics, f"{path}:{line}")
+    return Recorded(values, seconds, failed, metrics, f"{path}:{line}", profile)
 
 
 class Table:

@@ -8,6 +8,7 @@ import math
 import random
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from tradewind.deployer.runner.base import LimitsTime, Runner, Simulates, Surviv
 from tradewind.deployer.runner.files import document, folder_error, replace_document
 from tradewind.deployer.runner.records import FRACTION, Layout, Recorded, Table, read_csv, read_records
 from tradewind.errors import DeployError, RecordError
-from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Value
+from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage, Value
 from tradewind.units import format_duration
 
 
@@ -177,7 +178,8 @@ class ReplayRunner(Runner, Simulates, LimitsTime, SurvivesController):
             return {**plan, "seconds": wall, "state": "timed_out", "reason": reason}
         if found.failed:
             return {**plan, "seconds": found.seconds, "state": "failed", "reason": found.failed}
-        return {**plan, "seconds": found.seconds, "state": "done", "metrics": dict(found.metrics)}
+        profile = {"profile": dict(found.profile)} if found.profile else {}
+        return {**plan, "seconds": found.seconds, "state": "done", "metrics": dict(found.metrics), **profile}
 
     def _answer(self, request: RunRequest) -> Recorded | None:
         def value(name: str) -> Value | None:
@@ -201,7 +203,7 @@ class ReplayRunner(Runner, Simulates, LimitsTime, SurvivesController):
         chosen = _choose(found, self.settings.repeat, chance)
         sigma = self.settings.noise
         factor = math.exp(chance.gauss(-0.5 * sigma * sigma, sigma)) if sigma else 1.0
-        return Recorded(chosen.values, chosen.seconds * factor, chosen.failed, chosen.metrics, chosen.place)
+        return replace(chosen, seconds=chosen.seconds * factor)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are on the clock; see `Runner.poll`."""
@@ -226,6 +228,7 @@ class ReplayRunner(Runner, Simulates, LimitsTime, SurvivesController):
             reason=plan["reason"],
             fault=None if state is RunState.DONE else Fault.JOB,
             exit_code={RunState.DONE: 0, RunState.FAILED: 1}.get(state),
+            usage=Usage(profile=plan.get("profile", {})),
         )
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:

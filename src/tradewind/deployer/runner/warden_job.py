@@ -73,6 +73,23 @@ class Job:
                 continue
 
 
+def profile_of(used: resource.struct_rusage) -> dict[str, float]:
+    """What the kernel counted for the first process and all that it waited for, as low-level metrics.
+
+    Disk traffic is what reached the disks: files that were cached already are not read again.
+    """
+    return {
+        "user_seconds": used.ru_utime,
+        "system_seconds": used.ru_stime,
+        "read_bytes": 512.0 * used.ru_inblock,
+        "written_bytes": 512.0 * used.ru_oublock,
+        "major_faults": float(used.ru_majflt),
+        "minor_faults": float(used.ru_minflt),
+        "waits": float(used.ru_nvcsw),
+        "preemptions": float(used.ru_nivcsw),
+    }
+
+
 def result_of(job: Job) -> Document:
     """The content of ``result.json`` of a job that has ended."""
     assert job.exit is not None
@@ -90,6 +107,7 @@ def result_of(job: Job) -> Document:
         "runtime": runtime,
         "peak_memory_bytes": max(job.peak, used.ru_maxrss * 1024),
         "cpu_seconds": job.cpu_seconds,
+        "profile": profile_of(used),
         "truncated": job.truncated,
         "memory_bytes": job.order.get("memory_bytes"),
         "wall_seconds": job.order.get("wall_seconds"),
