@@ -306,9 +306,10 @@ def test_with_a_budget_it_leaves_out_what_the_money_may_not_pay() -> None:
         filtered.tell(trial)
     beliefs = filtered._beliefs()
     candidates, free = filtered.open_candidates(SearchState())
-    outlook = beliefs.judge(filtered._features[free], candidates.hourly[free], 0.4)
+    money = float(np.quantile(beliefs.judge(filtered._features[free], candidates.hourly[free], None).cost_high, 0.3))
+    outlook = beliefs.judge(filtered._features[free], candidates.hourly[free], money)
     assert 0 < (outlook.affords >= 0.9).sum() < len(free)
-    answer = filtered.ask(SearchState(proposed=12, money_left=0.4))
+    answer = filtered.ask(SearchState(proposed=12, money_left=money))
     assert not isinstance(answer, NothingLeft)
     place = candidates.index(answer[0].configuration)
     assert outlook.affords[list(free).index(place)] >= 0.9

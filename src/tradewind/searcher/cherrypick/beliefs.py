@@ -128,12 +128,18 @@ class Beliefs:
 
     # ------------------------------------------------------------------ fitting
 
-    def _process(self, x: list[Array], y: list[float] | Array) -> SampledProcess:
-        """A process; its chains depend on the seed and on how many trials were told, not on their order."""
+    def _process(self, x: list[Array], y: list[float] | Array, *, log: bool = True) -> SampledProcess:
+        """A process; its chains depend on the seed and on how many trials were told, not on their order.
+
+        The paper's priors are taken as those of ln C itself, as in the software that it used; other metrics are
+        standardised.
+        """
         self._drawn += 1
         sampling = self._sampling
         rng = np.random.default_rng([sampling.seed & 0xFFFFFFFF, 4, self._told, self._drawn])
-        return SampledProcess(np.array(x), np.array(y), rng, samples=sampling.samples, burn_in=sampling.burn_in)
+        spread = 1.0 if log else None
+        samples, burn_in = sampling.samples, sampling.burn_in
+        return SampledProcess(np.array(x), np.array(y), rng, spread=spread, samples=samples, burn_in=burn_in)
 
     def _fit_bill(self, rows: Sequence[tuple[Array, Trial]]) -> SampledProcess | None:
         ended: list[tuple[Array, float]] = []
@@ -177,7 +183,7 @@ class Beliefs:
             return None
         y = np.array([value for _, value in known])
         log = may_log and bool((y > 0).all())
-        return Figure(self._process([row for row, _ in known], np.log(y) if log else y), log)
+        return Figure(self._process([row for row, _ in known], np.log(y) if log else y, log=log), log)
 
     def believing(self, x: Array) -> Beliefs:
         """A copy that takes its own expectations at pending trials, shape (n, features), for observed."""

@@ -25,7 +25,7 @@ _CELLS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """Priors of the hyper-parameters, for standardised targets and features in [0, 1].
+    """Priors of the hyper-parameters, for targets around 0 (logarithms, or standardised) and features in [0, 1].
 
     Attributes:
         noise: Scale of the horseshoe prior of the noise variance.
@@ -121,8 +121,10 @@ class SampledProcess:
 
     Args:
         x: Features in [0, 1], shape (n, d), n at least 1.
-        y: Observations, shape (n,), finite.
+        y: Observations, shape (n,), finite; their mean is taken off.
         rng: For the chains.
+        spread: What observations are divided by before the priors apply: 1 for logarithms, which have no unit; None
+            for their standard deviation.
         samples: How many samples of the hyper-parameters.
         burn_in: Steps of each chain before its sample is taken.
         priors: Of the hyper-parameters.
@@ -134,14 +136,16 @@ class SampledProcess:
         y: Array,
         rng: np.random.Generator,
         *,
+        spread: float | None = None,
         samples: int = 10,
         burn_in: int = 100,
         priors: Priors | None = None,
     ) -> None:
         self.priors = priors or Priors()
-        spread = float(y.std())
         self._shift = float(y.mean())
-        self._scale = spread if spread > 1e-9 * max(1.0, abs(self._shift)) else 1.0
+        self._scale = spread or float(y.std())
+        if self._scale <= 1e-9 * max(1.0, abs(self._shift)):
+            self._scale = 1.0
         targets = (y - self._shift) / self._scale
         rows, columns = np.tril_indices(len(x), -1)
         squares = (x[rows] - x[columns]) ** 2
@@ -166,8 +170,8 @@ class SampledProcess:
         whole[:, n, :n] = y
         whole[:, n, n] = 1e30
         root = np.linalg.cholesky(whole)
-        spread: Array = np.log(root[:, diagonal, diagonal]).sum(axis=1)
-        result: Array = -0.5 * (root[:, n, :n] ** 2).sum(axis=1) - spread
+        half_determinant = np.log(root[:, diagonal, diagonal]).sum(axis=1)
+        result: Array = -0.5 * (root[:, n, :n] ** 2).sum(axis=1) - half_determinant
         return result
 
     def _condition(self, x: Array, targets: Array) -> None:
