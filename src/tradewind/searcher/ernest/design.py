@@ -152,9 +152,8 @@ class Design:
     def choose(self, nodes: Sequence[int], cores: float, per_node: float = 1.0) -> list[Point]:
         """The training runs for one instance type, the most telling first.
 
-        The largest λ are taken until the budget is used, then more where the terms could not be told apart. Of more
-        than ``most`` those are left out that the objective misses least. One is added where no two runs on equal
-        machines would show whether the job heeds the share.
+        As `select` chooses, and one more where no two runs on equal machines would show whether the job heeds the
+        share.
 
         Args:
             nodes: Numbers of nodes that can be bought.
@@ -165,27 +164,44 @@ class Design:
         if not points:
             return []
         share, machines = np.array([p.share for p in points]), np.array([p.nodes * per_node for p in points])
-        table = terms(share, machines)
-        kept = telling(table)
-        columns = table[:, kept] / table[:, kept].mean(axis=0)
         costs = share / min(self.shares) / machines
-        weights = a_optimal(columns, costs, self.budget)
-        # Rounded, so that equal weights are taken in order whatever the last bit says.
-        order = sorted(range(len(points)), key=lambda i: (-round(float(weights[i]), 6), i))
-        chosen: list[int] = []
-        spent = 0.0
-        for i in order:
-            if weights[i] > _NOTHING and spent + costs[i] <= self.budget * (1 + 1e-9):
-                chosen.append(i)
-                spent += float(costs[i])
-        for i in order:
-            rank = len(telling(table[chosen]))
-            if rank == len(kept):
-                break
-            if len(telling(table[[*chosen, i]])) > rank:
-                chosen.append(i)
-        chosen = _thinned(columns, chosen, max(self.most, len(kept)))
+        chosen = select(terms(share, machines), costs, self.budget, self.most)
         return [points[i] for i in chosen + _control(points, costs, chosen)]
+
+
+def select(table: Array, costs: Array, budget: float, most: int) -> list[int]:
+    """Which runs of a list to carry out, the most telling first.
+
+    The largest λ are taken until the budget is used, then more where the terms could not be told apart. Of more than
+    ``most`` those are left out that the objective misses least.
+
+    Args:
+        table: Terms of each run, shape (n, terms).
+        costs: Positive, shape (n,).
+        budget: In the unit of the costs.
+        most: How many at most; as many as there are terms in any case.
+
+    Returns:
+        Places in the list.
+    """
+    kept = telling(table)
+    columns = table[:, kept] / table[:, kept].mean(axis=0)
+    weights = a_optimal(columns, costs, budget)
+    # Rounded, so that equal weights are taken in order whatever the last bit says.
+    order = sorted(range(len(costs)), key=lambda i: (-round(float(weights[i]), 6), i))
+    chosen: list[int] = []
+    spent = 0.0
+    for i in order:
+        if weights[i] > _NOTHING and spent + costs[i] <= budget * (1 + 1e-9):
+            chosen.append(i)
+            spent += float(costs[i])
+    for i in order:
+        rank = len(telling(table[chosen]))
+        if rank == len(kept):
+            break
+        if len(telling(table[[*chosen, i]])) > rank:
+            chosen.append(i)
+    return _thinned(columns, chosen, max(most, len(kept)))
 
 
 def _thinned(columns: Array, chosen: Sequence[int], most: int) -> list[int]:
