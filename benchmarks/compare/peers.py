@@ -26,9 +26,6 @@ from tradewind.searcher.base import NothingLeft, SearchState
 STARTS = 5
 """Random or quasi-random trials before the model of a peer chooses."""
 
-CHALLENGERS = 1000
-"""Random configurations that SMAC scores beside its local search, with a new forest for every proposal."""
-
 PENALTY = math.log(10.0)
 """Added to the logarithm of the cost of what failed or was late, for a peer without constraints."""
 
@@ -260,6 +257,7 @@ class SmacPeer(Peer):
             if column.when is not None:
                 space.add(EqualsCondition(parameter, parameters[column.when[0]], column.when[1]))
         self._space = space
+        self._configurations = [self._row(i) for i in range(len(self.grid.rows))]
         self._folder = tempfile.TemporaryDirectory()
         scenario = smac.Scenario(
             space,
@@ -270,9 +268,9 @@ class SmacPeer(Peer):
         )
         facade = smac.HyperparameterOptimizationFacade
         model = facade.get_model(scenario)
-        model._rf_opts["n_jobs"] = (
-            1  # one thread a search, as for all; its default starts one a core for each prediction
-        )
+        # One thread a search, as for all; by default each prediction starts one a core. And no memory for 2^20 leaves
+        # a tree, which takes 0.1 s to set up: there are never more leaves than trials. Neither changes what it proposes.
+        model._rf_opts.update(n_jobs=1, max_leaf_nodes=2048)
         self._smac = facade(
             scenario,
             lambda _config, seed=0: 0.0,
@@ -280,11 +278,29 @@ class SmacPeer(Peer):
             initial_design=facade.get_initial_design(scenario, n_configs=STARTS),
             intensifier=facade.get_intensifier(scenario, max_config_calls=1),
             config_selector=ConfigSelector(scenario, retrain_after=1),
-            # The default of 10,000 is for spaces that are much larger than these tables.
-            acquisition_maximizer=facade.get_acquisition_maximizer(scenario, challengers=CHALLENGERS),
+            acquisition_maximizer=self._listed(scenario),
             logging_level=False,
             overwrite=True,
         )
+
+    def _row(self, i: int) -> Any:
+        """A row as SMAC writes it."""
+        from ConfigSpace import Configuration
+
+        pairs = zip(self.grid.columns, self.grid.rows[i], strict=True)
+        return Configuration(self._space, values={c.name: int(v) for c, v in pairs if v >= 0})
+
+    def _listed(self, scenario: Any) -> Any:
+        """A maximiser that scores all untried rows: exact on a finite list, where SMAC's own would search by chance."""
+        from smac.acquisition.maximizer.abstract_acquisition_maximizer import AbstractAcquisitionMaximizer
+
+        peer = self
+
+        class Listed(AbstractAcquisitionMaximizer):
+            def _maximize(self, previous_configs: list[Any], n_points: int) -> list[tuple[float, Any]]:
+                return self._sort_by_acquisition_value([peer._configurations[int(i)] for i in peer._free])
+
+        return Listed(scenario.configspace, seed=scenario.seed)
 
     def wanted(self) -> list[int]:
         """Ask for a configuration; random once SMAC finds none that is new."""
@@ -300,13 +316,11 @@ class SmacPeer(Peer):
 
     def learn(self, value: float, late: float, feasible: bool) -> None:
         """Tell the row that was run and, where it was moved, the question as well: it would wait for ever."""
-        from ConfigSpace import Configuration
         from smac.runhistory.dataclasses import TrialInfo, TrialValue
 
         # The facade takes the logarithm itself.
         told = TrialValue(cost=math.exp(value + (0.0 if feasible else PENALTY)))
-        pairs = zip(self.grid.columns, self.grid.rows[self.row], strict=True)
-        row = Configuration(self._space, values={c.name: int(v) for c, v in pairs if v >= 0})
+        row = self._configurations[self.row]
         seed = 0
         if self._info is not None:
             seed = self._info.seed
