@@ -25,6 +25,8 @@ CLOSE = 0.05
 BUDGETS = (4, 8, 12, 20)
 MOST_TRIALS = 400
 """Trials at most: all rows of every table but those of a thousand types and more, which nobody would try one by one."""
+FURTHER = 100
+"""Trials at most once the recommendation is within 5 %: what then comes only decides when it is exact."""
 AFTER = 30
 """Trials that a search with noise goes on for after it has tried the optimum: a lucky draw may yet mislead it."""
 NOISE = 0.1
@@ -131,6 +133,7 @@ class Record:
     steps: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, math.inf)])
     _seen: float = math.inf
     _left: int | None = None
+    _further: int = FURTHER
 
     def add(self, trial: Trial) -> bool:
         """Take a trial in; True when nothing more can be learnt of the search."""
@@ -151,7 +154,9 @@ class Record:
             self._left = AFTER if self.bench.noise else 0
         elif self._left is not None:
             self._left -= 1
-        return self._left is not None and self._left <= 0
+        if self.close < NEVER:
+            self._further -= 1
+        return self._further <= 0 or (self._left is not None and self._left <= 0)
 
     def dopt(self, budget: float) -> float:
         """Distance from the optimum of what would be recommended after so many mean costs."""

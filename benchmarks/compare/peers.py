@@ -269,7 +269,7 @@ class SmacPeer(Peer):
         facade = smac.HyperparameterOptimizationFacade
         model = facade.get_model(scenario)
         # One thread a search, as for all; by default each prediction starts one a core. And no memory for 2^20 leaves
-        # a tree, which takes 0.1 s to set up: there are never more leaves than trials. Neither changes what it proposes.
+        # a tree, which takes 0.1 s to set up: there are never more leaves than trials. It proposes the same.
         model._rf_opts.update(n_jobs=1, max_leaf_nodes=2048)
         self._smac = facade(
             scenario,
