@@ -113,7 +113,8 @@ def caps(problem: Problem, trial: Trial, best: float | None, *, abort: bool, pri
         trial: The trial.
         best: The objective of the best feasible trial, or None.
         abort: False when the user wants every run to go to its end.
-        priced: True when the searcher chooses caps itself, so that the incumbent adds none.
+        priced: True when the searcher chooses caps itself: the incumbent adds none then, and a cap in seconds stands
+            for the deadline, beyond which a run may be worth finishing.
 
     Returns:
         Seconds of execution and reason; empty when nothing limits the run.
@@ -123,7 +124,7 @@ def caps(problem: Problem, trial: Trial, best: float | None, *, abort: bool, pri
         return found
     billing, hourly = problem.terms.billing, trial.offer.hourly
     deadline = problem.constraints.deadline
-    if deadline is not None:
+    if deadline is not None and not (priced and trial.proposal.abort_time is not None):
         found.append((deadline, f"it ran into the deadline of {format_duration(deadline)}"))
     proposal = trial.proposal
     if proposal.abort_time is not None:

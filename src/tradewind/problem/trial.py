@@ -46,7 +46,8 @@ class Proposal:
     Attributes:
         configuration: The configuration.
         abort_cost: USD at which the run should be cut short because it can no longer win, or None.
-        abort_time: Seconds at which the run should be cut short, or None.
+        abort_time: Seconds at which the run should be cut short, or None; from a searcher that prices aborts it may lie
+            beyond the deadline, where the end of the run is worth its money.
         fidelity: Share of the input to run; 1 is all of it.
         repeat: Run it even if the same trial was run before; otherwise that one's observation is the answer.
         why: What the searcher expects, by name: ``expected_cost`` (USD), ``probability_feasible``,

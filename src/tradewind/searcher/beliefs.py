@@ -30,6 +30,7 @@ class Outlook:
         cost: Median USD of a full run.
         cost_low: 5 % quantile of it.
         cost_high: 95 % quantile of it.
+        runtime: Median seconds of a full run.
         feasible: Probability that it succeeds, in time and within every bound.
         improvement: Expected improvement on the best so far, in units of the objective; where there is no best yet,
             the probability of being feasible.
@@ -41,6 +42,7 @@ class Outlook:
     cost: Array
     cost_low: Array
     cost_high: Array
+    runtime: Array
     feasible: Array
     improvement: Array
     spend: Array
@@ -76,7 +78,7 @@ def _mixed(weights: Sequence[float], outlooks: Sequence[Outlook]) -> Outlook:
         return mean
 
     return Outlook(
-        *(logarithmic(name) for name in ("cost", "cost_low", "cost_high")),
+        *(logarithmic(name) for name in ("cost", "cost_low", "cost_high", "runtime")),
         *(average(name) for name in ("feasible", "improvement", "spend", "margin")),
     )
 
@@ -151,6 +153,7 @@ class Beliefs:
         self.bounds = [(t, model) for t in problem.constraints.thresholds if (model := self._fit_bound(full, t))]
         self.success = self._fit_success(rows)
         self.best = self._best(full)
+        self.aim: float | None = None
 
     @property
     def informed(self) -> bool:
@@ -265,7 +268,16 @@ class Beliefs:
             return np.maximum(setup + np.exp(np.minimum(money + quantile * sd, 700.0)), floor)
 
         improvement = other * self._improvement(x, seconds, money, sd, price, limit, in_time, setup, floor)
-        return Outlook(full(0.0), full(-1.645), full(1.645), in_time * other, improvement, spend, margin)
+        return Outlook(
+            full(0.0),
+            full(-1.645),
+            full(1.645),
+            np.exp(np.minimum(seconds, 700.0)),
+            in_time * other,
+            improvement,
+            spend,
+            margin,
+        )
 
     def _other_conditions(self, x: Array) -> Array:
         chance = np.ones(len(x))
@@ -303,13 +315,14 @@ class Beliefs:
         setup: Array,
         floor: Array,
     ) -> Array:
-        if self.best is None:
+        best = self.aim if self.best is None else self.best
+        if best is None:
             return in_time
         if self._from_time and self._problem.objective.metric == RUNTIME:
-            return acquisition.expected_saving(seconds, sd, self.best, limit)
+            return acquisition.expected_saving(seconds, sd, best, limit)
         if self._from_time:
             with np.errstate(invalid="ignore"):
                 cap = np.where(np.isinf(limit), np.inf, price * limit)
-            saving = acquisition.expected_saving(money, sd, self.best, cap, setup, floor)
-            return np.where(price > 0, saving, self.best * in_time)
-        return in_time * (self.objective.improvement(x, self.best) if self.objective is not None else 1.0)
+            saving = acquisition.expected_saving(money, sd, best, cap, setup, floor)
+            return np.where(price > 0, saving, best * in_time)
+        return in_time * (self.objective.improvement(x, best) if self.objective is not None else 1.0)

@@ -253,7 +253,8 @@ def drive(
                     money = math.inf if problem.budget.dollars is None else max(0.0, problem.budget.dollars - spent)
                     if abort and not isinstance(searcher, PricesAborts):
                         proposal = _capped(problem, proposal, ended)
-                    trial = evaluate(problem, proposal, proposed, money=money, abort_at_deadline=abort)
+                    own = isinstance(searcher, PricesAborts) and proposal.abort_time is not None
+                    trial = evaluate(problem, proposal, proposed, money=money, abort_at_deadline=abort and not own)
                     assert trial.observation is not None
                     spent += trial.spent
                     heapq.heappush(running, (now + trial.observation.runtime, proposed, trial))

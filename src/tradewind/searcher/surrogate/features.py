@@ -22,6 +22,10 @@ class FeatureMap:
     Args:
         problem: The problem.
         reference: Candidates that show the range of each column.
+
+    Attributes:
+        price_column: The column that is linear in ln price per hour, and how much of that its unit is; None where the
+            price does not vary.
     """
 
     def __init__(self, problem: Problem, reference: Candidates) -> None:
@@ -31,6 +35,7 @@ class FeatureMap:
         self._span = np.where(self._span > 1e-9, self._span, 1.0)
         table = np.hstack([reference.features, (totals - self._low) / self._span])
         self._kept = _different(table)
+        self.price_column = _line(table[:, self._kept], totals[:, 0])
         self._rows: dict[tuple[str, str], Array | None] = {}
 
     @staticmethod
@@ -57,6 +62,20 @@ class FeatureMap:
                 total = (self._totals([offer]) - self._low) / self._span
                 self._rows[place] = np.hstack([own, total])[0, self._kept]
         return self._rows[place]
+
+
+def _line(table: Array, values: Array) -> tuple[int, float] | None:
+    """The column that some values are linear in, and their slope along it."""
+    away = values - values.mean()
+    size = float(np.sqrt(away @ away))
+    if size < 1e-9:
+        return None
+    for i, column in enumerate(table.T):
+        other = column - column.mean()
+        square = float(other @ other)
+        if abs(float(away @ other)) >= _SAME * size * np.sqrt(square):
+            return i, float(away @ other) / square
+    return None
 
 
 def _different(table: Array) -> list[int]:

@@ -1,0 +1,129 @@
+"""What the default searcher believes: a process around a trend, and what a run is worth before anything has worked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.problem import COST, Problem, Trial
+from tradewind.searcher.beliefs import Beliefs, Caps
+from tradewind.searcher.surrogate.censored import fit_censored
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+from tradewind.searcher.surrogate.trend import Trend, TrendProcess
+
+PRICE_SLOPE = 0.4
+"""Twice the price per hour is expected to cost 2^0.4 as much: it makes a run quicker, but seldom twice as quick."""
+PRICE_SLOPE_SD = 0.7
+OTHER_SLOPES_SD = 0.5
+"""From one end of any other feature to the other, costs differ by a factor of about e^0.5."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedCaps(Caps):
+    """Where runs are cut short when finishing one is worth something.
+
+    Attributes:
+        beyond: How far beyond the point where it cannot win any more a run may go on, as a share of what a good run
+            costs.
+    """
+
+    beyond: float = 0.5
+
+
+class PricedBeliefs(Beliefs):
+    """A trend, a process around it, and two amounts that stand in for a best one until there is one.
+
+    Args:
+        problem: The problem.
+        features: The numbers.
+        trials: Ended trials.
+        priced: True to model price x time, False to model time.
+        reference: Features of the candidates, shape (n, d): all, or a sample of a large space.
+        hourly: Their prices, shape (n,).
+
+    Attributes:
+        good: What a good run costs (seconds, where the runtime is the objective): the best so far, or the least that
+            is expected of any candidate. None where the objective does not grow with time.
+        aim: What a first success is measured against: the median that is expected over all candidates. None once
+            there is a success.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        features: FeatureMap,
+        trials: Sequence[Trial],
+        *,
+        priced: bool,
+        reference: Array,
+        hourly: Array,
+    ) -> None:
+        self._trend = trend_of(features, reference.shape[1], priced=priced)
+        super().__init__(problem, features, trials, priced=priced)
+        self.good = self.best if problem.objective.grows_with_time else None
+        if self.best is None and self.parts and problem.objective.grows_with_time:
+            outlook = self.judge(reference, hourly, PricedCaps(False, 1.0, math.inf))
+            expected = outlook.cost if problem.objective.metric == COST else outlook.runtime
+            self.good, self.aim = float(expected.min()), float(np.median(expected))
+
+    def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
+        def make(starts: int, steps: int) -> GaussianProcess:
+            return TrendProcess(self._trend, starts=starts, steps=steps)
+
+        return [(1.0, fit_censored(x, y, censored, make=make))]
+
+    def stop_seconds(self, hourly: Array, caps: Caps) -> Array:
+        """When runs are cut short, in seconds of execution, shape (n,); infinite for never.
+
+        A run cannot win any more at ``min(deadline · price, best)``. It may go on from there for the money that a
+        good run costs, times ``beyond``: that is about what the next observation would cost, and a finished run is a
+        better one than a bound.
+
+        Args:
+            hourly: USD per hour, shape (n,).
+            caps: The caps.
+        """
+        price = hourly / 3600.0
+        setup = price * self._problem.terms.billing.setup_seconds
+        return self._stop_seconds(price, setup, np.full(len(price), np.inf), caps)
+
+    def _stop_seconds(self, price: Array, setup: Array, affords: Array, caps: Caps) -> Array:
+        stop: Array = np.maximum(affords, 0.0)
+        if caps.abort:
+            stop = np.minimum(stop, self._cut(price, setup, caps))
+        return stop
+
+    def _cut(self, price: Array, setup: Array, caps: Caps) -> Array:
+        """When runs have cost as much as they may."""
+        deadline = self._problem.constraints.deadline
+        latest = np.full(len(price), math.inf if deadline is None else deadline)
+        if not self._from_time:
+            return latest
+        more = caps.beyond * self.good if isinstance(caps, PricedCaps) and self.good is not None else 0.0
+        best = math.inf if self.best is None else self.best
+        cut: Array
+        if self._problem.objective.metric == COST:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                money = np.minimum(setup + price * latest, best) + more
+                cut = np.where(price > 0, np.maximum(money - setup, 0.0) / price, latest)
+        else:
+            cut = np.minimum(latest, best) + more
+        return cut
+
+
+def trend_of(features: FeatureMap, d: int, *, priced: bool) -> Trend:
+    """The prior trend of ln(price x time), or of ln time.
+
+    Args:
+        features: The numbers.
+        d: How many there are.
+        priced: True for price x time.
+    """
+    column, span = features.price_column or (None, 1.0)
+    slope = PRICE_SLOPE if priced else PRICE_SLOPE - 1.0
+    return Trend.of_price(d, column, span, slope=slope, slope_sd=PRICE_SLOPE_SD, other_sd=OTHER_SLOPES_SD)

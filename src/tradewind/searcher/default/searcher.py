@@ -1,0 +1,96 @@
+"""The default searcher: as little money as possible until a good configuration is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from tradewind.problem import Candidates, Configuration, Proposal
+from tradewind.searcher.base import SearchState
+from tradewind.searcher.beliefs import Beliefs, Caps
+from tradewind.searcher.default.beliefs import PricedBeliefs, PricedCaps
+from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
+from tradewind.searcher.starts import cheap_maximin
+
+_STARTS_SHARE = 0.5
+
+
+class TradewindSettings(ModelledSettings):
+    """How the default searcher chooses."""
+
+    beyond: float = Field(
+        default=0.5,
+        ge=0,
+        description="How far a run may go on once it cannot win, as a share of what a good run costs.",
+    )
+    first_slack: float = Field(
+        default=10.0, ge=1, description="Deadlines that the first run may take: it shows what the job needs."
+    )
+    first_share: float = Field(
+        default=0.25, gt=0, le=1, description="Share of the budget in dollars that the first run may take."
+    )
+
+
+class TradewindSearcher(ModelledSearcher):
+    """Spends least on the way to a good configuration.
+
+    One process models ln(price x time) around a linear trend (`TrendProcess`): a run twice as dear by the hour is
+    expected to cost 2^0.4 as much, give or take, until the runs say otherwise. That prior makes the cheapest machines
+    the natural beginning and lets the process extrapolate after two or three runs.
+
+    - **First run**: the cheapest configuration by the hour, allowed to go far beyond the deadline. It costs little,
+      and how far it is from the deadline tells how much more machine the job needs.
+    - **Then** the candidate whose expected saving is largest for the money it is expected to take: the exact
+      expected improvement under the deadline over the expected spend (`acquisition.expected_saving`,
+      `acquisition.expected_spend`), set-up time, minimum billing and abort included. Until something has worked the
+      saving is measured against the cost that is typical of all candidates.
+    - **Aborts are priced**: a run that cannot win any more goes on for about half of what a good run costs (`beyond`),
+      because its end teaches more than a bound does; after that the money is better spent on another run. Runs that
+      were cut short enter the model as lower bounds (`fit_censored`).
+    - **It stops**, where the job says how often it will run (``future_runs`` N), once N times the expected saving of
+      every candidate is below its expected spend (Xie et al., "Cost-aware stopping for Bayesian optimization", 2025).
+    """
+
+    Settings = TradewindSettings
+    settings: TradewindSettings
+
+    def _fit(self) -> PricedBeliefs:
+        return PricedBeliefs(
+            self.problem,
+            self._map,
+            self.history,
+            priced=self._priced,
+            reference=self._features,
+            hourly=self._reference.hourly,
+        )
+
+    def _caps(self, state: SearchState) -> Caps:
+        money = math.inf if state.money_left is None else state.money_left
+        return PricedCaps(self.settings.abort, 1.0, money, self.settings.beyond)
+
+    def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
+        if not self.settings.abort:
+            return Proposal(configuration, why=why)
+        hourly = self.problem.resolver.resolve(configuration).hourly
+        if beliefs.informed and isinstance(beliefs, PricedBeliefs):
+            caps = PricedCaps(True, 1.0, math.inf, self.settings.beyond)
+            seconds = float(beliefs.stop_seconds(np.array([hourly]), caps)[0])
+        else:
+            seconds = self._first_seconds(hourly)
+        return Proposal(configuration, abort_time=seconds if math.isfinite(seconds) else None, why=why)
+
+    def _first_seconds(self, hourly: float) -> float:
+        """How long a run may take before anything is known."""
+        deadline, dollars = self.problem.constraints.deadline, self.problem.budget.dollars
+        seconds = math.inf if deadline is None else self.settings.first_slack * deadline
+        if dollars is not None:
+            payable = self.problem.terms.billing.longest_run(self.settings.first_share * dollars, hourly)
+            seconds = min(seconds, max(payable, deadline or 0.0))
+        return seconds
+
+    def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
+        first = int(np.argmin(reference.hourly))
+        return cheap_maximin(self._features, reference.hourly, self.settings.starts, rng, _STARTS_SHARE, first=first)
