@@ -196,6 +196,21 @@ def test_later_starts_wait_for_a_run_that_ends_well() -> None:
         searcher.tell(replace(failed, state=TrialState.FAILED, observation=replace(failed.observation, feasible=False)))
 
 
+def test_a_large_space_where_every_run_fails_is_searched_beyond_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.searcher.cherrypick.searcher._REFERENCE", 8)
+    problem = replace(problems.huge_problem(), truth=lambda _c, _o: problems.Outcome(60.0, failed="no"))
+    trials = drive(make(problem, 1, pool=32), problem, 20)
+    assert len({t.key for t in trials}) == 20
+    assert {t.proposal.why["stage"] for t in trials} == {"start"}
+
+
+def test_many_observations_are_conditioned_on_and_some_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.searcher.cherrypick.process._MOST_SAMPLED", 10)
+    x = np.linspace(0.0, 1.0, 41)[:, None]
+    process = SampledProcess(x, np.sin(6 * x[:, 0]), np.random.default_rng(1))
+    assert np.abs(process.predict(x)[0].mean(axis=0) - np.sin(6 * x[:, 0])).max() < 0.15
+
+
 # ---------------------------------------------------------------------- what it chooses
 
 

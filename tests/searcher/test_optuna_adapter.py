@@ -223,6 +223,8 @@ def test_a_sampler_that_needs_more_says_so(monkeypatch: pytest.MonkeyPatch, samp
 def test_settings_that_the_sampler_does_not_know_are_refused() -> None:
     with pytest.raises(SpecError, match=r"TPESampler does not take them.*n_starts"):
         make(problems.tiny_problem(), options={"n_starts": 3})
+    with pytest.raises(SpecError, match="seed is the study's"):
+        make(problems.tiny_problem(), options={"seed": 3})
     with pytest.raises(SpecError, match="invalid"):
         make(problems.tiny_problem(), sampler="qmc", options={"qmc_type": "lattice"})
 

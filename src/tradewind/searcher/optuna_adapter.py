@@ -98,6 +98,8 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
         _require(self.settings.sampler)
+        if "seed" in self.settings.options:
+            raise SpecError("searcher.options.seed: the sampler's seed is the study's", hint="remove it")
         with _silent():
             try:
                 self._sampler(0)

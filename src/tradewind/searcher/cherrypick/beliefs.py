@@ -215,10 +215,11 @@ class Beliefs:
         money = mean if self._priced else np.log(price * np.maximum(billing.setup_seconds + np.exp(mean), _LEAST))
         in_time = np.ones_like(mean)
         if deadline is not None:
-            latest = np.log(price * billing.billed_seconds(deadline)) if self._priced else math.log(deadline or _LEAST)
-            in_time = acquisition.probability_below(mean, sd, np.exp(latest) * (1 + 1e-12))
+            in_time = acquisition.probability_below(
+                mean, sd, price * billing.billed_seconds(deadline) if self._priced else deadline
+            )
         chance = in_time * self._other_conditions(x)
-        score, share, margin = self._improvement(x, mean if not self._priced else money, money, sd, chance)
+        score, share, margin = self._improvement(x, mean, money, sd, chance)
         middle, spread = _mixture(money, sd)
         cap = np.full(len(x), np.inf)
         if abort and deadline is not None:

@@ -19,6 +19,9 @@ _EDGE = 1e-6
 _SHRINKS = 60
 """After so many shrinkings, each halving the interval on average, a chain has nowhere else to go and stays."""
 
+_MOST_SAMPLED = 60
+"""Hyper-parameters are sampled given at most so many observations, evenly chosen; all of them are conditioned on."""
+
 _CELLS = 2_000_000
 """Numbers of one block of the kernel between observations and candidates."""
 
@@ -147,10 +150,12 @@ class SampledProcess:
         if self._scale <= 1e-9 * max(1.0, abs(self._shift)):
             self._scale = 1.0
         targets = (y - self._shift) / self._scale
-        rows, columns = np.tril_indices(len(x), -1)
-        squares = (x[rows] - x[columns]) ** 2
+        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_SAMPLED)).astype(int))
+        seen, aims = x[some], targets[some]
+        rows, columns = np.tril_indices(len(seen), -1)
+        squares = (seen[rows] - seen[columns]) ** 2
         start = rng.random((samples, 2 + x.shape[1]))
-        unit = slice_sample(lambda points: self._likelihood(points, squares, targets), start, burn_in, rng)
+        unit = slice_sample(lambda points: self._likelihood(points, squares, aims), start, burn_in, rng)
         self._noise, self._amplitude, self._length = self.priors.values(unit)
         self._condition(x, targets)
 

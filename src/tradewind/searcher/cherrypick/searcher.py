@@ -97,8 +97,11 @@ class CherryPickSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, Pri
         if beliefs.bill is None or informed < self.settings.starts:
             wanted = count if beliefs.bill is None else min(count, self.settings.starts - informed)
             chosen = self._start(state, beliefs, wanted)
+            if not chosen and beliefs.bill is None:  # the design is used up, and every run of it failed
+                why = {"stage": "start"}
+                return [self._capped(candidates.configuration(int(i)), beliefs, why) for i in free[:count]]
             if len(chosen) == count or beliefs.bill is None:
-                return chosen or self.nothing_left(state)
+                return chosen
         started = {self.problem.trial_key(proposal.configuration) for proposal in chosen}
         if started:
             free = np.array([i for i in free if candidates.key(int(i)) not in started], dtype=np.intp)
