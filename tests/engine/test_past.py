@@ -71,6 +71,19 @@ def test_the_past_is_what_there_was_when_the_study_began(store: Store) -> None:
     assert [study.name for study in load_past(spec(), None, store, same_job=True)] == ["mine"]
 
 
+def test_parts_profiles_and_job_parameters_arrive_as_they_were_measured(store: Store) -> None:
+    """Of an aborted run on a tenth of the input: its share, its bound, and what the kernel counted."""
+    study = store.create_study(replace(new_study(spec(size=7)), created=1.0))
+    seen = Observation(None, 0.5, 30.0, False, censored=True, metrics={"cost": 0.5}, profile={"cpu_seconds": 28.5})
+    proposal = Proposal(Configuration({"a": 2}), fidelity=0.1)
+    trial = Trial(0, proposal, Offer("local", "here", 1, 1, 0.1), TrialState.ABORTED, "k", seen, ended=2.0)
+    store.write(study.id, Change(trials=[trial]))
+    past = load_past(spec(), None, store)[0]
+    assert past.values == {"size": 7}
+    assert past.parameters.fidelity == 1.0
+    assert past.trials == (trial,)
+
+
 def test_the_user_says_what_may_be_learned_from(store: Store) -> None:
     put(store, spec("a"), 1.0, 2.0)
     put(store, spec("b"), 1.0, 2.0)

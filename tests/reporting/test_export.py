@@ -33,7 +33,7 @@ def test_csv_has_a_column_for_every_setting_and_metric(store: Store, build: Buil
     assert export.write_csv(store, build(trials), stream) == 3
     stream.seek(0)
     rows = list(csv.DictReader(stream))
-    assert sorted(list(rows[0])[-3:]) == ["config.codec", "config.workers", "metric.ratio"]
+    assert list(rows[0])[-3:] == ["config.codec", "config.workers", "metric.ratio"]
     assert rows[0]["config.codec"] == "a,b"
     assert float(rows[0]["cost"]) == 0.25
     assert rows[1]["config.codec"] == ""
@@ -188,7 +188,7 @@ def test_low_level_metrics_and_the_share_of_the_input_are_exported_and_shown(sto
     part = replace(part, proposal=replace(part.proposal, fidelity=1 / 60))
     study = build([whole, part])
     rows = export.rows(store, study)
-    assert list(rows[0])[-3:] == ["profile.cpu_seconds", "profile.peak_memory_bytes", "profile.read_bytes"]
+    assert {name for name in rows[0] if "." in name} == {"config.a", *(f"profile.{name}" for name in used)}
     assert (rows[0]["profile.read_bytes"], rows[1]["profile.read_bytes"]) == (4096.0, None)
     assert [row["fidelity"] for row in rows] == [1.0, 1 / 60]
     data = StudyData.load(store, study)

@@ -180,6 +180,16 @@ def test_it_starts_with_all_parts_of_one_configuration() -> None:
     assert [t.proposal.fidelity for t in drive(make(problem, 3, fractions=[0.5, 0.2]), problem, 2)] == [0.2, 0.5]
 
 
+def test_a_start_that_is_too_dear_on_a_part_is_not_run_on_more() -> None:
+    """A tenth that costs more than the whole may cost settles that configuration: others are started instead."""
+    for problem in (problems.training_problem(limit=0.004), problems.training_problem()):
+        trials = drive(make(problem, 3), problem, 4)
+        dear = problem.constraints.thresholds[0].at_most == 0.004
+        shares = [1 / 60, 1 / 10, 1 / 60, 1 / 60] if dear else [1 / 60, 1 / 10, 1 / 4, 1 / 2]
+        assert [trial.proposal.fidelity for trial in trials] == shares
+        assert len({trial.configuration for trial in trials}) == (3 if dear else 1)
+
+
 @pytest.mark.parametrize("surrogate", ["gp", "trees"])
 def test_it_runs_parts_and_concludes_on_the_whole(surrogate: str) -> None:
     problem = problems.training_problem()

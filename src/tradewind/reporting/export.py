@@ -68,7 +68,8 @@ def _finite(value: float | None) -> float | None:
 def rows(store: Store, study_id: int) -> list[dict[str, Any]]:
     """Each trial as one flat row.
 
-    Settings are ``config.<parameter>``, metrics ``metric.<name>`` and low-level metrics ``profile.<name>``. All rows have the same keys in the same order; a value that a trial does not have is None.
+    Settings are ``config.<parameter>``, metrics ``metric.<name>`` and low-level metrics ``profile.<name>``. All rows
+    have the same keys in the same order; a value that a trial does not have is None.
 
     Args:
         store: An open store.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tradewind import plugins
-from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
 from tradewind.searcher import acquisition
 from tradewind.searcher.base import (
     ContinuousSpaces,
@@ -166,10 +166,15 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return tuple(s for s in self.settings.fractions if s < 1.0) or (1.0,)
 
     def _start(self, state: SearchState, taken: set[str], count: int) -> list[Proposal]:
-        """The parts of the first configurations; where these end badly, the smallest part of others."""
+        """The parts of the first configurations, from the smallest on; then the smallest part of others.
+
+        Where a part has failed, or took longer or cost more than the whole may, larger ones are not run.
+        """
         reference, order = self._design
         payable = self.affordable(state, reference.hourly)
+        beyond = self._too_much()
         plan = [(i, s) for i in order[: self.settings.starts] for s in self._parts]
+        plan = [(i, s) for i, s in plan if s <= beyond.get(reference.configuration(i).key, 1.0)]
         plan += [(i, s) for s in self.settings.fractions for i in order]
         found: dict[str, Proposal] = {}
         for i, share in plan:
@@ -182,6 +187,22 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
                 why: dict[str, float | str] = {"stage": "start", "fraction": share}
                 found[key] = Proposal(reference.configuration(i), fidelity=share, why=why)
         return list(found.values())
+
+    def _too_much(self) -> dict[str, float]:
+        """The smallest share that failed, or was too slow or too dear for the whole, by key of the configuration."""
+        limits = self.problem.constraints
+        most = [t for t in limits.thresholds if t.metric in (COST, RUNTIME) and t.at_most is not None]
+        upper = replace(limits, thresholds=tuple(replace(t, at_least=None) for t in most))
+        found: dict[str, float] = {}
+        for trial in self.history:
+            seen, share = trial.observation, trial.proposal.fidelity
+            if seen is None:
+                continue
+            wrong = trial.state != TrialState.SUCCEEDED
+            if wrong or upper.broken(seen.runtime, {COST: seen.cost, RUNTIME: seen.runtime}):
+                key = trial.configuration.key
+                found[key] = min(share, found.get(key, 1.0))
+        return found
 
     def _next(
         self,
