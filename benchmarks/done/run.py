@@ -1,4 +1,4 @@
-"""The publication's protocol with several forms of DONE: ``python run.py [sequences] [DATASETS] [group]``.
+"""The publication's protocol with several forms of DONE: ``python run.py [sequences] [DATASETS] [main or choice]``.
 
 Random job parameters in a loop; before each run the searcher gets the history of all earlier runs and proposes one
 configuration, which is run and added. The first run takes place on a random configuration. Writes
@@ -28,7 +28,7 @@ from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.testing.problems import evaluate
 
 HERE = Path(__file__).parent
-FIRST, LAST = 8, 20
+FIRST, LAST = 8, 17
 PUBLISHED: dict[str, Any] = {
     "target": "plain",
     "inputs": "configuration",
@@ -41,43 +41,39 @@ PUBLISHED: dict[str, Any] = {
     "spread": 0,
     "optimism": 0,
 }
+FIXED: dict[str, Any] = {"sigma": 0.4, "penalty": 0.01}
 GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     "main": {
         "random": {},
         "as published": PUBLISHED,
-        "published, noise falls": {**PUBLISHED, "noise": 0.3, "decay": 1},
-        "log time": {**PUBLISHED, "noise": 0.3, "decay": 1, "target": "log"},
-        "and job parameters": {"noise": 0.3, "trend": 0, "speedup": 0, "sigma": 0.5, "penalty": 0.01, "ignore": False},
-        "and lines": {"sigma": 0.5, "penalty": 0.01, "ignore": False},
+        "log time": {**PUBLISHED, "target": "log"},
+        "and job parameters": {**PUBLISHED, **FIXED, "target": "log", "inputs": "both", "ignore": False},
         "done": {},
     },
-    "noise": {
-        f"noise {noise}, decay {decay}": {"noise": noise, "decay": decay}
-        for noise, decay in ((0, 1), (0.1, 0), (0.1, 1), (0.3, 1), (0.6, 1), (1, 1), (1, 2), (0.3, 0.5), (2, 2))
-    },
-    "sigma": {f"sigma {s}, penalty {p}": {"sigma": s, "penalty": p} for s in (0.1, 0.3, 1) for p in (1e-3, 1e-2, 1e-1)},
-    "terms": {f"m {m}": {"terms": m} for m in (30, 100, 300, 1000)},
-    "runs": {f"S_max {n}, P_max {p}": {"most_runs": n, "reach": p} for n, p in ((5, 1), (10, 1), (200, 1), (200, 0.3))},
-    "x": {
-        "spread 0": {"spread": 0, "optimism": 0},
-        "spread 4": {"spread": 4, "optimism": 0},
-        "spread 7": {"spread": 7, "optimism": 0},
-        "opt 1": {"spread": 0, "optimism": 1, "decay": 0, "noise": 0},
-        "sp 4 opt 1": {"spread": 4, "optimism": 1, "decay": 0, "noise": 0},
-        "sp 7 opt 1": {"spread": 7, "optimism": 1, "decay": 0, "noise": 0},
-        "sp 7 opt .5": {"spread": 7, "optimism": 0.5, "decay": 0, "noise": 0},
-        "sp 7 opt 2/n.5": {"spread": 7, "optimism": 2, "decay": 0.5, "noise": 0},
-    },
-    "parts": {
-        "done": {},
+    "choice": {
+        "default": {},
+        "m 30": {"terms": 30},
+        "m 100": {"terms": 100},
+        "m 1000": {"terms": 1000},
+        **{f"σ {s}, λ {p}": {"sigma": s, "penalty": p} for s in (0.2, 0.4, 0.8) for p in (0.003, 0.03)},
+        "S_max 5": {"most_runs": 5},
+        "S_max 10": {"most_runs": 10},
+        "P_max 0.3": {"reach": 0.3},
+        "noise 0": {"noise": 0},
+        "noise 0.1, constant": {"noise": 0.1, "decay": 0},
+        "noise 0.3": {"noise": 0.3},
+        "noise 1": {"noise": 1.0},
+        "spread 0": {"spread": 0},
+        "optimism 0": {"optimism": 0},
+        "optimism 2": {"optimism": 2},
         "nothing ignored": {"ignore": False},
         "no speed-up expected": {"speedup": 0},
-        "speed-up 1": {"speedup": 1},
         "no lines": {"trend": 0},
-        "steep lines": {"trend": 3},
         "plain time": {"target": "plain", "speedup": 0},
     },
 }
+CHOSEN_ON = ("dynamic, time", "static + 2 unused, time", "c3o sgd, cost", "c3o sort, cost")
+"""Scenarios of the group ``choice``: one of each kind, so that the others are not chosen on."""
 
 
 @cache
@@ -126,7 +122,7 @@ def main() -> None:
     sequences = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     folder = sys.argv[2] if len(sys.argv) > 2 else str(HERE.parents[2] / "shared/datasets")
     group = sys.argv[3] if len(sys.argv) > 3 else "main"
-    names = [name for name in known(folder) if len(sys.argv) < 5 or sys.argv[4] in name]
+    names = [name for name in known(folder) if group == "main" or name in CHOSEN_ON]
     if not any(name.startswith("c3o") for name in names):
         print("no recorded tables: give the folder of the datasets as second argument", file=sys.stderr)
     jobs = [(folder, n, p, s, seed) for n in names for p, s in GROUPS[group].items() for seed in range(sequences)]

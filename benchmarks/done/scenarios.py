@@ -68,13 +68,23 @@ def static(count: float, size: float, nodes: int, threads: int) -> float:
     return 3.0 + rounds * size * (1.0 + 0.05 * (threads - 1)) + exchange + 0.3 * threads
 
 
-def synthetic(name: str, *, metric: str = "runtime", unused: bool = False, noise: float = 0.03) -> Scenario:
-    """The two programs of the publication in kind: 8 numbers of nodes, 8 of threads, 6 x 6 job parameters."""
+def synthetic(
+    name: str, *, metric: str = "runtime", levels: slice = slice(6), unused: bool = False, noise: float = 0.03
+) -> Scenario:
+    """The two programs of the publication in kind: 8 numbers of nodes, 8 of threads, and two job parameters.
+
+    Args:
+        name: ``dynamic`` or ``static``, and more.
+        metric: The objective.
+        levels: Which of six levels of each job parameter occur; each level is twice the one before.
+        unused: Add two job parameters without any influence.
+        noise: Standard deviation of the logarithm of a run's time.
+    """
     law = dynamic if name.startswith("dynamic") else static
     first = [4.0, 8.0, 16.0, 32.0, 64.0, 128.0] if law is dynamic else [256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0]
     labels = ("group", "size") if law is dynamic else ("count", "size")
     sizes = [0.02, 0.04, 0.08, 0.16, 0.32, 0.64]
-    inputs: list[Values] = [{labels[0]: a, labels[1]: b} for a in first for b in sizes]
+    inputs: list[Values] = [{labels[0]: a, labels[1]: b} for a in first[levels] for b in sizes[levels]]
     if unused:
         inputs = [{**one, "run": float(1 + 7 * i % 11), "label": "abc"[i % 3]} for i, one in enumerate(inputs)]
     offers = {"node": Offer("jinr", "node", vcpu=8, memory_gib=16, price_per_hour=0.2)}
@@ -137,14 +147,12 @@ def recorded(folder: Path, name: str, metric: str) -> Scenario:
 
 def scenarios(folder: Path) -> dict[str, Scenario]:
     """All of them by name and objective; the recorded ones only where the folder of the tables is there."""
-    found = {
-        "dynamic, time": synthetic("dynamic"),
-        "static, time": synthetic("static"),
-        "dynamic, cost": synthetic("dynamic", metric="cost"),
-        "static, cost": synthetic("static", metric="cost"),
-        "dynamic + 2 unused, time": synthetic("dynamic + 2 unused", unused=True),
-        "static + 2 unused, time": synthetic("static + 2 unused", unused=True),
-    }
+    found = {}
+    for law in ("dynamic", "static"):
+        for metric, words in (("runtime", "time"), ("cost", "cost")):
+            found[f"{law}, {words}"] = synthetic(law, metric=metric, levels=slice(2, 5))
+        found[f"{law} + 2 unused, time"] = synthetic(f"{law} + 2 unused", levels=slice(2, 5), unused=True)
+        found[f"{law} wide, time"] = synthetic(f"{law} wide")
     if (folder / "c3o").is_dir():
         for name in PARAMETERS:
             for metric in ("runtime", "cost"):

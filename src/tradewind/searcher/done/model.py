@@ -167,7 +167,9 @@ class Model:
 
     def distance(self, runs: Sequence[PastRun]) -> Array:
         """Of each run's job parameters from the present ones, those that matter only: 0 the same, 1 the farthest."""
-        kept = [i for name, places in self.parameters.groups.items() if name not in self.dropped for i in places]
+        # Where profiles stand for parameters, no parameter can be said not to matter.
+        gone = self.dropped if set(self.profiles.names) <= self.dropped else frozenset()
+        kept = [i for name, places in self.parameters.groups.items() if name not in gone for i in places]
         if not kept:
             return np.zeros(len(runs))
         away = self.parameters.rows([run.parameters for run in runs]) - self.parameters.rows([self._wanted])
@@ -202,10 +204,12 @@ class Model:
         y = y - y.mean()
         family = self._family(self._spread(y))
         start = family.choose(z, y, profiles)
+        tries = [family.choose(z, y, profiles - {name}) for name in self.profiles.names]
+        # A profile may say better what a parameter's name stands for: it comes first, the parameter may go then.
+        best = max([start, *tries], key=lambda shape: shape.evidence)
         if self._settings.ignore:
-            start = family.eliminate(z, y, tuple(self.parameters.groups), start)
-        tries = [family.choose(z, y, start.dropped - {name}) for name in self.profiles.names]
-        return max([start, *tries], key=lambda shape: shape.evidence).dropped
+            best = family.eliminate(z, y, tuple(family.groups), best)
+        return best.dropped
 
     def _fit(self) -> None:
         exact = [run for run in self.used if not run.seen.censored and not run.failed]

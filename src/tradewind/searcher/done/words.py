@@ -29,13 +29,13 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
             nearest = model.used[int(away.argmin())].parameters
             lines.append(f"the nearest runs had {_values(nearest)}")
     varying = [name for name in model.parameters.groups if name not in model.dropped]
-    if model.ignored:
+    helping = [name for name in model.profiles.names if name not in model.dropped]
+    if model.ignored and not helping:
         lines.append(f"found not to matter: {', '.join(model.ignored)}")
     if varying:
         lines.append(f"found to matter: {', '.join(varying)}")
-    helping = [name for name in model.profiles.names if name not in model.dropped]
     if helping:
-        lines.append(f"from earlier runs: {', '.join(helping)}")
+        lines.append(f"{', '.join(helping)} of earlier runs tells more than the names")
     if left_out:
         lines.append(f"{_runs(left_out)} left out: of another space, or without one of these job parameters")
     return lines

@@ -1,0 +1,144 @@
+"""The parts of DONE: the expansion, the three ways to solve it, the data selection, the choice of inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tradewind.searcher.done.expansion import Array, Expansion
+from tradewind.searcher.done.fitting import Family, Response
+from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge
+from tradewind.searcher.done.runs import select
+
+
+def data(points: int, inputs: int = 3, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    z = rng.uniform(-1.0, 1.0, (points, inputs))
+    return z, np.sin(2.0 * z[:, 0]) + z[:, 1] ** 2 + 0.01 * rng.standard_normal(points)
+
+
+def expansion(inputs: int = 3, terms: int = 40, trend: float = 0.0, sigma: float = 1.0) -> Expansion:
+    drawn = Expansion.draw(np.random.default_rng(1), terms, inputs)
+    return Expansion(drawn.directions, drawn.phases, np.full(inputs, sigma), trend)
+
+
+# ---------------------------------------------------------------------- ridge
+
+
+@settings(max_examples=25, deadline=None)
+@given(points=st.integers(1, 60), seed=st.integers(0, 99), penalty=st.sampled_from([1e-3, 0.1, 10.0]))
+def test_dual_primal_and_recursive_agree(points: int, seed: int, penalty: float) -> None:
+    z, t = data(points, seed=seed)
+    a = expansion(trend=1.0).columns(z)
+    new = expansion(trend=1.0).columns(data(7, seed=seed + 1)[0])
+    dual, primal = DualRidge(a, t, penalty), RecursiveRidge(a, t, penalty)
+    recursive = RecursiveRidge(a[:0], t[:0], penalty)
+    for row, target in zip(a, t, strict=True):
+        recursive.update(row, float(target))
+    for other in (primal, recursive):
+        assert other.weights == pytest.approx(dual.weights, rel=1e-6, abs=1e-7)
+        assert other.variance(new) == pytest.approx(dual.variance(new), rel=1e-6, abs=1e-8)
+        assert other.misfit == pytest.approx(dual.misfit, rel=1e-6)
+
+
+def test_the_weights_are_those_of_the_normal_equations() -> None:
+    z, t = data(30)
+    a = expansion().columns(z)
+    expected = np.linalg.solve(a.T @ a + 0.1 * np.eye(a.shape[1]), a.T @ t)
+    assert DualRidge(a, t, 0.1).weights == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_published_penalty_is_ours_by_half_the_terms() -> None:
+    """Bliek et al. have columns without the factor √(2/m)."""
+    z, t = data(30)
+    one = expansion()
+    terms = len(one.phases)
+    plain = np.cos(z @ one.frequencies.T + one.phases)
+    published = plain @ np.linalg.solve(plain.T @ plain + 0.1 * np.eye(terms), plain.T @ t)
+    a = one.columns(z)
+    assert a @ DualRidge(a, t, 0.1 / (terms / 2)).weights == pytest.approx(published, rel=1e-8)
+
+
+def test_the_root_stays_a_root_over_many_updates() -> None:
+    z, t = data(2000)
+    a = expansion(terms=20).columns(z)
+    recursive = RecursiveRidge(a[:0], t[:0], 1e-4)
+    for row, target in zip(a, t, strict=True):
+        recursive.update(row, float(target))
+    assert recursive.weights == pytest.approx(RecursiveRidge(a, t, 1e-4).weights, rel=1e-4, abs=1e-6)
+
+
+# ---------------------------------------------------------------------- expansion
+
+
+def test_the_expansion_stands_for_a_gaussian_kernel() -> None:
+    z, _ = data(20)
+    drawn = expansion(terms=20_000, sigma=1.5)
+    a = drawn.columns(z)
+    distance = ((z[:, None] - z[None]) ** 2).sum(axis=2)
+    assert a @ a.T == pytest.approx(np.exp(-0.5 * 1.5**2 * distance), abs=0.05)
+
+
+@pytest.mark.parametrize("trend", [0.0, 2.0])
+def test_the_gradient_is_that_of_the_columns(trend: float) -> None:
+    drawn = expansion(trend=trend)
+    weights = np.random.default_rng(2).standard_normal(drawn.size)
+    at, step = np.array([0.1, -0.4, 0.7]), 1e-6
+    steps = np.eye(3) * step
+    slope = (drawn.columns(at + steps) - drawn.columns(at - steps)) @ weights / (2.0 * step)
+    assert drawn.gradient(at, weights) == pytest.approx(slope, rel=1e-5)
+
+
+def test_lines_go_on_where_the_points_end() -> None:
+    z = np.linspace(-1.0, 0.0, 12)[:, None]
+    for trend, close in ((0.0, False), (1.0, True)):
+        drawn = Expansion.draw(np.random.default_rng(1), 200, 1)
+        family = Family(Expansion(drawn.directions, drawn.phases, drawn.scales, trend), {})
+        response = Response(family, family.choose(z, 2.0 * z[:, 0] + 1.0), z, 2.0 * z[:, 0])
+        assert (abs(float(response.mean(np.array([[2.0]]))[0]) - 4.0) < 0.2) == close
+
+
+# ---------------------------------------------------------------------- inputs
+
+
+def test_inputs_without_influence_are_eliminated() -> None:
+    z, y = data(40, inputs=5)
+    drawn = Expansion.draw(np.random.default_rng(1), 200, 5)
+    groups = {name: [i] for i, name in enumerate("abcde")}
+    family = Family(Expansion(drawn.directions, drawn.phases, drawn.scales, 1.0), groups)
+    y = y - y.mean()
+    found = family.eliminate(z, y, tuple("abcde"), family.choose(z, y))
+    assert found.dropped == {"c", "d", "e"}
+    assert found.evidence > family.choose(z, y).evidence
+
+
+def test_what_is_left_out_has_no_influence() -> None:
+    z, y = data(20)
+    drawn = expansion(trend=1.0)
+    family = Family(drawn, {"last": [2]})
+    response = Response(family, family.choose(z, y - y.mean(), frozenset({"last"})), z, y)
+    moved = z + np.array([0.0, 0.0, 5.0])
+    assert response.mean(moved) == pytest.approx(response.mean(z), abs=1e-12)
+    assert response.slope(z[0])[2] == 0.0
+
+
+# ---------------------------------------------------------------------- Algorithm 1, data selection
+
+AWAY = np.array([0.3, 0.0, 0.1, 0.9, 0.0, 0.2])
+KEYS = ["a", "b", "b", "c", "d", "e"]
+
+
+def test_same_parameters_first_then_by_distance() -> None:
+    assert select(AWAY, KEYS, 99, 1.0, merge=False) == [1, 4, 2, 5, 0, 3]
+
+
+def test_configurations_that_are_known_are_not_taken_from_farther_away() -> None:
+    assert select(AWAY, KEYS, 99, 1.0, merge=True) == [1, 4, 5, 0, 3]
+
+
+def test_the_number_and_the_distance_are_limited() -> None:
+    assert select(AWAY, KEYS, 3, 1.0, merge=False) == [1, 4, 2]
+    assert select(AWAY, KEYS, 1, 1.0, merge=False) == [1, 4], "runs with the present parameters are never cut"
+    assert select(AWAY, KEYS, 99, 0.25, merge=False) == [1, 4, 2, 5]
