@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,24 +39,12 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which configuration to use and why; write the charts where --html or --png asks for them."""
-    from contextlib import closing
-
-    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.cli.common import emit_json
     from tradewind.errors import InputError
-    from tradewind.reporting.data import StudyData
-    from tradewind.reporting.pareto import read_also
 
     if show and html is None:
         raise InputError("--open needs a web page", hint="add --html report.html")
-    predicted = None
-    with closing(open_store(store, must_exist=True)) as opened:
-        found = find_study(opened, study).id
-        data = StudyData.load(opened, found, read_also(also or ()))
-        if map_ or map_plot is not None:
-            from tradewind.paths import data_folder
-            from tradewind.reporting.predicted import PredictedMap
-
-            predicted = PredictedMap.load(opened, found, data_folder())
+    data, predicted = _load(store, study, also or (), mapped=map_ or map_plot is not None)
     written = write_files(data, html, png, predicted)
     if predicted is not None and map_plot is not None:
         from tradewind.reporting.predicted_chart import write_map
@@ -64,25 +53,47 @@ def report(
     if as_json:
         added = {"map": predicted.document()} if predicted is not None else {}
         emit_json({**report_document(data), **added, "files": [str(path) for path in written]})
-    elif map_ and predicted is not None:
-        from rich.console import Console
-
-        from tradewind.reporting.predicted import print_map
-
-        print_map(predicted, Console(highlight=False))
-        for path in written:
-            typer.echo(f"wrote {path}")
-    elif written:
-        for path in written:
-            typer.echo(f"wrote {path}")
     else:
-        from rich.console import Console
-
-        from tradewind.reporting.terminal import print_report
-
-        print_report(data, Console(highlight=False))
+        if map_ or not written:
+            _print(data, predicted if map_ else None)
+        for path in written:
+            typer.echo(f"wrote {path}")
     if show and html is not None:
         typer.launch(html.absolute().as_uri())
+
+
+def _load(
+    store: str | None, study: str | None, also: Sequence[str], *, mapped: bool
+) -> tuple[StudyData, PredictedMap | None]:
+    """A study's results, and the map of what its searcher predicts where that is wanted."""
+    from contextlib import closing
+
+    from tradewind.cli.common import find_study, open_store
+    from tradewind.reporting.data import StudyData
+    from tradewind.reporting.pareto import read_also
+
+    with closing(open_store(store, must_exist=True)) as opened:
+        found = find_study(opened, study).id
+        data = StudyData.load(opened, found, read_also(also))
+        if not mapped:
+            return data, None
+        from tradewind.paths import data_folder
+        from tradewind.reporting.predicted import PredictedMap
+
+        return data, PredictedMap.load(opened, found, data_folder())
+
+
+def _print(data: StudyData, predicted: PredictedMap | None) -> None:
+    """Print the map, or without one the report."""
+    from rich.console import Console
+
+    from tradewind.reporting.predicted import print_map
+    from tradewind.reporting.terminal import print_report
+
+    if predicted is not None:
+        print_map(predicted, Console(highlight=False))
+    else:
+        print_report(data, Console(highlight=False))
 
 
 def write_files(
