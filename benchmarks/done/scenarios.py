@@ -58,13 +58,14 @@ def dynamic(group: float, size: float, nodes: int, threads: int) -> float:
     groups = math.ceil(2048 / group)
     one = math.ceil(group / threads) * size * (1.0 + 0.06 * (threads - 1)) + 0.02 * threads
     master = groups * (0.03 + 0.01 * nodes)
-    return 2.0 + 0.4 * nodes + max(master, math.ceil(groups / nodes) * (one + 0.05))
+    workers = math.ceil(groups / nodes) * (one + 0.05)
+    return float(2.0 + 0.4 * nodes + max(master, workers))
 
 
 def static(count: float, size: float, nodes: int, threads: int) -> float:
     """Seconds of subtasks that are dealt out evenly before the start."""
     rounds = math.ceil(math.ceil(count / nodes) / threads)
-    exchange = 0.8 * nodes + 0.0004 * count * (nodes - 1) ** 0.5
+    exchange: float = 0.8 * nodes + 0.0004 * count * (nodes - 1) ** 0.5
     return 3.0 + rounds * size * (1.0 + 0.05 * (threads - 1)) + exchange + 0.3 * threads
 
 
@@ -130,13 +131,13 @@ def recorded(folder: Path, name: str, metric: str) -> Scenario:
             key = tuple(float(row[p]) for p in PARAMETERS[name])
             cells[key][row["machine_type"], nodes].append(float(row["gross_runtime"]))
     offers = {m: Offer("aws", m, *machines[m], price_per_hour=PRICES[m]) for m in sorted(machines)}
-    nodes = tuple(sorted({n for measured in cells.values() for _, n in measured}))
+    counts = tuple(sorted({n for measured in cells.values() for _, n in measured}))
     inputs: list[Values] = [dict(zip(PARAMETERS[name], key, strict=True)) for key in sorted(cells)]
 
     def make(given: Values) -> KnownProblem:
         measured = cells[tuple(float(given[p]) for p in PARAMETERS[name])]
         return make_problem(
-            [Instance(name="instance", values=tuple(offers), offers=offers), Nodes(name="nodes", values=nodes)],
+            [Instance(name="instance", values=tuple(offers), offers=offers), Nodes(name="nodes", values=counts)],
             lambda c, _o: Outcome(median(measured[str(c["instance"]), int(c["nodes"])])),
             objective=Objective(metric),
             sold=set(measured),

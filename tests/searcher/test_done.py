@@ -165,7 +165,7 @@ def test_a_fraction_of_the_input_is_one_more_parameter() -> None:
 
 def test_parameters_without_influence_are_found_and_ignored() -> None:
     rng = np.random.default_rng(3)
-    inputs = [
+    inputs: list[Values] = [
         {"size": float(2 ** (i % 5)), "seed": float(rng.integers(1, 1000)), "label": "xyz"[int(rng.integers(3))]}
         for i in range(30)
     ]
@@ -290,7 +290,7 @@ def test_own_runs_are_taken_in_one_by_one_where_that_is_quicker() -> None:
     """With more runs than columns the model grows; a searcher that is told all at once says the same."""
     problem = sized({"size": 4.0}, noise=0.02)
     problem = replace(problem, past=history(SIZES, noise=0.02))
-    settings = {"terms": 10, "sigma": 0.3, "penalty": 0.01, "profile": False}
+    settings: dict[str, Any] = {"terms": 10, "sigma": 0.3, "penalty": 0.01, "profile": False}
     everything = [problem.candidates.configuration(i) for i in range(len(problem.candidates))]
     trials = [evaluate(problem, Proposal(one), i) for i, one in enumerate(everything)]
     grown, fresh = make(problem, **settings), told(make(problem, **settings), trials)
@@ -308,7 +308,7 @@ def test_own_runs_are_taken_in_one_by_one_where_that_is_quicker() -> None:
 
 def test_growing_agrees_with_fitting_anew() -> None:
     problem = replace(sized({"size": 4.0}, noise=0.02), past=history(SIZES, noise=0.02))
-    settings = {"terms": 10, "sigma": 0.3, "penalty": 0.01, "ignore": False, "profile": False}
+    settings: dict[str, Any] = {"terms": 10, "sigma": 0.3, "penalty": 0.01, "ignore": False, "profile": False}
     configurations = [problem.candidates.configuration(i) for i in range(10)]
     trials = [evaluate(problem, Proposal(one), i) for i, one in enumerate(configurations)]
     grown = told(make(problem, **settings), trials)
@@ -343,7 +343,7 @@ def test_the_first_runs_are_spread() -> None:
 
 def test_as_published() -> None:
     """Algorithm 1 to the letter: plain time over the configuration alone, one scale, constant noise."""
-    published = {
+    published: dict[str, Any] = {
         "target": "plain",
         "inputs": "configuration",
         "trend": 0,
