@@ -23,6 +23,9 @@ import numpy as np
 from tradewind.problem import Instance, Nodes, Ordinal, Problem, Proposal, Trial
 from tradewind.searcher.base import NothingLeft, SearchState
 
+FINE = 32
+"""Values of a number above which Optuna's Gaussian process is told a range; it would try a list one by one."""
+
 STARTS = 5
 """Random or quasi-random trials before the model of a peer chooses."""
 
@@ -189,12 +192,16 @@ class OptunaPeer(Peer):
                 seed=seed, n_startup_trials=STARTS, constraints_func=lambda trial: trial.user_attrs["late"]
             )
         )
-        self._kinds: list[Any] = [
-            optuna.distributions.IntDistribution(0, c.count - 1)
-            if c.ordered
-            else optuna.distributions.CategoricalDistribution(tuple(range(c.count)))
-            for c in self.grid.columns
-        ]
+        self._fine = FINE if sampler == "gp" else math.inf
+        self._kinds = [self._kind(column) for column in self.grid.columns]
+
+    def _kind(self, column: Column) -> Any:
+        distributions = self._optuna.distributions
+        if not column.ordered:
+            return distributions.CategoricalDistribution(tuple(range(column.count)))
+        if column.count > self._fine:
+            return distributions.FloatDistribution(0.0, column.count - 1.0)
+        return distributions.IntDistribution(0, column.count - 1)
 
     def wanted(self) -> list[int]:
         """Suggest every column that exists."""
@@ -203,6 +210,8 @@ class OptunaPeer(Peer):
         for column in self.grid.columns:
             if column.when is not None and values[column.when[0]] != column.when[1]:
                 values.append(-1)
+            elif column.ordered and column.count > self._fine:
+                values.append(round(self._trial.suggest_float(column.name, 0.0, column.count - 1.0)))
             elif column.ordered:
                 values.append(self._trial.suggest_int(column.name, 0, column.count - 1))
             else:
