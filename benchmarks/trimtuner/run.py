@@ -1,4 +1,4 @@
-"""Searches TrimTuner's table with every policy: ``python run.py [seeds] [path of cnn.csv.gz]``; writes ``work/results.csv``."""
+"""Searches TrimTuner's table with every policy: ``python run.py [seeds [first seed [cnn.csv.gz]]]``."""
 
 from __future__ import annotations
 
@@ -147,12 +147,13 @@ def search(job: tuple[Path, str, int]) -> dict[str, Any]:
 
 def main() -> None:
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    path = Path(sys.argv[2]) if len(sys.argv) > 2 else TABLE
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    path = Path(sys.argv[3]) if len(sys.argv) > 3 else TABLE
     if not path.exists():
-        sys.exit(f"{path} is not there: give the path of TrimTuner's cnn.csv.gz as the second argument")
+        sys.exit(f"{path} is not there: give the path of TrimTuner's cnn.csv.gz as the third argument")
     feasible, near, best = checks(build(read(path)))
     print(f"{feasible} feasible, {near} within 5 % of the best accuracy, {best:.4f}")
-    jobs = [(path, policy, seed) for policy in POLICIES for seed in range(seeds)]
+    jobs = [(path, policy, seed) for policy in POLICIES for seed in range(first, first + seeds)]
     (HERE / "work").mkdir(exist_ok=True)
     with ProcessPoolExecutor(max_workers=2) as pool, (HERE / "work/results.csv").open("w", newline="") as file:
         writer: csv.DictWriter[str] | None = None
