@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -330,6 +332,41 @@ def test_without_numba_the_choices_are_the_same() -> None:
     assert there.stdout.splitlines() == here
     assert "pip install 'tradewind[fast]'" in there.stderr
     assert there.stderr.count("\n") == 1
+
+
+_CACHE = """
+import sys
+import numba.core.caching as caching
+
+def refuse(*_): raise OSError("read-only")
+
+for name in dir(caching):  # some versions of numba write them with an underscore
+    if name.lstrip("_") in sys.argv[1:]:
+        getattr(caching, name).ensure_cache_path = refuse
+from tradewind.searcher.obol import kernel
+print(kernel.worth(2.0, 0.0, 3.0, 2.0, False), kernel.worth.stats.cache_path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("refusing", "where"),
+    [
+        ([], "searcher/obol/__pycache__"),
+        (["InTreeCacheLocator"], "home"),
+        (["InTreeCacheLocator", "UserWideCacheLocator"], "None"),
+    ],
+)
+def test_compiled_code_is_kept_where_it_can_be(tmp_path: Path, refusing: list[str], where: str) -> None:
+    """Beside the source; where that is read-only, in the user's cache folder; nowhere if neither can be written."""
+    surroundings = {**os.environ, "HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "home/cache")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _CACHE, *refusing],
+        capture_output=True, text=True, check=False, timeout=100, env=surroundings,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    worth, _, folder = done.stdout.strip().partition(" ")
+    assert worth == "1.0"
+    assert where in folder
 
 
 def test_where_no_cache_can_be_written_it_compiles_without(monkeypatch: pytest.MonkeyPatch) -> None:
