@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import SpecError
-from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import MapPoint, NothingLeft, PricesAborts, Searcher, SearchState
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.units import format_duration, format_money
@@ -184,6 +184,14 @@ def whole_runs(candidates: Candidates, trials: Sequence[Trial]) -> dict[int, Tri
     return found
 
 
+def told_time(trial: Trial) -> float | None:
+    """Seconds of a run that succeeded, or None where it did not or its time is no positive number."""
+    seen = trial.observation
+    if trial.state != TrialState.SUCCEEDED or seen is None or not math.isfinite(seen.runtime):
+        return None
+    return seen.runtime if seen.runtime > 0 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Verifier:
     """Proposes the best of a forecast on the whole input, then a few more, then stops.
@@ -225,7 +233,8 @@ class Verifier:
     def _caps(self, told: Mapping[int, Trial]) -> tuple[float | None, float | None]:
         """The cost or time at which a run can no longer win, for a searcher that says so itself."""
         seen = [trial.observation for trial in told.values() if trial.observation is not None]
-        best = min((s.objective for s in seen if s.feasible and s.objective is not None), default=None)
+        known = [s.objective for s in seen if s.feasible and s.objective is not None and math.isfinite(s.objective)]
+        best = min(known, default=None)
         if best is None or best <= 0 or not isinstance(self.searcher, PricesAborts):
             return None, None
         return (best, None) if self.forecast.problem.objective.metric == COST else (None, best)

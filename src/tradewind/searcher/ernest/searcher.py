@@ -32,6 +32,7 @@ from tradewind.searcher.predicted import (
     require_few_settings,
     require_time_objective,
     settings_of,
+    told_time,
     whole_runs,
 )
 from tradewind.searcher.surrogate.gp import Array
@@ -266,7 +267,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             runs: dict[int, list[Trial]] = {}
             for trial in self.history:
                 place = self._place_of(trial)
-                if place is not None and trial.state == TrialState.SUCCEEDED and trial.observation is not None:
+                if place is not None and told_time(trial) is not None:
                     runs.setdefault(place, []).append(trial)
             for place, group in enumerate(self._groups):
                 own = runs.get(place, [])
@@ -345,7 +346,7 @@ class _Fit:
     def of(cls, group: Group, runs: Sequence[Trial], nodes: str) -> _Fit:
         count = np.array([int(trial.configuration[nodes]) for trial in runs], dtype=float)
         share = np.array([trial.proposal.fidelity for trial in runs])
-        seconds = np.array([trial.observation.runtime for trial in runs if trial.observation is not None])
+        seconds = np.array([told_time(trial) for trial in runs], dtype=float)
         wanted = terms(
             np.array([p.share for p in group.points]), np.array([p.nodes * group.per_node for p in group.points])
         )

@@ -35,6 +35,7 @@ from tradewind.searcher.predicted import (
     require_few_settings,
     require_time_objective,
     settings_of,
+    told_time,
     whole_runs,
 )
 from tradewind.searcher.surrogate.gp import Array
@@ -277,7 +278,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             places = list(zip(choice.pair, rows, strict=True))
             if any(place in slow and row not in told for place, row in places):
                 continue
-            wrong = {place for place, row in places if row in told and told[row].state != TrialState.SUCCEEDED}
+            wrong = {place for place, row in places if row in told and told_time(told[row]) is None}
             if not wrong:
                 return choice
             for place in wrong - short:
