@@ -1,7 +1,9 @@
 """Prints the tables of the comparison from ``work/results``: ``python analyze.py [--tables PREFIX] [--plot FILE.png]``.
 
 Intervals are 95 % percentile bootstraps over seeds: the tables are taken as fixed, whole seeds are drawn with
-replacement, and a seed brings its searches of all tables (and of both policies where two are compared) with it.
+replacement, and a seed brings its searches of all tables (and of both policies where two are compared) with it. For a
+policy without chance such an interval has no width. Where a title says "over tables", tables are drawn instead, each
+with the mean of its seeds: how much hangs on which tables there happen to be.
 """
 
 from __future__ import annotations
@@ -121,9 +123,9 @@ def resampled(by_seed: Array, finish: Callable[[Array], Array] = lambda x: x, dr
     return Figure(float(finish(by_seed.mean(keepdims=True))[0]), float(low), float(high))
 
 
-def geometric(money: Array) -> Figure:
+def geometric(money: Array, *, over_tables: bool = False) -> Figure:
     """The geometric mean of money, shape (tables, seeds)."""
-    return resampled(np.log(money).mean(axis=0), np.exp)
+    return resampled(np.log(money).mean(axis=1 if over_tables else 0), np.exp)
 
 
 def quantile(values: Array, q: float) -> float:
@@ -132,7 +134,12 @@ def quantile(values: Array, q: float) -> float:
 
 
 def ratio(
-    results: Results, ours: tuple[str, str, str], other: tuple[str, str, str], names: Sequence[str]
+    results: Results,
+    ours: tuple[str, str, str],
+    other: tuple[str, str, str],
+    names: Sequence[str],
+    *,
+    over_tables: bool = False,
 ) -> Figure | None:
     """Money of one by money of the other until within 5 %, over paired seeds; None where they share none."""
     kept = tuple(names)
@@ -140,7 +147,7 @@ def ratio(
     if not seeds or not all(results.seeds(*side, kept) for side in (ours, other)):
         return None
     logs = [np.log(results.take("close", *side, names=kept, seeds=seeds)) for side in (ours, other)]
-    return resampled((logs[0] - logs[1]).mean(axis=0), np.exp)
+    return resampled((logs[0] - logs[1]).mean(axis=1 if over_tables else 0), np.exp)
 
 
 # ---------------------------------------------------------------------- tables
@@ -164,7 +171,9 @@ def families(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {family: tuple(members) for family, members in found.items()}
 
 
-def headline(results: Results, title: str, names: tuple[str, ...], column: str = "close") -> None:
+def headline(
+    results: Results, title: str, names: tuple[str, ...], column: str = "close", *, over_tables: bool = False
+) -> None:
     """Money and share by policy and condition."""
     rows = []
     for policy in results.policies:
@@ -176,7 +185,7 @@ def headline(results: Results, title: str, names: tuple[str, ...], column: str =
                 continue
             counts.add("1*" if results.single(policy, condition) else str(len(seeds)))
             money = results.take(column, policy, condition, names=names, seeds=seeds)
-            cells.append(f"{geometric(money).text()}, {np.mean(money <= 8):.0%}")
+            cells.append(f"{geometric(money, over_tables=over_tables).text()}, {np.mean(money <= 8):.0%}")
         if any(cells):
             rows.append([POLICIES[policy].words, *cells, "/".join(sorted(counts))])
     show(title, ["policy", *(words for words, _, _ in CONDITIONS.values()), "seeds"], rows)
@@ -230,9 +239,11 @@ def against(results: Results, ours: str, names: tuple[str, ...]) -> None:
                 part = ratio(results, *sides, members)
                 cells.append(f"{part.value if part else float('nan'):.2f} ({won}:{lost})")
             paired = len(results.both(*sides, names))
-            rows.append([POLICIES[other].words, whole.text(), *cells, str(paired)])
+            wide = ratio(results, *sides, names, over_tables=True)
+            spread = f"[{wide.low:.2f}, {wide.high:.2f}]" if wide else ""
+            rows.append([POLICIES[other].words, whole.text(), spread, *cells, str(paired)])
         if rows:
-            head = ["other policy", "all", *families(names), "paired seeds"]
+            head = ["other policy", "all", "over tables", *families(names), "paired seeds"]
             show(f"{POLICIES[ours].words} by other policies, {words}: ratio of money (tables won : lost)", head, rows)
 
 
@@ -394,6 +405,7 @@ def main() -> None:
     headline(results, f"Money until within 5 % [95 % interval], share within 8: all {len(names)} tables", names)
     if mark and mark != names:
         headline(results, f"The same on the {len(mark)} tables of {', '.join(MARK)}", mark)
+    headline(results, f"Money until within 5 %, intervals over tables: all {len(names)}", names, over_tables=True)
     headline(results, f"Money until exactly at the optimum, share within 8: all {len(names)} tables", names, "exact")
     for condition, (words, _, _) in CONDITIONS.items():
         distances(results, f"Distance from the optimum, median / p90, share exact: {words}", names, condition)
