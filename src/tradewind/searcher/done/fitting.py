@@ -24,7 +24,7 @@ _SIGMA_SPREAD, _PENALTY_SPREAD = 0.7, 2.0
 _PRIOR_RUNS = 2.0
 """The prior of the amplitude weighs as much as so many runs."""
 
-_JUDGED = 150
+JUDGED = 150
 """Runs that scale, penalty and inputs are chosen on, the first ones; more would cost more than they say."""
 
 
@@ -90,7 +90,7 @@ class Family:
             y: The figure around its mean, shape (n,).
             dropped: Names of groups.
         """
-        z, y = z[:_JUDGED], y[:_JUDGED]
+        z, y = z[:JUDGED], y[:JUDGED]
         shapes = [Shape(sigma, penalty, dropped) for sigma in self.sigmas for penalty in self.penalties]
         judged = [replace(shape, evidence=round(self.evidence(z, y, shape), 6)) for shape in shapes]
         return max(judged, key=lambda shape: shape.evidence)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tradewind.problem import COST, RUNTIME, Candidates, Problem
 from tradewind.searcher.done.expansion import Array, Expansion
-from tradewind.searcher.done.fitting import PENALTIES, SIGMAS, Family, Response
+from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response
 from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.runs import ParameterMap, PastRun, select, wanted_parameters
 from tradewind.searcher.done.settings import DoneSettings
@@ -19,6 +19,9 @@ from tradewind.searcher.surrogate.features import FeatureMap
 
 _FEWEST = 4
 """Runs below which no input is judged."""
+
+_MOST = 5_000
+"""Runs that are looked at, the newest ones: more take memory and change nothing."""
 
 _RANGE = 0.95
 """One-sided: with it on both sides a range holds 90 %."""
@@ -101,7 +104,7 @@ class Model:
         self._settings = settings
         self._seed = seed
         self._wanted = wanted_parameters(problem)
-        runs = [run for run in (*earlier, *own) if math.isfinite(run.log_seconds)]
+        runs = [run for run in (*earlier, *own) if math.isfinite(run.log_seconds)][-_MOST:]
         timed = [run for run in runs if not run.seen.censored and not run.failed]
         both = settings.inputs == "both"
         self.parameters = ParameterMap(self._wanted, runs)
@@ -200,7 +203,8 @@ class Model:
             return frozenset()
         if len(timed) < _FEWEST:
             return profiles
-        z, y = self._inputs(timed), self._target(timed)
+        newest = timed[-JUDGED:]
+        z, y = self._inputs(newest), self._target(newest)
         y = y - y.mean()
         family = self._family(self._spread(y))
         start = family.choose(z, y, profiles)
