@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shutil
 import tempfile
 import warnings
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -267,13 +269,14 @@ class SmacPeer(Peer):
                 space.add(EqualsCondition(parameter, parameters[column.when[0]], column.when[1]))
         self._space = space
         self._configurations = [self._row(i) for i in range(len(self.grid.rows))]
-        self._folder = tempfile.TemporaryDirectory()
+        folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         scenario = smac.Scenario(
             space,
             deterministic=True,
             seed=seed,
             n_trials=10_000,
-            output_directory=Path(self._folder.name),
+            output_directory=Path(folder),
         )
         facade = smac.HyperparameterOptimizationFacade
         model = facade.get_model(scenario)
