@@ -13,7 +13,9 @@ from tradewind.errors import MissingProgramError, RecordError, SpecError
 from tradewind.problem import (
     Budget,
     Configuration,
+    Instance,
     JobParameters,
+    Nodes,
     Objective,
     Observation,
     Offer,
@@ -26,7 +28,7 @@ from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.paris import searcher as paris
 from tradewind.searcher.paris.forest import Forest, choose_pairs, left_out_errors, screen
 from tradewind.searcher.paris.searcher import ParisSearcher
-from tradewind.searcher.paris.table import Measurement, Table, describe, machines_of, of_csv, of_past
+from tradewind.searcher.paris.table import Measurement, Table, choices_of, describe, machine_of, of_csv, of_past
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, machine_parameters, make_problem
 
@@ -135,7 +137,8 @@ def test_earlier_studies_become_workloads_by_job_parameters_and_settings() -> No
     assert len(runs) == len(trials) - 2
     assert {run.workload for run in runs} >= {"etl; size=3.0; codec=lz4, partitions=16"}
     assert len({run.workload for run in runs}) == 9
-    assert {run.machine for run in runs} <= set(machines_of(problem.candidates))
+    assert {run.machine for run in runs} <= {machine_of(trial.offer) for trial in trials}
+    assert next(of_past([replace(study, parameters=JobParameters({}, 0.1))], ())).workload.startswith("etl; 0.1 of the")
 
 
 def test_names_of_other_studies_that_choose_machines_are_no_settings() -> None:
@@ -149,7 +152,7 @@ def test_names_of_other_studies_that_choose_machines_are_no_settings() -> None:
 
 def test_descriptions_tell_machines_apart_and_leave_constants_out() -> None:
     candidates = paris_problem().candidates
-    offers = [candidates.offer(rows[0]) for rows in machines_of(candidates).values()]
+    offers = [candidates.offer(rows[0]) for rows in choices_of(candidates)]
     facts = describe(offers)
     assert len({tuple(np.round(row, 9)) for row in facts}) == len(offers)
     assert (np.ptp(facts, axis=0) > 0).all()
@@ -161,10 +164,10 @@ def test_descriptions_tell_machines_apart_and_leave_constants_out() -> None:
 
 def small_table() -> tuple[Table, Any, Any]:
     problem = paris_problem()
-    machines = machines_of(problem.candidates)
-    rows = [rows[0] for rows in machines.values()]
-    facts = describe([problem.candidates.offer(row) for row in rows])
-    return Table.of(list(of_csv(TABLE)), list(machines)), facts, problem.candidates.hourly[rows]
+    rows = [rows[0] for rows in choices_of(problem.candidates)]
+    offers = [problem.candidates.offer(row) for row in rows]
+    machines = [machine_of(offer) for offer in offers]
+    return Table.of(list(of_csv(TABLE)), machines), describe(offers), problem.candidates.hourly[rows]
 
 
 def test_the_quick_error_is_that_of_regressions_one_by_one() -> None:
@@ -403,6 +406,22 @@ def test_what_it_expects_is_explained() -> None:
     assert {"stage", "left_out_error", "pair"} <= set(trials[0].proposal.why)
 
 
+def test_the_same_machines_at_another_price_are_predicted_as_well() -> None:
+    """Spot capacity is as fast, and not in the table by itself; it is no second reference to the on-demand one."""
+    sold = problems.offers(4)
+    spot = {f"{n}-spot": replace(o, spot=True, price_per_hour=0.3 * o.price_per_hour) for n, o in sold.items()}
+    both = {**sold, **spot}
+    parameters = [Instance(name="instance", values=tuple(both), offers=both), Nodes(name="nodes", values=(1, 2, 4))]
+    problem = make_problem(parameters, truth_of(16_000, 0.015, 18, 16))
+    searcher, trials = searched(problem)
+    assert len(searcher.predict_map()) == 24
+    assert len({machine_of(trial.offer) for trial in trials[:2]}) == 2
+    assert trials[2].offer.spot
+    best = problem.optimum()
+    assert best is not None
+    assert min(t.observation.cost for t in trials if t.observation is not None) <= 1.1 * best[1]
+
+
 # ---------------------------------------------------------------------- what it cannot do
 
 
@@ -423,6 +442,14 @@ def test_too_small_a_table_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(refusal.value)
         assert refusal.value.hint
     assert len(searched(paris_problem(), table=small_file(tmp_path, 3))[1]) == 5
+
+
+def test_one_machine_at_two_prices_is_no_pair() -> None:
+    offer = problems.offers(1)["c9.large"]
+    both = {"a": offer, "b": replace(offer, spot=True, price_per_hour=0.01)}
+    problem = make_problem([Instance(name="instance", values=tuple(both), offers=both)], lambda _c, _o: Outcome(9.0))
+    with pytest.raises(SpecError, match="its table has 0"):
+        searcher_of(problem)
 
 
 def test_a_table_of_other_machines_is_too_small(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def choose_pairs(table: Table, facts: Array, hourly: Array, *, pool: int, tried:
 
 def _choose(table: Table, facts: Array, hourly: Array, pool: int, tried: int, least: int) -> list[Choice]:
     able = _able(table, hourly, pool, least)
-    pairs = [(a, b) for i, a in enumerate(able) for b in able[i + 1 :]]
+    pairs = [(a, b) for i, a in enumerate(able) for b in able[i + 1 :] if table.machines[a] != table.machines[b]]
     workloads = {pair: len(table.together(pair)) for pair in pairs}
     enough = max(least, _ENOUGH * max(workloads.values(), default=0))
     quick = [_Score(pair, screen(table, pair)) for pair in pairs if workloads[pair] >= enough]

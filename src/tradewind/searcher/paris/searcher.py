@@ -14,7 +14,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import MissingProgramError, SpecError
-from tradewind.problem import Configuration, Problem, Proposal, Trial, TrialState
+from tradewind.problem import Configuration, Offer, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import (
     Concludes,
     Explains,
@@ -28,7 +28,7 @@ from tradewind.searcher.base import (
     SearchState,
 )
 from tradewind.searcher.paris.forest import Choice, Forest, Pair, choose_pairs
-from tradewind.searcher.paris.table import Machine, Table, describe, machines_of, of_csv, of_past
+from tradewind.searcher.paris.table import Table, choices_of, describe, machine_of, of_csv, of_past
 from tradewind.searcher.predicted import (
     Forecast,
     Verifier,
@@ -128,12 +128,8 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             self._require_table()
 
     def _require_table(self) -> None:
-        table, least = self._table, self.settings.least_workloads
-        shared = np.isfinite(table.seconds).astype(int)
-        together = shared.T @ shared
-        np.fill_diagonal(together, 0)
-        if not together.size or int(together.max()) < least:
-            found = int(together.max()) if together.size else 0
+        least, found = self.settings.least_workloads, self._table.most_together
+        if found < least:
             raise SpecError(
                 f"the paris searcher needs {least} other workloads that ran on the same two of these machine choices, "
                 f"and its table has {found}",
@@ -143,7 +139,9 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             self._given(self.settings.references)
 
     def _given(self, names: tuple[str, str]) -> Pair:
-        places = {f"{nodes}x{instance}": i for i, (instance, nodes) in enumerate(self._table.machines)}
+        places: dict[str, int] = {}
+        for i, (instance, nodes) in enumerate(self._table.machines):
+            places.setdefault(f"{nodes}x{instance}", i)
         for name in names:
             if name not in places:
                 raise SpecError(
@@ -162,26 +160,31 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     # ------------------------------------------------------------------ what is known before the first run
 
     @cached_property
-    def _rows(self) -> dict[Machine, list[int]]:
-        return machines_of(self.problem.candidates)
+    def _rows(self) -> list[list[int]]:
+        """The candidates of each machine choice."""
+        return choices_of(self.problem.candidates)
+
+    @cached_property
+    def _offers(self) -> list[Offer]:
+        """Each machine choice."""
+        return [self.problem.candidates.offer(rows[0]) for rows in self._rows]
 
     @cached_property
     def _table(self) -> Table:
         runs = list(of_past(self.problem.past, self.problem.resolver.machine_parameters))
         if self.settings.table is not None:
             runs += of_csv(self.settings.table)
-        return Table.of(runs, list(self._rows))
+        return Table.of(runs, [machine_of(offer) for offer in self._offers])
 
     @cached_property
     def _facts(self) -> Array:
-        candidates = self.problem.candidates
-        return describe([candidates.offer(rows[0]) for rows in self._rows.values()])
+        return describe(self._offers)
 
     @cached_property
     def _choices(self) -> list[Choice]:
         """The pairs of references, the best first."""
-        candidates, own = self.problem.candidates, self.settings
-        hourly = np.array([candidates.hourly[rows[0]] for rows in self._rows.values()])
+        own = self.settings
+        hourly = np.array([offer.hourly for offer in self._offers])
         if own.references is not None:
             return [Choice(self._given(own.references), float("nan"), True)]
         return choose_pairs(
@@ -197,7 +200,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     def _tasks(self) -> list[Task]:
         candidates, found = self.problem.candidates, dict[str, dict[int, int]]()
         words: dict[str, str] = {}
-        for place, rows in enumerate(self._rows.values()):
+        for place, rows in enumerate(self._rows):
             for row in rows:
                 own = settings_of(self.problem, candidates.configuration(row))
                 words.setdefault(own.key, ", ".join(f"{name}={value}" for name, value in own.items()))

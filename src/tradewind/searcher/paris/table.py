@@ -45,7 +45,7 @@ class Table:
 
     Attributes:
         workloads: Names, sorted.
-        machines: The machines that can be bought now.
+        machines: The machine choices that can be bought now; one that is sold twice stands there twice.
         seconds: Shape (workloads, machines), NaN where not measured.
         counters: Low-level metrics by name, each of the shape of ``seconds``.
     """
@@ -63,14 +63,17 @@ class Table:
             runs: The measurements, in any order.
             machines: The machines that can be bought now.
         """
-        place = {machine: i for i, machine in enumerate(machines)}
+        place: dict[Machine, list[int]] = {}
+        for i, machine in enumerate(machines):
+            place.setdefault(machine, []).append(i)
         used = [run for run in runs if run.machine in place and math.isfinite(run.seconds) and run.seconds > 0]
         names = sorted({run.workload for run in used})
         row = {name: i for i, name in enumerate(names)}
         shape = len(names), len(machines)
         cells: dict[tuple[int, int], list[Measurement]] = {}
         for run in used:
-            cells.setdefault((row[run.workload], place[run.machine]), []).append(run)
+            for column in place[run.machine]:
+                cells.setdefault((row[run.workload], column), []).append(run)
         seconds = np.full(shape, np.nan)
         counters = {name: np.full(shape, np.nan) for name in sorted({n for run in used for n in run.counters})}
         for cell, found in cells.items():
@@ -89,6 +92,15 @@ class Table:
     def together(self, pair: tuple[int, int]) -> list[int]:
         """The workloads that were measured on both of two machines."""
         return np.flatnonzero(np.isfinite(self.seconds[:, list(pair)]).all(axis=1)).tolist()
+
+    @property
+    def most_together(self) -> int:
+        """How many workloads were measured on the same two different machines, for the best such two."""
+        shared = np.isfinite(self.seconds).astype(int)
+        together = shared.T @ shared
+        names = [f"{instance} {nodes}" for instance, nodes in self.machines]
+        together[np.equal.outer(np.array(names), np.array(names))] = 0
+        return int(together.max()) if together.size else 0
 
     def slower(self, machine: int) -> list[int]:
         """The machines that are at least as slow as one of them for the median workload that ran on both."""
@@ -112,6 +124,8 @@ def of_past(past: Sequence[PastStudy], machine_parameters: Sequence[str]) -> Ite
     """
     for study in past:
         about = ", ".join(f"{name}={value}" for name, value in sorted(study.values.items()))
+        if study.parameters.fidelity != 1.0:
+            about = ", ".join([*([about] if about else []), f"{study.parameters.fidelity:g} of the input"])
         for trial in study.trials:
             seen = trial.observation
             if trial.state != TrialState.SUCCEEDED or trial.proposal.fidelity != 1.0 or seen is None:
@@ -123,7 +137,7 @@ def of_past(past: Sequence[PastStudy], machine_parameters: Sequence[str]) -> Ite
             ]
             words = "; ".join([study.name, *([about] if about else []), *([", ".join(own)] if own else [])])
             counters = {name: float(value) for name, value in seen.profile.items()}
-            yield Measurement(words, (trial.offer.instance_type, trial.offer.nodes), seen.runtime, counters)
+            yield Measurement(words, machine_of(trial.offer), seen.runtime, counters)
 
 
 def _chooses(name: str, value: Value, offer: Offer) -> bool:
@@ -157,13 +171,17 @@ def of_csv(path: Path) -> Iterator[Measurement]:
         yield Measurement(line["workload"], (line["instance"], nodes), seconds, counters)
 
 
-def machines_of(candidates: Candidates) -> dict[Machine, list[int]]:
-    """The candidates of each machine choice, in order."""
-    found: dict[Machine, list[int]] = {}
+def choices_of(candidates: Candidates) -> list[list[int]]:
+    """The candidates of each machine choice, in order; the same machines at another price are another choice."""
+    found: dict[str, list[int]] = {}
     for row in range(len(candidates)):
-        offer = candidates.offer(row)
-        found.setdefault((offer.instance_type, offer.nodes), []).append(row)
-    return found
+        found.setdefault(candidates.offer(row).key, []).append(row)
+    return list(found.values())
+
+
+def machine_of(offer: Offer) -> Machine:
+    """What the table knows machines by."""
+    return offer.instance_type, offer.nodes
 
 
 def describe(offers: Sequence[Offer]) -> Array:
