@@ -15,7 +15,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -213,8 +213,8 @@ def main() -> None:
             writer = csv.DictWriter(file, COLUMNS)
             if not done:
                 writer.writeheader()
-            for row in pool.map(search, jobs):
-                writer.writerow(row)
+            for ended in as_completed([pool.submit(search, job) for job in jobs]):
+                writer.writerow(ended.result())
                 file.flush()
     print("\n".join(report()))
 
