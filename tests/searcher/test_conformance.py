@@ -12,7 +12,7 @@ from tradewind.problem import Problem
 from tradewind.searcher.base import Searcher
 from tradewind.testing.searchers import MakeSearcher, SearcherConformance
 
-WITHOUT_STOP_RULE: dict[str, dict[str, Any]] = {"cherrypick": {"stop": False}}
+WITHOUT_STOP_RULE: dict[str, dict[str, Any]] = {"cherrypick": {"stop": False, "burn_in": 25}}
 """What switches off the stop rule of searchers that have one by default: a space is exhausted only without it."""
 
 NEEDED = {"paris": {"table": str(Path(__file__).parent / "data" / "paris_table.csv")}}
