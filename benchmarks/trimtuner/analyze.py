@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 
 import numpy as np
-
 from run import LIMIT, POLICIES, SPEND
 
 HERE = Path(__file__).parent
@@ -22,12 +21,9 @@ def interval(values: np.ndarray) -> str:
 
 def main() -> None:
     rows = list(csv.DictReader((HERE / "work/results.csv").open()))
-    print(
-        f"Money in USD; a search that was given up after ${SPEND} counts as ${SPEND}. A whole run may cost ${LIMIT}.\n"
-    )
-    print(
-        "| policy | searches | recommended close: mean (95 %) | median | incumbent close: mean (95 %) | median | p90 | given up |"
-    )
+    print(f"USD; a search that was given up after ${SPEND} counts as that. A whole run may cost ${LIMIT}.\n")
+    titles = ["policy", "searches", "recommended close: mean (95 %)", "median"]
+    print("|", " | ".join([*titles, "incumbent close: mean (95 %)", "median", "p90", "given up"]), "|")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for policy in POLICIES:
         mine = [row for row in rows if row["policy"] == policy]

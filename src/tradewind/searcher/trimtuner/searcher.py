@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tradewind import plugins
-from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
+from tradewind.problem import COST, RUNTIME, Configuration, Problem, Proposal, TrialState
 from tradewind.searcher import acquisition
 from tradewind.searcher.base import (
     ContinuousSpaces,
@@ -21,23 +20,14 @@ from tradewind.searcher.base import (
     LearnsFromAborted,
     NothingLeft,
     ProposesMany,
-    Searcher,
     SearchState,
     UsesFractions,
 )
-from tradewind.searcher.pool import neighbours
-from tradewind.searcher.starts import cheap_maximin
-from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
+from tradewind.searcher.trimtuner.field import Considered, FieldSearcher
 from tradewind.searcher.trimtuner.gain import information_gain
 from tradewind.searcher.trimtuner.models import Models, Whole
 
-_LISTED = 20_000
-"""Combinations up to which every configuration is considered; larger spaces are considered by a pool."""
-_REFERENCE = 512
-_POOL = 1024
-_NEIGHBOURS = 24
-_LEADERS = 6
 _SCORED = (6, 40)
 """At least and at most so many configurations are scored, whatever share of all they are."""
 _REPRESENTATIVES = 40
@@ -45,8 +35,6 @@ _UNSURE = 4.0
 """Times as much money goes into parts before a configuration is run as a whole that may well be infeasible."""
 _RESERVE = 1.25
 """Times the 95 % quantile of its cost that is kept for the last whole run: a model of parts is too sure of itself."""
-_CHEAPER = 0.5
-"""Share of the configurations, by price, that the first ones are drawn from: they are to teach what a part tells."""
 _LITTLE = 1e-6
 """Added to the information gain, in nats, so that probability and price decide where nothing can be learned."""
 
@@ -82,22 +70,7 @@ class TrimTunerSettings(plugins.Settings):
         return tuple(sorted({*value, 1.0}))
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """What may be proposed.
-
-    Attributes:
-        candidates: Configurations.
-        features: Their numbers, shape (n, d).
-        open: Where neither a whole run was told or is pending, nor the money is too short for it, shape (n,).
-    """
-
-    candidates: Candidates
-    features: Array
-    open: NDArray[np.bool_]
-
-
-class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions):
+class TrimTunerSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions):
     """Runs parts of the input where they tell most, for their money, about the best configuration on the whole.
 
     It follows TrimTuner (Mendes, Casimiro, Romano & Garlan, MASCOTS 2020): the acquisition is the expected fall of the
@@ -146,7 +119,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return chosen or self.nothing_left(state)
 
     @staticmethod
-    def _close(field: _Field, configuration: Configuration) -> None:
+    def _close(field: Considered, configuration: Configuration) -> None:
         place = field.candidates.index(configuration)
         if place is not None:
             field.open[place] = False
@@ -170,7 +143,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
 
         Where a part has failed, or took longer or cost more than the whole may, larger ones are not run.
         """
-        reference, order = self._design
+        reference, order = self._design(self.settings.starts)
         payable = self.affordable(state, reference.hourly)
         beyond = self._too_much()
         plan = [(i, s) for i in order[: self.settings.starts] for s in self._parts]
@@ -207,7 +180,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
     def _next(
         self,
         state: SearchState,
-        field: _Field,
+        field: Considered,
         models: Models,
         running: list[Proposal],
         taken: set[str],
@@ -226,7 +199,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
             return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, before the money is gone"})
         return self._proposal(field, place, share, whole, models, {"stage": "search", "information_gain": gain})
 
-    def _judge(self, field: _Field, models: Models) -> Whole:
+    def _judge(self, field: Considered, models: Models) -> Whole:
         whole = models.judge(field.features, field.candidates.hourly)
         places = {}
         for told in models.whole:
@@ -274,7 +247,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return parts >= patience * self.settings.parts_per_whole * (full + float(whole.cost[best]))
 
     def _leaves_enough(
-        self, state: SearchState, whole: Whole, best: int, models: Models, field: _Field, run: tuple[int, float]
+        self, state: SearchState, whole: Whole, best: int, models: Models, field: Considered, run: tuple[int, float]
     ) -> bool:
         """True when the money left pays the proposed run and then the recommended one as a whole."""
         if state.money_left is None or run[1] == 1.0:
@@ -288,7 +261,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
     def _scored(
         self,
         state: SearchState,
-        field: _Field,
+        field: Considered,
         whole: Whole,
         models: Models,
         taken: set[str],
@@ -321,7 +294,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return pairs[at][0], pairs[at][1], float(gain[at])
 
     def _proposal(
-        self, field: _Field, place: int, share: float, whole: Whole, models: Models, why: dict[str, float | str]
+        self, field: Considered, place: int, share: float, whole: Whole, models: Models, why: dict[str, float | str]
     ) -> Proposal:
         spend = models.spend(field.features[[place]], share, field.candidates.hourly[[place]])
         why |= {
@@ -334,73 +307,6 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
             aim = self.problem.objective
             why[f"expected_{aim.metric}"] = aim.loss(float(whole.loss[place]))
         return Proposal(field.candidates.configuration(place), fidelity=share, why=why)
-
-    # ------------------------------------------------------------------ candidates
-
-    @cached_property
-    def _listed(self) -> bool:
-        return self.problem.space.combinations <= _LISTED
-
-    @cached_property
-    def _reference(self) -> Candidates:
-        if self._listed:
-            return self.problem.candidates
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
-        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
-
-    @cached_property
-    def _map(self) -> FeatureMap:
-        return FeatureMap(self.problem, self._reference)
-
-    @cached_property
-    def _features(self) -> Array:
-        return self._map.of_candidates(self._reference)
-
-    @cached_property
-    def _design(self) -> tuple[Candidates, list[int]]:
-        reference = self._reference
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
-        first = cheap_maximin(self._features, reference.hourly, self.settings.starts, rng, _CHEAPER)
-        chosen = set(first)
-        return reference, first + [int(i) for i in rng.permutation(len(reference)) if int(i) not in chosen]
-
-    def _field(self, state: SearchState) -> _Field | None:
-        if self._listed:
-            candidates, free = self.open_candidates(state)
-            open_ones = np.zeros(len(candidates), dtype=bool)
-            open_ones[free] = True
-            return _Field(candidates, self._features, open_ones)
-        pool = self.problem.pool([*self._tried(), *self._drawn(state)])
-        if not len(pool):
-            return None
-        taken = self.taken(state)
-        payable = self.affordable(state, pool.hourly)
-        open_ones = np.array([bool(payable[i]) and pool.key(i) not in taken for i in range(len(pool))])
-        return _Field(pool, self._map.of_candidates(pool), open_ones)
-
-    def _tried(self) -> list[Configuration]:
-        """Configurations of the space that were run, on any share."""
-        return [t.configuration for t in self.history if self._map.of(t.configuration, t.offer) is not None]
-
-    def _drawn(self, state: SearchState) -> list[Configuration]:
-        rng, space = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 3]), self.problem.space
-        drawn = space.sample(rng, _POOL)
-        for leader in self._leaders():
-            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
-            drawn += neighbours(self.problem, leader, donors, rng)
-        return drawn
-
-    def _leaders(self) -> list[Configuration]:
-        """The best configurations that were run, those on larger shares first."""
-        objective = self.problem.objective
-        ranked: list[tuple[bool, float, float, int, Trial]] = sorted(
-            (not t.observation.feasible, -t.proposal.fidelity, objective.loss(t.observation.objective), t.number, t)
-            for t in self.history
-            if t.observation is not None and t.observation.objective is not None
-            if not t.observation.censored and math.isfinite(t.observation.objective)
-            if self._map.of(t.configuration, t.offer) is not None
-        )
-        return [t.configuration for *_, t in ranked[:_LEADERS]]
 
     # ------------------------------------------------------------------ models
 
@@ -451,7 +357,7 @@ class TrimTunerSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return field.candidates.configuration(_argbest(np.where(sure, -whole.loss, -np.inf))) if sure.any() else None
 
 
-def _payable(field: _Field, whole: Whole, state: SearchState) -> NDArray[np.bool_]:
+def _payable(field: Considered, whole: Whole, state: SearchState) -> NDArray[np.bool_]:
     """The open configurations whose whole run the money left pays: for sure, else probably, else whatever it costs."""
     if state.money_left is not None:
         for cost in (whole.cost_high, whole.cost):

@@ -1,0 +1,111 @@
+"""The configurations that a searcher of parts considers: all of a small space, a pool of a large one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.problem import Candidates, Configuration, Trial
+from tradewind.searcher.base import Searcher, SearchState
+from tradewind.searcher.pool import neighbours
+from tradewind.searcher.starts import cheap_maximin
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.gp import Array
+
+_LISTED = 20_000
+"""Combinations up to which every configuration is considered; larger spaces are considered by a pool."""
+_REFERENCE = 512
+_POOL = 1024
+_NEIGHBOURS = 24
+_LEADERS = 6
+_CHEAPER = 0.5
+"""Share of the configurations, by price, that the first ones are drawn from: they are to teach what a part tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """The configurations in question.
+
+    Attributes:
+        candidates: Configurations.
+        features: Their numbers, shape (n, d).
+        open: Where neither a whole run was told or is pending, nor the money is too short for it, shape (n,).
+    """
+
+    candidates: Candidates
+    features: Array
+    open: NDArray[np.bool_]
+
+
+class FieldSearcher(Searcher):
+    """A searcher that looks at configurations as rows of numbers, on finite and continuous spaces."""
+
+    @cached_property
+    def _listed(self) -> bool:
+        return self.problem.space.combinations <= _LISTED
+
+    @cached_property
+    def _reference(self) -> Candidates:
+        if self._listed:
+            return self.problem.candidates
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
+        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
+
+    @cached_property
+    def _map(self) -> FeatureMap:
+        return FeatureMap(self.problem, self._reference)
+
+    @cached_property
+    def _features(self) -> Array:
+        return self._map.of_candidates(self._reference)
+
+    def _design(self, starts: int) -> tuple[Candidates, list[int]]:
+        """Candidates, and the order in which they are started: cheap ones far apart, then the rest at random."""
+        reference = self._reference
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
+        first = cheap_maximin(self._features, reference.hourly, starts, rng, _CHEAPER)
+        chosen = set(first)
+        return reference, first + [int(i) for i in rng.permutation(len(reference)) if int(i) not in chosen]
+
+    def _field(self, state: SearchState) -> Considered | None:
+        """What may be proposed; None where a pool is empty."""
+        if self._listed:
+            candidates, free = self.open_candidates(state)
+            open_ones = np.zeros(len(candidates), dtype=bool)
+            open_ones[free] = True
+            return Considered(candidates, self._features, open_ones)
+        pool = self.problem.pool([*self._tried(), *self._drawn(state)])
+        if not len(pool):
+            return None
+        taken = self.taken(state)
+        payable = self.affordable(state, pool.hourly)
+        open_ones = np.array([bool(payable[i]) and pool.key(i) not in taken for i in range(len(pool))])
+        return Considered(pool, self._map.of_candidates(pool), open_ones)
+
+    def _tried(self) -> list[Configuration]:
+        """Configurations of the space that were run, on any share."""
+        return [t.configuration for t in self.history if self._map.of(t.configuration, t.offer) is not None]
+
+    def _drawn(self, state: SearchState) -> list[Configuration]:
+        rng, space = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 3]), self.problem.space
+        drawn = space.sample(rng, _POOL)
+        for leader in self._leaders():
+            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
+            drawn += neighbours(self.problem, leader, donors, rng)
+        return drawn
+
+    def _leaders(self) -> list[Configuration]:
+        """The best configurations that were run, those on larger shares first."""
+        objective = self.problem.objective
+        ranked: list[tuple[bool, float, float, int, Trial]] = sorted(
+            (not t.observation.feasible, -t.proposal.fidelity, objective.loss(t.observation.objective), t.number, t)
+            for t in self.history
+            if t.observation is not None and t.observation.objective is not None
+            if not t.observation.censored and math.isfinite(t.observation.objective)
+            if self._map.of(t.configuration, t.offer) is not None
+        )
+        return [t.configuration for *_, t in ranked[:_LEADERS]]
