@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,19 +18,15 @@ from tradewind.errors import ConfigurationError, MissingProgramError, NoOfferErr
 from tradewind.problem import (
     COST,
     RUNTIME,
-    Categorical,
     Configuration,
-    Float,
-    Instance,
-    Integer,
     Observation,
-    Parameter,
     Problem,
     Proposal,
     TrialState,
     Value,
 )
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
+from tradewind.searcher.optuna_parameters import ask_for, distribution, inwards, outwards
 
 if TYPE_CHECKING:
     import optuna
@@ -199,9 +195,8 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         """A study in memory that knows all trials, in the order of their numbers."""
         import optuna
 
-        direction: Literal["minimize", "maximize"] = (
-            "minimize" if self.problem.objective.goal == "minimise" else "maximize"
-        )
+        goals: dict[str, Literal["minimize", "maximize"]] = {"minimise": "minimize", "maximise": "maximize"}
+        direction = goals[self.problem.objective.goal]
         study = optuna.create_study(sampler=self._sampler(0), direction=direction, study_name="tradewind")
         known = {trial.number: trial for trial in (*state.pending, *self.history)}
         for _, trial in sorted(known.items()):
@@ -224,13 +219,13 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         told, value = self._told_as(seen, state)
         broken = self._violations(seen) if told in (OptunaState.COMPLETE, OptunaState.PRUNED) else {}
         parameters = [p for p in self.problem.space.parameters if p.name in configuration]
-        values = {p.name: _inwards(p, configuration[p.name]) for p in parameters}
+        values = {p.name: inwards(p, configuration[p.name]) for p in parameters}
         if self.settings.sampler in _KEEPS_NOTES:
             study.enqueue_trial(values)
             trial = study.ask()
             _ = trial.relative_params  # the notes are written when these are first looked at
             for parameter in parameters:
-                _ask_for(trial, parameter)
+                ask_for(trial, parameter)
             trial.set_user_attr(_CONSTRAINTS, list(broken.values()))
             if _names_constraints():
                 for name, violation in broken.items():
@@ -243,23 +238,23 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         more: dict[str, Any] = {"constraints": broken} if _names_constraints() else {}
         if not _names_constraints():
             more["system_attrs"] = {"constraints": list(broken.values())}
-        trial_told = create_trial(
+        ended = create_trial(
             state=told,
             value=value if told == OptunaState.COMPLETE else None,
             intermediate_values={0: value} if told == OptunaState.PRUNED and value is not None else {},
             params=values,
-            distributions={p.name: _distribution(p) for p in parameters},
+            distributions={p.name: distribution(p) for p in parameters},
             **more,
         )
-        study.add_trial(trial_told)
+        study.add_trial(ended)
 
     def _told_as(self, seen: Observation | None, state: TrialState) -> tuple[optuna.trial.TrialState, float | None]:
         from optuna.trial import TrialState as OptunaState
 
         if not state.ended:
             return OptunaState.RUNNING, None
-        value = None if seen is None or seen.objective is None else seen.objective
-        value = value if value is not None and math.isfinite(value) else None
+        value = None if seen is None else seen.objective
+        value = None if value is None or not math.isfinite(value) else value
         if state == TrialState.ABORTED and self.settings.aborted == "pruned":
             return OptunaState.PRUNED, value
         if state == TrialState.FAILED or value is None:
@@ -288,7 +283,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         chosen: dict[str, Value] = {}
         for parameter in space.parameters:
             if parameter.when is None or space.holds(parameter.when, chosen):
-                chosen[parameter.name] = _outwards(parameter, _ask_for(trial, parameter))
+                chosen[parameter.name] = outwards(parameter, ask_for(trial, parameter))
         return chosen
 
 
@@ -309,68 +304,17 @@ def _excess(value: float, bound: float) -> float:
     return (value - bound) / max(abs(bound), 1e-12)
 
 
-# ---------------------------------------------------------------------- parameters
-
-
-def _distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(parameter, Float):
-        return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-    if isinstance(parameter, Integer):
-        low, step = int(parameter.low), parameter.step
-        high = low + (int(parameter.high) - low) // step * step
-        return IntDistribution(low, high, log=parameter.log and step == 1, step=step)
-    levels = parameter.levels
-    assert levels is not None
-    if isinstance(parameter, Categorical | Instance):
-        return CategoricalDistribution([parameter.level(i) for i in range(len(levels))])
-    return IntDistribution(0, len(levels) - 1)
-
-
-def _ask_for(trial: optuna.Trial, parameter: Parameter) -> Any:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    wanted = _distribution(parameter)
-    if isinstance(wanted, FloatDistribution):
-        return trial.suggest_float(parameter.name, wanted.low, wanted.high, log=wanted.log)
-    if isinstance(wanted, IntDistribution):
-        return trial.suggest_int(parameter.name, wanted.low, wanted.high, step=wanted.step, log=wanted.log)
-    assert isinstance(wanted, CategoricalDistribution)
-    return trial.suggest_categorical(parameter.name, wanted.choices)
-
-
-def _by_place(parameter: Parameter) -> bool:
-    return not isinstance(parameter, Float | Integer | Categorical | Instance)
-
-
-def _inwards(parameter: Parameter, value: Value) -> Any:
-    """A value as Optuna knows it."""
-    if not _by_place(parameter):
-        return value
-    levels = parameter.levels
-    assert levels is not None
-    return [parameter.level(i) for i in range(len(levels))].index(value)
-
-
-def _outwards(parameter: Parameter, value: Any) -> Value:
-    """A value of Optuna's as the parameter writes it; real numbers are rounded to 12 digits, as everywhere."""
-    if isinstance(parameter, Float):
-        return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
-    return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
-
-
 # ---------------------------------------------------------------------- the package
 
 
 def _require(sampler: str) -> None:
     """Refuse a sampler whose packages are not installed."""
-    missing = [name for name in ("optuna", _NEEDS.get(sampler, "optuna")) if not _installed(name)]
+    wanted = dict.fromkeys(["optuna", _NEEDS.get(sampler, "optuna")])
+    missing = [name for name in wanted if not _installed(name)]
     if missing:
-        packages: Sequence[str] = list(dict.fromkeys(missing))
         raise MissingProgramError(
-            f"the searcher optuna with the sampler {sampler} needs {' and '.join(packages)}, not installed here",
-            hint=f"pip install {' '.join(packages)}",
+            f"the searcher optuna with the sampler {sampler} needs {' and '.join(missing)}, not installed here",
+            hint=f"pip install {' '.join(missing)}",
         )
 
 
