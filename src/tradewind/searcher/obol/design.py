@@ -24,6 +24,8 @@ def latin_hypercube(numbers: Floats, count: int, rng: np.random.Generator) -> li
     Returns:
         Row numbers, in order.
     """
+    if not numbers.shape[1]:  # nothing tells the rows apart
+        return list(range(min(count, len(numbers))))
     ranks = [np.unique(np.round(column, 9), return_inverse=True) for column in numbers.T]
     unit = np.column_stack([(rank + 0.5) / len(levels) for levels, rank in ranks])
     count = min(count, len(unit))
