@@ -18,9 +18,9 @@ from tradewind.searcher.surrogate.trend import Trend, TrendProcess
 
 PRICE_SLOPE = 0.4
 """Twice the price per hour is expected to cost 2^0.4 as much: it makes a run quicker, but seldom twice as quick."""
-PRICE_SLOPE_SD = 0.7
-OTHER_SLOPES_SD = 0.5
-"""From one end of any other feature to the other, costs differ by a factor of about e^0.5."""
+PRICE_SLOPE_SD = 0.3
+OTHER_SLOPES_SD = 0.4
+"""From one end of any other feature to the other, costs differ by a factor of about e^0.4."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
 from tradewind.searcher.starts import cheap_maximin
 
 _STARTS_SHARE = 0.5
+_BUDGET_SHARE = 0.25
+"""Of the budget in dollars: the first run takes no more, unless the deadline is further off."""
 
 
 class TradewindSettings(ModelledSettings):
@@ -30,7 +32,10 @@ class TradewindSettings(ModelledSettings):
         default=10.0, ge=1, description="Deadlines that the first run may take: it shows what the job needs."
     )
     first_share: float = Field(
-        default=0.25, gt=0, le=1, description="Share of the budget in dollars that the first run may take."
+        default=0.1,
+        gt=0,
+        le=1,
+        description="Share of the money for trying every candidate up to the deadline that the first run may take.",
     )
 
 
@@ -85,11 +90,16 @@ class TradewindSearcher(ModelledSearcher):
     def _first_seconds(self, hourly: float) -> float:
         """How long a run may take before anything is known."""
         deadline, dollars = self.problem.constraints.deadline, self.problem.budget.dollars
-        seconds = math.inf if deadline is None else self.settings.first_slack * deadline
+        longest = math.inf
+        if deadline is not None:
+            longest = self.settings.first_slack * deadline
+            if self._listed and hourly > 0:
+                everything = deadline * float(self._reference.hourly.sum())
+                longest = min(longest, max(deadline, self.settings.first_share * everything / hourly))
         if dollars is not None:
-            payable = self.problem.terms.billing.longest_run(self.settings.first_share * dollars, hourly)
-            seconds = min(seconds, max(payable, deadline or 0.0))
-        return seconds
+            payable = self.problem.terms.billing.longest_run(_BUDGET_SHARE * dollars, hourly)
+            longest = min(longest, max(payable, deadline or 0.0))
+        return longest
 
     def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
         first = int(np.argmin(reference.hourly))
