@@ -307,10 +307,10 @@ def family_bar(results: Results, names: tuple[str, ...]) -> None:
             best = min(found)[1]
             compared = ratio(results, (OURS, condition, "cold"), (best, condition, "cold"), members)
             if compared is not None:
-                text = (
-                    f"{family}, {CONDITIONS[condition][0]}: {compared.text()} of {POLICIES[best].words}, the best peer"
-                )
-                verdict(text, compared.low <= 1.0)
+                wide = ratio(results, (OURS, condition, "cold"), (best, condition, "cold"), members, over_tables=True)
+                spread = f" (over tables [{wide.low:.2f}, {wide.high:.2f}])" if wide else ""
+                text = f"{compared.text()} of {POLICIES[best].words}, the best peer{spread}"
+                verdict(f"{family}, {CONDITIONS[condition][0]}: {text}", compared.low <= 1.0)
 
 
 def warm_bars(results: Results, names: tuple[str, ...]) -> None:
