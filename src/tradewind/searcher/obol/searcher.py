@@ -81,10 +81,6 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The starts, then the first runs of the paths that promise most for their money."""
-        field = self._field(state)
-        if field is None:
-            return self.nothing_left(state)
-        candidates, free = field
         whole = [t for t in self.history if t.proposal.fidelity == 1.0]
         informed = sum(t.observation is not None for t in whole) + len(state.pending)
         known = any(self._teaches(t) for t in whole)
@@ -93,6 +89,10 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
             chosen = self._start(state, count if not known else min(count, self._starts - informed))
             if len(chosen) == count or not known:
                 return chosen or self.nothing_left(state)
+        field = self._field(state)
+        if field is None:
+            return chosen or self.nothing_left(state)
+        candidates, free = field
         table, believed = self._table(candidates, state), []
         money = math.inf if state.money_left is None else state.money_left
         for proposal in chosen:
