@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,13 @@ from tradewind.searcher.beliefs import Beliefs, Caps
 from tradewind.searcher.surrogate.censored import fit_censored
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
-from tradewind.searcher.surrogate.trend import Trend, TrendProcess
+from tradewind.searcher.surrogate.trend import LOG_PRIORS, Trend, TrendProcess
 
 PRICE_SLOPE = 0.4
 """Twice the price per hour is expected to cost 2^0.4 as much: it makes a run quicker, but seldom twice as quick."""
 PRICE_SLOPE_SD = 0.3
+LEVEL_SD = 1.5
+"""The median candidate takes the deadline, give or take a factor of e^1.5."""
 OTHER_SLOPES_SD = 0.4
 """From one end of any other feature to the other, costs differ by a factor of about e^0.4."""
 
@@ -64,6 +66,7 @@ class PricedBeliefs(Beliefs):
         hourly: Array,
     ) -> None:
         self._trend = trend_of(features, reference.shape[1], priced=priced)
+        self._level = self._expected_level(problem, reference, hourly, priced=priced)
         super().__init__(problem, features, trials, priced=priced)
         self.good = self.best if problem.objective.grows_with_time else None
         if self.best is None and self.parts and problem.objective.grows_with_time:
@@ -72,10 +75,24 @@ class PricedBeliefs(Beliefs):
             self.good, self.aim = float(expected.min()), float(np.median(expected))
 
     def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
+        priors = LOG_PRIORS if self._level is None else replace(LOG_PRIORS, mean=LEVEL_SD)
+
         def make(starts: int, steps: int) -> GaussianProcess:
-            return TrendProcess(self._trend, starts=starts, steps=steps)
+            return TrendProcess(self._trend, priors, level=self._level, starts=starts, steps=steps)
 
         return [(1.0, fit_censored(x, y, censored, make=make))]
+
+    def _expected_level(self, problem: Problem, reference: Array, hourly: Array, *, priced: bool) -> float | None:
+        """The level at which the median candidate takes as long as the deadline.
+
+        A deadline is set by somebody who thinks that it can be kept, and not by everything. Without that knowledge a
+        first run that was cut short would leave costs open upwards without end.
+        """
+        if problem.constraints.deadline is None:
+            return None
+        money = np.log(np.maximum(hourly, 1e-12) / 3600.0) if priced else np.zeros(len(hourly))
+        away = TrendProcess(self._trend).expected(reference) - money
+        return float(math.log(problem.constraints.deadline) - np.median(away))
 
     def stop_seconds(self, hourly: Array, caps: Caps) -> Array:
         """When runs are cut short, in seconds of execution, shape (n,); infinite for never.

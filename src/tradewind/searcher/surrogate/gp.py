@@ -146,7 +146,7 @@ class GaussianProcess:
         from scipy.optimize import minimize
 
         bare = y - self._trend(x)
-        self._shift = float(bare.mean())
+        self._shift = self._level(bare)
         self._scale = self._spread_of(y)
         targets = (bare - self._shift) / self._scale
         variance = np.zeros(len(y)) if extra is None else extra / self._scale**2
@@ -245,6 +245,10 @@ class GaussianProcess:
     def _trend(self, x: Array) -> Array:
         """The known part of the prior mean at ``x``, in units of the observations, shape (n,)."""
         return np.zeros(len(x))
+
+    def _level(self, y: Array) -> float:
+        """What the prior mean is besides its trend, given observations less the trend, shape (n,)."""
+        return float(y.mean())
 
     def _fixed(self, a: Array, b: Array) -> Array:
         """The part of the prior covariance that no hyper-parameter changes, shape (len(a), len(b))."""

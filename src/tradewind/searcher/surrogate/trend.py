@@ -60,16 +60,34 @@ class TrendProcess(GaussianProcess):
     Args:
         trend: The slopes.
         priors: Of the hyper-parameters, in units of the observations.
+        level: Where the process is expected to be in the middle of the features; the mean of what is observed if not
+            given. How sure that is, is the priors' ``mean``.
         starts: See `GaussianProcess`.
         steps: See `GaussianProcess`.
     """
 
-    def __init__(self, trend: Trend, priors: Priors = LOG_PRIORS, *, starts: int = 2, steps: int = 40) -> None:
+    def __init__(
+        self,
+        trend: Trend,
+        priors: Priors = LOG_PRIORS,
+        *,
+        level: float | None = None,
+        starts: int = 2,
+        steps: int = 40,
+    ) -> None:
         super().__init__(priors, starts=starts, steps=steps)
         self.trend = trend
+        self.level = level
+
+    def expected(self, x: Array) -> Array:
+        """The prior mean less its level, shape (n,)."""
+        return self._trend(x)
 
     def _spread_of(self, y: Array) -> float:
         return 1.0
+
+    def _level(self, y: Array) -> float:
+        return super()._level(y) if self.level is None else self.level
 
     def _trend(self, x: Array) -> Array:
         mean: Array = (x - _CENTRE) @ self.trend.mean
@@ -86,4 +104,4 @@ class TrendProcess(GaussianProcess):
         return variance
 
     def _like(self) -> TrendProcess:
-        return TrendProcess(self.trend, self.priors, starts=self.starts, steps=self.steps)
+        return TrendProcess(self.trend, self.priors, level=self.level, starts=self.starts, steps=self.steps)
