@@ -245,7 +245,7 @@ class JobFile(Part):
         [ChoiceModel(use="exit_code"), ChoiceModel.model_validate({"use": "json_lines", "optional": True})],
         description="How metrics are read from a run, one after the other.",
     )
-    searcher: Searcher = Field(ChoiceModel(use="gp"), description="Who proposes what to try.")
+    searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="Who proposes what to try.")
     parallel: int = Field(1, ge=1, le=10_000, description="Trials at the same time.")
     seed: int = Field(0, description="Equal seeds give equal proposals.")
     stop: Annotated[list[Stop], _read_list] = Field([], description="Further reasons to stop the search.")

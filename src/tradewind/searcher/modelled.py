@@ -89,6 +89,10 @@ class ModelledSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbort
     def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
         """The candidates to begin with, in order, of those given."""
 
+    def _starts_needed(self, beliefs: Beliefs) -> int:
+        """Trials before the model chooses."""
+        return self.settings.starts
+
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
@@ -100,8 +104,8 @@ class ModelledSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbort
         beliefs = self._beliefs()
         informed = sum(t.observation is not None for t in self.history) + len(state.pending)
         chosen: list[Proposal] = []
-        if not beliefs.informed or informed < self.settings.starts:
-            wanted = count if not beliefs.informed else min(count, self.settings.starts - informed)
+        if not beliefs.informed or informed < self._starts_needed(beliefs):
+            wanted = count if not beliefs.informed else min(count, self._starts_needed(beliefs) - informed)
             chosen = self._start(state, beliefs, wanted)
             if len(chosen) == count or not beliefs.informed:
                 return chosen or self.nothing_left(state)

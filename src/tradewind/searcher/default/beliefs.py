@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from tradewind.problem import COST, Problem, Trial
 from tradewind.searcher.beliefs import Beliefs, Caps
+from tradewind.searcher.default.past import LearnedProcess, Lessons
 from tradewind.searcher.surrogate.censored import fit_censored
+from tradewind.searcher.surrogate.evidence import log_evidence
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 from tradewind.searcher.surrogate.trend import LOG_PRIORS, Trend, TrendProcess
@@ -21,6 +23,11 @@ PRICE_SLOPE = 0.4
 PRICE_SLOPE_SD = 0.3
 LEVEL_SD = 1.5
 """The median candidate takes the deadline, give or take a factor of e^1.5."""
+FIRST_LEVEL_SD = 0.5
+"""The same for the first run where earlier jobs choose it: about where the deadline can just be kept."""
+LEARNED_AIM = 0.9
+"""Quantile of all candidates' costs that a first success is measured against where earlier jobs tell them apart."""
+_LEADS = 0.5
 OTHER_SLOPES_SD = 0.4
 """From one end of any other feature to the other, costs differ by a factor of about e^0.4."""
 
@@ -47,6 +54,7 @@ class PricedBeliefs(Beliefs):
         priced: True to model price x time, False to model time.
         reference: Features of the candidates, shape (n, d): all, or a sample of a large space.
         hourly: Their prices, shape (n,).
+        lessons: Of earlier jobs, or None.
 
     Attributes:
         good: What a good run costs (seconds, where the runtime is the objective): the best so far, or the least that
@@ -64,15 +72,28 @@ class PricedBeliefs(Beliefs):
         priced: bool,
         reference: Array,
         hourly: Array,
+        lessons: Lessons | None = None,
     ) -> None:
+        self._lessons = lessons
+        self.learned = False
         self._trend = trend_of(features, reference.shape[1], priced=priced)
-        self._level = self._expected_level(problem, reference, hourly, priced=priced)
+        self._prices = price_slopes(features, reference.shape[1], priced=priced)
+        money = np.log(np.maximum(hourly, 1e-12) / 3600.0) if priced else np.zeros(len(hourly))
+        self._level = self._expected_level(problem, TrendProcess(self._trend).expected(reference) - money)
+        self._learned_level: float | None = None
+        if lessons is not None:
+            common = lessons.at(reference)[0] + reference @ self._prices
+            self._learned_level = self._expected_level(problem, common - money)
         super().__init__(problem, features, trials, priced=priced)
+        if lessons is not None and not self.parts and lessons.trust > _LEADS:
+            self.learned = True
+            self.parts = [(1.0, LearnedProcess(lessons, self._prices, self._learned_level, FIRST_LEVEL_SD))]
         self.good = self.best if problem.objective.grows_with_time else None
         if self.best is None and self.parts and problem.objective.grows_with_time:
             outlook = self.judge(reference, hourly, PricedCaps(False, 1.0, math.inf))
             expected = outlook.cost if problem.objective.metric == COST else outlook.runtime
-            self.good, self.aim = float(expected.min()), float(np.median(expected))
+            typical = LEARNED_AIM if self.learned else 0.5
+            self.good, self.aim = float(expected.min()), float(np.quantile(expected, typical))
 
     def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
         priors = LOG_PRIORS if self._level is None else replace(LOG_PRIORS, mean=LEVEL_SD)
@@ -80,19 +101,34 @@ class PricedBeliefs(Beliefs):
         def make(starts: int, steps: int) -> GaussianProcess:
             return TrendProcess(self._trend, priors, level=self._level, starts=starts, steps=steps)
 
-        return [(1.0, fit_censored(x, y, censored, make=make))]
+        own = fit_censored(x, y, censored, make=make)
+        if self._lessons is None:
+            return [(1.0, own)]
+        # The process of the past is no mixture partner: an own process that knows little expects improvements
+        # everywhere, and would take over all choices until it was nearly ruled out.
+        lessons, sd = self._lessons, LEVEL_SD if self._learned_level is not None else LOG_PRIORS.mean
+        learned = fit_censored(
+            x, y, censored, make=lambda _starts, _steps: LearnedProcess(lessons, self._prices, self._learned_level, sd)
+        )
+        odds = math.log(lessons.trust / (1.0 - lessons.trust))
+        odds += log_evidence(learned, x, y, censored) - log_evidence(own, x, y, censored)
+        self.learned = odds > 0.0
+        return [(1.0, learned if self.learned else own)]
 
-    def _expected_level(self, problem: Problem, reference: Array, hourly: Array, *, priced: bool) -> float | None:
+    @staticmethod
+    def _expected_level(problem: Problem, times: Array) -> float | None:
         """The level at which the median candidate takes as long as the deadline.
 
         A deadline is set by somebody who thinks that it can be kept, and not by everything. Without that knowledge a
         first run that was cut short would leave costs open upwards without end.
+
+        Args:
+            problem: The problem.
+            times: ln seconds of the candidates up to the level, shape (n,).
         """
         if problem.constraints.deadline is None:
             return None
-        money = np.log(np.maximum(hourly, 1e-12) / 3600.0) if priced else np.zeros(len(hourly))
-        away = TrendProcess(self._trend).expected(reference) - money
-        return float(math.log(problem.constraints.deadline) - np.median(away))
+        return math.log(problem.constraints.deadline) - float(np.median(times))
 
     def stop_seconds(self, hourly: Array, caps: Caps) -> Array:
         """When runs are cut short, in seconds of execution, shape (n,); infinite for never.
@@ -131,6 +167,15 @@ class PricedBeliefs(Beliefs):
         else:
             cut = np.minimum(latest, best) + more
         return cut
+
+
+def price_slopes(features: FeatureMap, d: int, *, priced: bool) -> Array:
+    """What to add to ln time for the modelled figure, up to a constant, as slopes along the features, shape (d,)."""
+    slopes = np.zeros(d)
+    if priced and features.price_column is not None:
+        column, span = features.price_column
+        slopes[column] = span
+    return slopes
 
 
 def trend_of(features: FeatureMap, d: int, *, priced: bool) -> Trend:

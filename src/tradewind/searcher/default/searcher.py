@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 from pydantic import Field
 
 from tradewind.problem import Candidates, Configuration, Proposal
-from tradewind.searcher.base import SearchState
+from tradewind.searcher.base import LearnsFromPast, SearchState
 from tradewind.searcher.beliefs import Beliefs, Caps
 from tradewind.searcher.default.beliefs import PricedBeliefs, PricedCaps
+from tradewind.searcher.default.past import Lessons, past_jobs
 from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
 from tradewind.searcher.starts import cheap_maximin
 
@@ -39,7 +41,7 @@ class TradewindSettings(ModelledSettings):
     )
 
 
-class TradewindSearcher(ModelledSearcher):
+class TradewindSearcher(ModelledSearcher, LearnsFromPast):
     """Spends least on the way to a good configuration.
 
     One process models ln(price x time) around a linear trend (`TrendProcess`): a run twice as dear by the hour is
@@ -55,6 +57,9 @@ class TradewindSearcher(ModelledSearcher):
     - **Aborts are priced**: a run that cannot win any more goes on for about half of what a good run costs (`beyond`),
       because its end teaches more than a bound does; after that the money is better spent on another run. Runs that
       were cut short enter the model as lower bounds (`fit_censored`).
+    - **Earlier jobs** of the store that ran on the same machines give a second process (`Lessons`): their common
+      pattern as its mean, their differences as its covariance. Whichever of the two foresaw this job's runs better
+      decides; where the earlier jobs resemble one another, theirs chooses the first run as well.
     - **It stops**, where the job says how often it will run (``future_runs`` N), once N times the expected saving of
       every candidate is below its expected spend (Xie et al., "Cost-aware stopping for Bayesian optimization", 2025).
     """
@@ -70,7 +75,19 @@ class TradewindSearcher(ModelledSearcher):
             priced=self._priced,
             reference=self._features,
             hourly=self._reference.hourly,
+            lessons=self._lessons,
         )
+
+    @cached_property
+    def _lessons(self) -> Lessons | None:
+        jobs = past_jobs(self.problem, self._map, self._reference, self._features)
+        if not jobs:
+            return None
+        return Lessons(jobs, self._features, np.log(np.maximum(self._reference.hourly, 1e-12)))
+
+    def _starts_needed(self, beliefs: Beliefs) -> int:
+        # Where earlier jobs know what to begin with, there is nothing to find out first.
+        return 0 if isinstance(beliefs, PricedBeliefs) and beliefs.learned else self.settings.starts
 
     def _caps(self, state: SearchState) -> Caps:
         money = math.inf if state.money_left is None else state.money_left

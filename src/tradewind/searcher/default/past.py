@@ -1,0 +1,262 @@
+"""What earlier jobs on the same machines say about this one."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tradewind.problem import Candidates, PastStudy, Problem, Trial, TrialState
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess, factorise
+
+_LEAST_ROWS = 5
+"""Different candidates of a past job that say anything about the others."""
+_MOST_RUNS = 200
+_MOST_JOBS = 16
+_STEPS = 12
+_AMPLITUDES = (0.1, 0.2, 0.4, 0.8)
+_NOISES = (0.05, 0.15, 0.4)
+_ALONE = 0.55
+"""Trust in a single past job: nothing shows yet how alike jobs are."""
+_ALONE_SCALES = (0.3, 0.1)
+_LEVEL_SD = 3.0
+
+
+@dataclass(frozen=True)
+class PastJob:
+    """Whole runs of an earlier job, seen as rows of this one's features.
+
+    Attributes:
+        x: Features, shape (n, d).
+        y: ln seconds, shape (n,).
+    """
+
+    x: Array
+    y: Array
+
+
+def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, rows: Array) -> list[PastJob]:
+    """The earlier jobs that ran on machines of this problem.
+
+    A run of another program has other settings: it counts for the average of all candidates on its machines.
+
+    Args:
+        problem: The problem, with its past.
+        features: The numbers.
+        reference: The candidates.
+        rows: Their features, shape (n, d).
+    """
+    together: dict[tuple[str, tuple[tuple[str, float | str], ...]], list[Trial]] = defaultdict(list)
+    for study in problem.past:
+        together[_identity(study)].extend(study.trials)
+    by_offer = _rows_by_offer(reference, rows)
+    found = []
+    for trials in list(together.values())[-_MOST_JOBS:]:
+        known = [
+            (row, math.log(trial.observation.runtime))
+            for trial in trials
+            if trial.state == TrialState.SUCCEEDED and trial.proposal.fidelity == 1.0
+            if trial.observation is not None and 0.0 < trial.observation.runtime < math.inf
+            if (row := _row(trial, features, by_offer)) is not None
+        ][-_MOST_RUNS:]
+        if len({row.tobytes() for row, _ in known}) >= _LEAST_ROWS:
+            found.append(PastJob(np.array([row for row, _ in known]), np.array([y for _, y in known])))
+    return found
+
+
+def _identity(study: PastStudy) -> tuple[str, tuple[tuple[str, float | str], ...]]:
+    return study.name, tuple(sorted(study.values.items()))
+
+
+def _rows_by_offer(reference: Candidates, rows: Array) -> Mapping[str, Array]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for i in range(len(reference)):
+        places[reference.offer(i).key].append(i)
+    return {key: rows[found].mean(axis=0) for key, found in places.items()}
+
+
+def _row(trial: Trial, features: FeatureMap, by_offer: Mapping[str, Array]) -> Array | None:
+    if trial.offer.key not in by_offer:
+        return None
+    own = features.of(trial.configuration, trial.offer)
+    return by_offer[trial.offer.key] if own is None else own
+
+
+class Lessons:
+    """The common pattern of earlier jobs, how they differ from it, and how far it is to be trusted.
+
+    Each job's ln time is modelled over the features; what is common is the median over the jobs, so that one that is
+    out of line does not move it. The jobs are then modelled once more around the median, so that jobs of few runs
+    borrow from one another. Mean and covariance of the prior for a new job are the median and the jobs' deviations
+    from it (empirical Bayes, as Wang et al., "Pre-trained Gaussian processes for Bayesian optimization", JMLR 2024);
+    how large the rest is, is what predicts each job best from the others.
+
+    Args:
+        jobs: At least one.
+        rows: Features of the candidates, shape (n, d).
+        money: ln price per hour of the candidates, shape (n,).
+    """
+
+    def __init__(self, jobs: Sequence[PastJob], rows: Array, money: Array) -> None:
+        self.jobs, self.rows, self._money = jobs, rows, money
+        self._first = [GaussianProcess(starts=1, steps=_STEPS).fit(job.x, job.y) for job in jobs]
+        self._levels = np.array([float(process.predict(rows)[0].mean()) for process in self._first])
+        self._second: list[GaussianProcess] = []
+        if len(jobs) > 2:
+            self._second = [GaussianProcess(starts=1, steps=_STEPS).fit(j.x, j.y - self._rough(j.x)) for j in jobs]
+        self._offsets = np.zeros(len(jobs))
+        self._offsets = self._raw(rows).mean(axis=1)
+        self._known: dict[bytes, tuple[float, Array]] = {}
+
+    def _rough(self, x: Array) -> Array:
+        middle: Array = np.median(
+            [p.predict(x)[0] - level for p, level in zip(self._first, self._levels, strict=True)], axis=0
+        )
+        return middle
+
+    def _raw(self, x: Array) -> Array:
+        """Times of all jobs, as logarithms, at some rows, shape (jobs, n)."""
+        if self._second:
+            rough = self._rough(x)
+            found = np.array([rough + process.predict(x)[0] for process in self._second])
+        else:
+            found = np.array([process.predict(x)[0] for process in self._first])
+        raw: Array = found - self._offsets[:, None]
+        return raw
+
+    def at(self, x: Array) -> tuple[Array, Array]:
+        """The common ln time, up to a constant, and the jobs' deviations from it.
+
+        Args:
+            x: Features, shape (n, d).
+
+        Returns:
+            Shapes (n,) and (n, jobs); the deviations are scaled so that their outer product is a covariance.
+        """
+        keys = [row.tobytes() for row in x]
+        new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
+        if new:
+            centre, away = _split(self._raw(x[new]))
+            self._known.update((keys[i], (float(c), a)) for i, c, a in zip(new, centre, away, strict=True))
+        known = [self._known[key] for key in keys]
+        return np.array([c for c, _ in known]), np.array([a for _, a in known])
+
+    @cached_property
+    def _table(self) -> Array:
+        return self._raw(self.rows)
+
+    @cached_property
+    def trust(self) -> float:
+        """Probability that the jobs' pattern helps: how often the other jobs rank one's costs better than prices do."""
+        if len(self.jobs) == 1:
+            return _ALONE
+        costs = self._table + self._money
+        wins = sum(
+            _agreement(np.median(np.delete(self._table, k, axis=0), axis=0) + self._money, costs[k])
+            > _agreement(self._money, costs[k])
+            for k in range(len(self.jobs))
+        )
+        return (wins + 1.0) / (len(self.jobs) + 2.0)
+
+    @cached_property
+    def scales(self) -> tuple[float, float]:
+        """Standard deviations of what is peculiar to a job, smooth and not: amplitude and noise, in ln time."""
+        if len(self.jobs) == 1:
+            return _ALONE_SCALES
+        best = [self._best_scales(k) for k in range(len(self.jobs))]
+        return float(np.median([a for a, _ in best])), float(np.median([n for _, n in best]))
+
+    def _best_scales(self, k: int) -> tuple[float, float]:
+        """The scales under which the other jobs predict one best."""
+        job = self.jobs[k]
+        centre, away = _split(np.delete(self._raw(job.x), k, axis=0))
+        length = 0.5 * math.sqrt(job.x.shape[1])
+        fixed = away @ away.T + _LEVEL_SD**2
+        shape = matern(job.x, job.x, length)
+        rest = job.y - centre
+        rest = rest - rest.mean()
+        scored = []
+        for amplitude in _AMPLITUDES:
+            for noise in _NOISES:
+                total = fixed + amplitude**2 * shape + (noise**2 + 1e-8) * np.eye(len(rest))
+                root, inverse = factorise(total)
+                z = inverse @ rest
+                scored.append((round(-0.5 * float(z @ z) - float(np.log(np.diag(root)).sum()), 6), amplitude, noise))
+        _, amplitude, noise = max(scored)
+        return amplitude, noise
+
+
+def _split(table: Array) -> tuple[Array, Array]:
+    """Median over jobs of a (jobs, n) table, and the scaled deviations from it, shape (n, jobs)."""
+    centre = np.median(table, axis=0)
+    away = (table - centre).T / math.sqrt(max(1, len(table) - 1))
+    return centre, away
+
+
+def _agreement(a: Array, b: Array) -> float:
+    """Kendall's rank correlation."""
+    from scipy.stats import kendalltau
+
+    value = float(kendalltau(np.round(a, 9), np.round(b, 9)).statistic)
+    return 0.0 if math.isnan(value) else round(value, 9)
+
+
+def matern(a: Array, b: Array, length: float) -> Array:
+    """The Matérn 5/2 correlation with one length scale for all features, shape (len(a), len(b))."""
+    squares = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=2)
+    r = math.sqrt(5.0) * np.sqrt(squares) / length
+    correlation: Array = (1.0 + r + r * r / 3.0) * np.exp(-r)
+    return correlation
+
+
+class LearnedProcess(GaussianProcess):
+    """A process whose prior mean and covariance come from earlier jobs; nothing of it is fitted to the present one.
+
+    Args:
+        lessons: Of the earlier jobs.
+        prices: ln price per hour by features, as slopes, shape (d,): zero to model ln time.
+        level: Where its constant is expected.
+        level_sd: How sure that is.
+    """
+
+    def __init__(self, lessons: Lessons, prices: Array, level: float | None, level_sd: float) -> None:
+        super().__init__(starts=1)
+        self.lessons, self.prices, self.level, self.level_sd = lessons, prices, level, level_sd
+
+    def fit(self, x: Array, y: Array, extra: Array | None = None, *, theta: Array | None = None) -> LearnedProcess:
+        """Condition on observations; see `GaussianProcess.fit`."""
+        amplitude, noise = self.lessons.scales
+        length = math.log(0.5 * math.sqrt(x.shape[1]))
+        self._theta = np.array([math.log(amplitude), math.log(noise), *[length] * x.shape[1]])
+        bare = y - self._trend(x)
+        self._shift = float(bare.mean()) if self.level is None else self.level
+        self._set(x, bare - self._shift, np.zeros(len(y)) if extra is None else extra)
+        return self
+
+    def _trend(self, x: Array) -> Array:
+        trend: Array = self.lessons.at(x)[0] + x @ self.prices
+        return trend
+
+    def _fixed(self, a: Array, b: Array) -> Array:
+        covariance: Array = self.level_sd**2 + self.lessons.at(a)[1] @ self.lessons.at(b)[1].T
+        return covariance
+
+    def _fixed_variance(self, x: Array) -> Array:
+        away = self.lessons.at(x)[1]
+        variance: Array = self.level_sd**2 + (away * away).sum(axis=1)
+        return variance
+
+    def _like(self) -> LearnedProcess:
+        return LearnedProcess(self.lessons, self.prices, self.level, self.level_sd)
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Mean and variance; see `GaussianProcess.predict`. It knows something before any observation, too."""
+        if len(self._x):
+            return super().predict(x)
+        mean: Array = self._trend(x) + (self.level or 0.0)
+        return mean, self.lessons.scales[0] ** 2 + self._fixed_variance(x)
