@@ -64,6 +64,18 @@ def test_every_room_is_in_the_layers(project: dict[str, Any]) -> None:
     assert there - listed <= {"tradewind.__init__", "tradewind.__main__"}
 
 
+def test_every_part_is_kept_from_the_engine(project: dict[str, Any]) -> None:
+    """Likewise for a new part, and for what only searchers share."""
+    contracts = project["tool"]["importlinter"]["contracts"]
+    listed = next(c["forbidden_modules"] for c in contracts if c.get("source_modules") == ["tradewind.engine"])
+    parts = {
+        value.partition(":")[0] for points in project["project"]["entry-points"].values() for value in points.values()
+    }
+    shared = {f"tradewind.searcher.{p.stem}" for p in (ROOT / "src/tradewind/searcher").glob("[!_]*.py")}
+    wanted = (parts | shared) - {"tradewind.searcher.base"}
+    assert [m for m in sorted(wanted) if not any(m == name or m.startswith(f"{name}.") for name in listed)] == []
+
+
 def test_public_names_are_sorted_exist_and_are_documented() -> None:
     names = tradewind.__all__
     assert names == sorted(names)

@@ -137,7 +137,7 @@ def test_defaults(spec_of: Make, tmp_path: Path) -> None:
         OfferQuery(),
     )
     assert (spec.runner.name, spec.provisioner.name, spec.selector.name, spec.searcher.name) == (
-        *("process", "none", "exact", "gp"),
+        *("process", "none", "exact", "tradewind"),
     )
     assert spec.interpret == (PluginChoice("exit_code"), PluginChoice("json_lines", {"optional": True}))
     assert (spec.retries, spec.parallel, spec.seed, spec.abort, spec.future_runs) == (2, 1, 0, True, None)
