@@ -134,8 +134,8 @@ COMMANDS = [
         "searcher-option",
         "a searcher that is not installed",
         3,
-        "the command line: searcher: there is no searcher named 'genetic' (installed: coordinate_descent, exhaustive, gp, random)",
-        ("tune", "job.yaml", "--searcher", "genetic"),
+        "the command line: searcher: there is no searcher named 'lottery' (installed: cherrypick, coordinate_descent, done, ernest, exhaustive, gp, obol, optuna, paris, random, tradewind, trimtuner)",
+        ("tune", "job.yaml", "--searcher", "lottery"),
         job(),
     ),
     Case(
@@ -325,8 +325,8 @@ COMMANDS = [
         "plugin-name",
         "a part that is not installed",
         13,
-        "there is no part named 'genetic' (installed: aws, azure, cheapest, coordinate_descent, csv, exact, exhaustive, exit_code, gcp, gp, json_lines, local, nearest, none, price_ratio, process, python, random, regex, replay, simulated, sql)",
-        ("plugins", "genetic"),
+        "there is no part named 'lottery' (installed: aws, azure, cheapest, cherrypick, coordinate_descent, csv, done, ernest, exact, exhaustive, exit_code, gcp, gp, json_lines, local, nearest, none, obol, optuna, paris, price_ratio, process, python, random, regex, replay, simulated, sql, tradewind, trimtuner)",
+        ("plugins", "lottery"),
     ),
 ]
 
