@@ -51,12 +51,13 @@ def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, row
         reference: The candidates.
         rows: Their features, shape (n, d).
     """
-    together: dict[tuple[str, tuple[tuple[str, float | str], ...]], list[Trial]] = defaultdict(list)
+    together: dict[tuple[str, tuple[tuple[str, float | str], ...]], list[Trial]] = {}
     for study in problem.past:
-        together[_identity(study)].extend(study.trials)
+        # Put last again, so that jobs are in the order of their latest studies.
+        together[_identity(study)] = [*together.pop(_identity(study), []), *study.trials]
     by_offer = _rows_by_offer(reference, rows)
     found = []
-    for trials in list(together.values())[-_MOST_JOBS:]:
+    for trials in together.values():
         known = [
             (row, math.log(trial.observation.runtime))
             for trial in trials
@@ -66,7 +67,7 @@ def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, row
         ][-_MOST_RUNS:]
         if len({row.tobytes() for row, _ in known}) >= _LEAST_ROWS:
             found.append(PastJob(np.array([row for row, _ in known]), np.array([y for _, y in known])))
-    return found
+    return found[-_MOST_JOBS:]
 
 
 def _identity(study: PastStudy) -> tuple[str, tuple[tuple[str, float | str], ...]]:
@@ -260,3 +261,9 @@ class LearnedProcess(GaussianProcess):
             return super().predict(x)
         mean: Array = self._trend(x) + (self.level or 0.0)
         return mean, self.lessons.scales[0] ** 2 + self._fixed_variance(x)
+
+    def believing(self, x: Array) -> GaussianProcess:
+        """A copy that takes its own mean at ``x`` for observed; see `GaussianProcess.believing`."""
+        if len(self._x) or not len(x):
+            return super().believing(x)
+        return self._like().fit(x, self.predict(x)[0])
