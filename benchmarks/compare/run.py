@@ -65,7 +65,7 @@ POLICIES: dict[str, Policy] = {
     "optuna-gp": Policy("Optuna GP", "peer:optuna-gp", False),
     "smac": Policy("SMAC3", "peer:smac", False),
     "gp": Policy("gp", "gp", True),
-    "tradewind": Policy("tradewind", "tradewind", True),
+    "tradewind": Policy("tradewind", "tradewind", True, {}, 1),
 }
 
 _BLOCK = 5
@@ -167,7 +167,7 @@ def tasks(
         for name in names:
             for condition in conditions:
                 most = POLICIES[name].seeds
-                wanted = [s for s in block if most is None or s < most or CONDITIONS[condition][2]]
+                wanted = [s for s in block if most is None or s < most or CONDITIONS[condition][2] or past != "cold"]
                 for table in found:
                     open_ = tuple(s for s in wanted if (table, condition, past, str(s)) not in done[name])
                     if open_:

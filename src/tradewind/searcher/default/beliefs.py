@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +28,9 @@ FIRST_LEVEL_SD = 0.5
 LEARNED_AIM = 0.9
 """Quantile of all candidates' costs that a first success is measured against where earlier jobs tell them apart."""
 _LEADS = 0.5
+_LEAST_SHARE = 0.02
+KINDS: tuple[Mapping[str, float], ...] = ({"length": 0.5}, {"length": 1.2, "noise": 0.12}, {"length": 0.25})
+"""Priors of the processes that are averaged: of middle length, smooth with some noise, and rough."""
 OTHER_SLOPES_SD = 0.4
 """From one end of any other feature to the other, costs differ by a factor of about e^0.4."""
 
@@ -41,11 +44,14 @@ class PricedCaps(Caps):
             costs.
     """
 
-    beyond: float = 0.5
+    beyond: float = 0.25
 
 
 class PricedBeliefs(Beliefs):
-    """A trend, a process around it, and two amounts that stand in for a best one until there is one.
+    """Processes around a trend, and two amounts that stand in for a best one until there is one.
+
+    Three processes with different priors are weighed by how well they foresaw the runs (Bayesian model averaging): few
+    runs do not tell how rough the costs are, and a single choice would be too sure of itself.
 
     Args:
         problem: The problem.
@@ -96,24 +102,41 @@ class PricedBeliefs(Beliefs):
             self.good, self.aim = float(expected.min()), float(np.quantile(expected, typical))
 
     def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
-        priors = LOG_PRIORS if self._level is None else replace(LOG_PRIORS, mean=LEVEL_SD)
+        own = [self._own(kind, x, y, censored) for kind in KINDS]
+        evidence = np.array([log_evidence(process, x, y, censored) for process in own])
+        top = float(evidence.max())
+        weights = np.exp(evidence - top)
+        average = top + math.log(float(weights.mean()))
+        if self._lessons is not None:
+            # The process of the past is no partner in the mixture: a process that knows little expects improvements
+            # everywhere, and would take over all choices until it was nearly ruled out.
+            learned = self._from_past(self._lessons, x, y, censored)
+            odds = math.log(self._lessons.trust / (1.0 - self._lessons.trust))
+            self.learned = odds + log_evidence(learned, x, y, censored) > average
+            if self.learned:
+                return [(1.0, learned)]
+        shares = weights / weights.sum()
+        return [(float(share), process) for share, process in zip(shares, own, strict=True) if share > _LEAST_SHARE]
 
-        def make(starts: int, steps: int) -> GaussianProcess:
-            return TrendProcess(self._trend, priors, level=self._level, starts=starts, steps=steps)
+    def _own(self, kind: Mapping[str, float], x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
+        """A process that knows nothing of earlier jobs."""
+        priors = replace(LOG_PRIORS, **kind)
+        if self._level is not None:
+            priors = replace(priors, mean=LEVEL_SD)
 
-        own = fit_censored(x, y, censored, make=make)
-        if self._lessons is None:
-            return [(1.0, own)]
-        # The process of the past is no mixture partner: an own process that knows little expects improvements
-        # everywhere, and would take over all choices until it was nearly ruled out.
-        lessons, sd = self._lessons, LEVEL_SD if self._learned_level is not None else LOG_PRIORS.mean
-        learned = fit_censored(
-            x, y, censored, make=lambda _starts, _steps: LearnedProcess(lessons, self._prices, self._learned_level, sd)
-        )
-        odds = math.log(lessons.trust / (1.0 - lessons.trust))
-        odds += log_evidence(learned, x, y, censored) - log_evidence(own, x, y, censored)
-        self.learned = odds > 0.0
-        return [(1.0, learned if self.learned else own)]
+        def make(_starts: int, steps: int) -> GaussianProcess:
+            return TrendProcess(self._trend, priors, level=self._level, starts=1, steps=steps)
+
+        return fit_censored(x, y, censored, make=make)
+
+    def _from_past(self, lessons: Lessons, x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
+        """The process that earlier jobs make."""
+        sd = LOG_PRIORS.mean if self._learned_level is None else LEVEL_SD
+
+        def make(_starts: int, _steps: int) -> GaussianProcess:
+            return LearnedProcess(lessons, self._prices, self._learned_level, sd)
+
+        return fit_censored(x, y, censored, make=make)
 
     @staticmethod
     def _expected_level(problem: Problem, times: Array) -> float | None:

@@ -26,7 +26,7 @@ class TradewindSettings(ModelledSettings):
     """How the default searcher chooses."""
 
     beyond: float = Field(
-        default=0.5,
+        default=0.25,
         ge=0,
         description="How far a run may go on once it cannot win, as a share of what a good run costs.",
     )
@@ -44,7 +44,8 @@ class TradewindSettings(ModelledSettings):
 class TradewindSearcher(ModelledSearcher, LearnsFromPast):
     """Spends least on the way to a good configuration.
 
-    One process models ln(price x time) around a linear trend (`TrendProcess`): a run twice as dear by the hour is
+    Three processes, weighed by how well they foresaw the runs so far, model ln(price x time) around a linear trend
+    (`TrendProcess`): a run twice as dear by the hour is
     expected to cost 2^0.4 as much, give or take, until the runs say otherwise. That prior makes the cheapest machines
     the natural beginning and lets the process extrapolate after two or three runs.
 
@@ -54,7 +55,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast):
       expected improvement under the deadline over the expected spend (`acquisition.expected_saving`,
       `acquisition.expected_spend`), set-up time, minimum billing and abort included. Until something has worked the
       saving is measured against the cost that is typical of all candidates.
-    - **Aborts are priced**: a run that cannot win any more goes on for about half of what a good run costs (`beyond`),
+    - **Aborts are priced**: a run that cannot win any more goes on for a quarter of what a good run costs (`beyond`),
       because its end teaches more than a bound does; after that the money is better spent on another run. Runs that
       were cut short enter the model as lower bounds (`fit_censored`).
     - **Earlier jobs** of the store that ran on the same machines give a second process (`Lessons`): their common
