@@ -82,7 +82,9 @@ class PricedBeliefs(Beliefs):
     ) -> None:
         self._lessons = lessons
         self.learned = False
-        self._trend = trend_of(features, reference.shape[1], priced=priced)
+        # The price of a free machine says nothing of how quick it is.
+        says = features.price_column if bool((hourly > 0).all()) else None
+        self._trend = trend_of(says, reference.shape[1], priced=priced)
         self._prices = price_slopes(features, reference.shape[1], priced=priced)
         money = np.log(np.maximum(hourly, 1e-12) / 3600.0) if priced else np.zeros(len(hourly))
         self._level = self._expected_level(problem, TrendProcess(self._trend).expected(reference) - money)
@@ -201,14 +203,15 @@ def price_slopes(features: FeatureMap, d: int, *, priced: bool) -> Array:
     return slopes
 
 
-def trend_of(features: FeatureMap, d: int, *, priced: bool) -> Trend:
+def trend_of(prices: tuple[int, float] | None, d: int, *, priced: bool) -> Trend:
     """The prior trend of ln(price x time), or of ln time.
 
     Args:
-        features: The numbers.
-        d: How many there are.
+        prices: The feature that is linear in ln price per hour, and its unit (`FeatureMap.price_column`); None where
+            prices say nothing.
+        d: How many features there are.
         priced: True for price x time.
     """
-    column, span = features.price_column or (None, 1.0)
+    column, span = prices or (None, 1.0)
     slope = PRICE_SLOPE if priced else PRICE_SLOPE - 1.0
     return Trend.of_price(d, column, span, slope=slope, slope_sd=PRICE_SLOPE_SD, other_sd=OTHER_SLOPES_SD)
