@@ -32,7 +32,7 @@ from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate
 
 
-def job(k: int, **options: float | None) -> KnownProblem:
+def job(k: int) -> KnownProblem:
     """The k-th of a family of jobs: much the same use of cores and memory, on inputs of different sizes."""
     size, serial = 1.0 + 0.7 * k, 0.01 + 0.004 * k
 
@@ -42,12 +42,7 @@ def job(k: int, **options: float | None) -> KnownProblem:
         tight = 3.0 if offer.memory_gib * offer.nodes < 60.0 else 1.0
         return Outcome(size * (8000.0 * tight / speed * (serial + (1 - serial) / cores) + 12.0 * offer.nodes))
 
-    return problems.make_problem(
-        problems.machine_parameters(12, (1, 2, 4, 8)),
-        truth,
-        deadline=size * 1200.0,
-        **options,  # type: ignore[arg-type]
-    )
+    return problems.make_problem(problems.machine_parameters(12, (1, 2, 4, 8)), truth, deadline=size * 1200.0)
 
 
 def study(
@@ -77,8 +72,8 @@ def shuffled(of: PastStudy, seed: int) -> PastStudy:
     return replace(of, trials=tuple(with_runtime(t, float(s)) for t, s in zip(of.trials, mixed, strict=True)))
 
 
-def family(count: int = 5, **options: int) -> tuple[PastStudy, ...]:
-    return tuple(study(job(k), f"job{k}", seed=k, **options) for k in range(1, count + 1))
+def family(count: int = 5) -> tuple[PastStudy, ...]:
+    return tuple(study(job(k), f"job{k}", seed=k) for k in range(1, count + 1))
 
 
 def make(problem: Problem, seed: int = 0) -> TradewindSearcher:
@@ -135,7 +130,9 @@ def test_times_are_taken_as_logarithms_at_the_rows_of_the_candidates() -> None:
     features = FeatureMap(problem, problem.candidates)
     for trial, row, y in zip(problem.past[0].trials, found.x, found.y, strict=True):
         assert trial.observation is not None
-        assert np.allclose(row, features.of(trial.configuration, trial.offer))
+        wanted = features.of(trial.configuration, trial.offer)
+        assert wanted is not None
+        assert np.allclose(row, wanted)
         assert y == pytest.approx(math.log(trial.observation.runtime))
 
 

@@ -58,7 +58,8 @@ def test_gradient_of_the_loss_around_a_trend() -> None:
 
 def test_before_much_is_known_the_expected_slope_counts() -> None:
     """After one run the process expects e² between the ends of a feature, and is as sure as the prior is."""
-    process = TrendProcess(STEEP).fit(np.array([[0.0, 0.5]]), np.array([1.0]))
+    process = TrendProcess(STEEP)
+    process.fit(np.array([[0.0, 0.5]]), np.array([1.0]))
     mean, _ = process.predict(np.array([[0.0, 0.5], [1.0, 0.5]]))
     assert mean[1] - mean[0] == pytest.approx(2.0, abs=0.15)
     assert process.expected(np.array([[1.0, 0.5]]))[0] - process.expected(np.array([[0.0, 0.5]]))[0] == pytest.approx(2)
@@ -92,7 +93,7 @@ def test_the_linear_part_is_exact() -> None:
         return float(amplitude**2 * (1 + r + r * r / 3) * math.exp(-r) + LOG_PRIORS.mean**2 + linear)
 
     def prior(u: Array) -> float:
-        return 0.7 + 2.0 * (u[0, 0] - 0.5)
+        return 0.7 + 2.0 * (float(u[0, 0]) - 0.5)
 
     gain = covariance(a, b) / (covariance(a, a) + noise**2)
     mean, variance = process.predict(b)
@@ -103,7 +104,7 @@ def test_the_linear_part_is_exact() -> None:
 def test_the_level_is_where_it_is_expected_or_the_mean_of_what_is_seen() -> None:
     x, y = np.full((1, 2), 0.5), np.array([10.0])
     at = np.array([[0.5, 0.5]])
-    sure = LOG_PRIORS.__class__(amplitude=0.6, amplitude_sd=0.3, noise=0.05, mean=0.1)
+    sure = replace(LOG_PRIORS, mean=0.1)
     assert TrendProcess(FLAT).fit(x, y).predict(at)[0][0] == pytest.approx(10.0)
     assert TrendProcess(FLAT, sure, level=0.0).fit(x, y).prior(at)[0][0] == pytest.approx(0.0)
     far = np.array([[30.0, 0.5]])
@@ -122,7 +123,8 @@ def test_units_stay_as_they_are() -> None:
 def test_believing_and_given_keep_the_kind(level: float | None) -> None:
     rng = np.random.default_rng(4)
     x, at = rng.random((8, 2)), rng.random((3, 2))
-    process = TrendProcess(STEEP, level=level).fit(x, line(x))
+    process = TrendProcess(STEEP, level=level)
+    process.fit(x, line(x))
     other = process.believing(at)
     assert isinstance(other, TrendProcess)
     assert other.trend is process.trend
@@ -191,7 +193,7 @@ def test_evidence_of_bounds_alone_is_that_of_the_prior() -> None:
     process, x, y = fitted()
     mean, covariance = process.prior(x)
     sd = np.sqrt(np.diag(covariance) + process.noise_variance + 1e-8)
-    wanted = 0.5 * float(norm.logsf(y, mean, sd).sum())
+    wanted = 0.5 * float(np.sum(norm.logsf(y, mean, sd)))
     assert log_evidence(process, x, y, np.ones(7, dtype=bool)) == pytest.approx(wanted, rel=1e-9)
 
 
