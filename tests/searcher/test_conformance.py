@@ -31,6 +31,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("optuna", {"sampler": "nsgaii"}),
     ("optuna", {"sampler": "qmc", "aborted": "bound"}),
     ("optuna", {"sampler": "random", "tries": 3}),
+    ("tradewind", {"abort": False, "acquisition": "ei"}),
     ("trimtuner", {"surrogate": "trees", "fractions": [0.25, 1.0], "starts": 2}),
 ]
 

@@ -39,6 +39,8 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
     ("paris", {"table": "paris_table.csv"}, 1),
     ("random", {}, 1),
     ("random", {}, 2),
+    ("tradewind", {}, 1),
+    ("tradewind", {"acquisition": "ei", "beyond": 1.0}, 2),
     ("trimtuner", {}, 1),
     ("trimtuner", {"surrogate": "trees"}, 2),
 ]
