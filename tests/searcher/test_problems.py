@@ -6,8 +6,9 @@ import pytest
 
 from tradewind import plugins
 from tradewind.errors import NoOfferError
+from tradewind.plugins import Settings
 from tradewind.problem import Billing, Configuration, Objective, Proposal, Threshold, TrialState
-from tradewind.searcher.base import SearchState
+from tradewind.searcher.base import NothingLeft, PricesAborts, Searcher, SearchState
 from tradewind.testing import problems
 from tradewind.testing.problems import drive, evaluate
 
@@ -142,3 +143,38 @@ def test_ask_of_a_fresh_searcher_is_within_the_budget_of_trials() -> None:
     searcher = plugins.create("searcher", "random", {}, problem=problem, seed=1)
     assert len(drive(searcher, problem, 10)) == 2
     assert searcher.ask(SearchState(proposed=2))
+
+
+class _Once(Searcher):
+    """Proposes one configuration, with a cap beyond the deadline."""
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        if state.proposed:
+            return NothingLeft("that was all")
+        return [Proposal(self.problem.candidates.configuration(0), abort_time=900.0)]
+
+
+class _OncePriced(_Once, PricesAborts):
+    """The same, and says that it prices its aborts."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "runtime", "ends", "state"),
+    [
+        (_Once, 700.0, 600.0, TrialState.ABORTED),
+        (_OncePriced, 700.0, 700.0, TrialState.SUCCEEDED),
+        (_OncePriced, 1000.0, 900.0, TrialState.ABORTED),
+        (_Once, 500.0, 500.0, TrialState.SUCCEEDED),
+    ],
+)
+def test_drive_lets_a_searcher_that_prices_aborts_go_beyond_the_deadline(
+    kind: type[_Once], runtime: float, ends: float, state: TrialState
+) -> None:
+    problem = problems.make_problem(
+        problems.machine_parameters(1, (1,)), lambda _c, _o: problems.Outcome(runtime), deadline=600.0
+    )
+    (trial,) = drive(kind(settings=Settings(), problem=problem), problem, 5, abort=True)
+    assert trial.state == state
+    assert trial.observation is not None
+    assert trial.observation.runtime == ends
+    assert trial.observation.feasible == (runtime < 600.0)
