@@ -345,6 +345,18 @@ def test_first_runs_beside_each_other(deadline: bool) -> None:
     assert len(drive(make(problem), problem, 12, parallel=4)) == 12
 
 
+@pytest.mark.parametrize("metric", ["cost", "runtime"])
+def test_without_a_deadline_earlier_jobs_say_how_long_runs_take(metric: str) -> None:
+    problem = job(0)
+    endless = replace(problem.constraints, deadline=None)
+    problem = replace(problem, constraints=endless, objective=Objective(metric), past=family())
+    says = [make(problem).explain(problem.candidates.configuration(i)) for i in (0, 20, 40)]
+    for i, said in zip((0, 20, 40), says, strict=True):
+        bill = problem.bill(problem.candidates.configuration(i))
+        assert bill / 8 < float(said["expected_cost"]) < bill * 8
+        assert float(said["cost_low"]) < bill < float(said["cost_high"])
+
+
 @pytest.mark.parametrize("objective", [Objective("runtime"), Objective("throughput", "maximise")])
 def test_other_objectives_learn_too(objective: Objective) -> None:
     problem = problems.table_problem(types=3, nodes=(1, 2, 4), objective=objective, cliff="slow")

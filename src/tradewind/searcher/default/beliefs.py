@@ -95,7 +95,10 @@ class PricedBeliefs(Beliefs):
         super().__init__(problem, features, trials, priced=priced)
         if lessons is not None and not self.parts and lessons.trust > _LEADS:
             self.learned = True
-            self.parts = [(1.0, LearnedProcess(lessons, self._prices, self._learned_level, FIRST_LEVEL_SD))]
+            level, sd = self._learned_level, FIRST_LEVEL_SD
+            if level is None:
+                level, sd = lessons.level + float((money - reference @ self._prices).mean()), LEVEL_SD
+            self.parts = [(1.0, LearnedProcess(lessons, self._prices, level, sd))]
         self.good = self.best if problem.objective.grows_with_time else None
         if self.best is None and self.parts and problem.objective.grows_with_time:
             outlook = self.judge(reference, hourly, PricedCaps(False, 1.0, math.inf))

@@ -101,6 +101,9 @@ class Lessons:
         jobs: At least one.
         rows: Features of the candidates, shape (n, d).
         money: ln price per hour of the candidates, shape (n,).
+
+    Attributes:
+        level: Mean ln seconds over the candidates, of the median job.
     """
 
     def __init__(self, jobs: Sequence[PastJob], rows: Array, money: Array) -> None:
@@ -112,6 +115,7 @@ class Lessons:
             self._second = [GaussianProcess(starts=1, steps=_STEPS).fit(j.x, j.y - self._rough(j.x)) for j in jobs]
         self._offsets = np.zeros(len(jobs))
         self._offsets = self._raw(rows).mean(axis=1)
+        self.level = float(np.median(self._offsets))
         self._known: dict[bytes, tuple[float, Array]] = {}
 
     def _rough(self, x: Array) -> Array:
