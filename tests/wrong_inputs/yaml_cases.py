@@ -367,14 +367,14 @@ YAML = [
         "setting",
         "an unknown setting of a searcher",
         3,
-        "job.yaml:10: unknown key 'xii' in searcher (known keys: acquisition, starts, starts_share, abort, abort_slack, min_improvement, min_trials, pool)",
+        "job.yaml:10: unknown key 'xii' in searcher (known keys: acquisition, starts, abort, min_improvement, min_trials, pool, starts_share, abort_slack)",
         files=job("random", "{use: gp, xii: 0.1}"),
     ),
     Case(
         "setting-value",
         "a wrong value for a setting",
         3,
-        "job.yaml:10: unknown key 'xi' in searcher (known keys: acquisition, starts, starts_share, abort, abort_slack, min_improvement, min_trials, pool)",
+        "job.yaml:10: unknown key 'xi' in searcher (known keys: acquisition, starts, abort, min_improvement, min_trials, pool, starts_share, abort_slack)",
         files=job("random", "{use: gp, xi: lots}"),
     ),
     Case(

@@ -83,6 +83,7 @@ budget:
 # select: exact                   # how a configuration becomes an offer
 # interpret: [exit_code, {use: json_lines, optional: true}]    # how metrics are read, one after the other
 # searcher: tradewind             # a part is written by its name, or {use: gp, ...} with its settings
+# past: all                       # earlier studies to learn from: all, none, or job names: [compress, other]
 # parallel: 1                     # trials at the same time
 # seed: 0
 # stop: []                        # further reasons to stop
