@@ -77,7 +77,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     Attributes:
         trials: How many trials the longer checks run.
-        seconds: How long one proposal may take on a space of a million combinations.
+        seconds: Processor time that three calls for two proposals may take on a space of a million combinations.
     """
 
     trials = 12
@@ -263,19 +263,19 @@ class SearcherConformance(SearcherEdgeCases):
         assert {(t.configuration["instance"], t.configuration["nodes"]) for t in trials} == sold
 
     def test_a_million_combinations(self, make: MakeSearcher, refuses: frozenset[str]) -> None:
-        """A large finite space is answered within seconds."""
+        """A large finite space is answered within seconds of processor time, however busy the machine is."""
         problem = problems.huge_problem()
         if refused("million" in refuses, make, problem):
             return
         searcher = make(problem, 1)
-        number, started = 0, time.perf_counter()
+        number, started = 0, time.process_time()
         for _ in range(3):
             answer = searcher.ask(SearchState(proposed=number), 2)
             assert not isinstance(answer, NothingLeft)
             for proposal in answer:
                 searcher.tell(evaluate(problem, proposal, number))
                 number += 1
-        assert time.perf_counter() - started < self.seconds
+        assert time.process_time() - started < self.seconds
 
     def test_continuous_spaces(self, make: MakeSearcher) -> None:
         """Proposed within their ranges, none twice; or refused with a clear line by those that cannot."""
