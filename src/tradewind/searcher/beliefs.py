@@ -17,7 +17,6 @@ from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 
 _LEAST_SECONDS = 1e-6
-_LABEL_NOISE = 0.05
 _SPREAD = 0.7
 """How far ln cost spreads before much is known: runs differ by a factor of two."""
 
@@ -135,7 +134,13 @@ class Beliefs:
         features: The numbers.
         trials: Ended trials of full fidelity.
         priced: True to model price x time, False to model time.
+
+    Attributes:
+        label_noise: Standard deviation of a run's success, which is +1, or failure, -1, around what its configuration
+            stands for: how readily the failure of one is taken for that of all like it.
     """
+
+    label_noise = 0.05
 
     def __init__(self, problem: Problem, features: FeatureMap, trials: Sequence[Trial], *, priced: bool) -> None:
         self._problem = problem
@@ -285,7 +290,9 @@ class Beliefs:
             chance = chance * model.within(x, threshold.at_least, threshold.at_most)
         if self.success is not None:
             mean, variance = self.success.predict(x)
-            chance = chance * acquisition.probability_between(mean, np.sqrt(variance + _LABEL_NOISE**2), 0.0, np.inf)
+            chance = chance * acquisition.probability_between(
+                mean, np.sqrt(variance + self.label_noise**2), 0.0, np.inf
+            )
         return chance
 
     def _stop_seconds(self, price: Array, setup: Array, affords: Array, caps: Caps) -> Array:

@@ -23,10 +23,10 @@ PRICE_SLOPE = 0.4
 PRICE_SLOPE_SD = 0.3
 LEVEL_SD = 1.5
 """The median candidate takes the deadline, give or take a factor of e^1.5."""
+LEARNED_LEVEL_SD = 0.75
+"""The same where earlier jobs tell the candidates apart: what is left unknown is how much work this one is."""
 FIRST_LEVEL_SD = 0.5
 """The same for the first run where earlier jobs choose it: about where the deadline can just be kept."""
-LEARNED_AIM = 0.9
-"""Quantile of all candidates' costs that a first success is measured against where earlier jobs tell them apart."""
 _LEADS = 0.5
 _LEAST_SHARE = 0.02
 KINDS: tuple[Mapping[str, float], ...] = ({"length": 0.5}, {"length": 1.2, "noise": 0.12}, {"length": 0.25})
@@ -69,6 +69,9 @@ class PricedBeliefs(Beliefs):
             there is a success.
     """
 
+    # It begins with the cheapest machines, which are the first to fail: that must not rule out all like them.
+    label_noise = 0.35
+
     def __init__(
         self,
         problem: Problem,
@@ -103,8 +106,7 @@ class PricedBeliefs(Beliefs):
         if self.best is None and self.parts and problem.objective.grows_with_time:
             outlook = self.judge(reference, hourly, PricedCaps(False, 1.0, math.inf))
             expected = outlook.cost if problem.objective.metric == COST else outlook.runtime
-            typical = LEARNED_AIM if self.learned else 0.5
-            self.good, self.aim = float(expected.min()), float(np.quantile(expected, typical))
+            self.good, self.aim = float(expected.min()), float(np.median(expected))
 
     def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
         own = [self._own(kind, x, y, censored) for kind in KINDS]
@@ -136,7 +138,7 @@ class PricedBeliefs(Beliefs):
 
     def _from_past(self, lessons: Lessons, x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
         """The process that earlier jobs make."""
-        sd = LOG_PRIORS.mean if self._learned_level is None else LEVEL_SD
+        sd = LOG_PRIORS.mean if self._learned_level is None else LEARNED_LEVEL_SD
 
         def make(_starts: int, _steps: int) -> GaussianProcess:
             return LearnedProcess(lessons, self._prices, self._learned_level, sd)

@@ -51,7 +51,7 @@ def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, row
         reference: The candidates.
         rows: Their features, shape (n, d).
     """
-    together: dict[tuple[str, tuple[tuple[str, float | str], ...]], list[Trial]] = {}
+    together: dict[tuple[str, float, tuple[tuple[str, float | str], ...]], list[Trial]] = {}
     for study in problem.past:
         # Put last again, so that jobs are in the order of their latest studies.
         together[_identity(study)] = [*together.pop(_identity(study), []), *study.trials]
@@ -70,8 +70,8 @@ def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, row
     return found[-_MOST_JOBS:]
 
 
-def _identity(study: PastStudy) -> tuple[str, tuple[tuple[str, float | str], ...]]:
-    return study.name, tuple(sorted(study.values.items()))
+def _identity(study: PastStudy) -> tuple[str, float, tuple[tuple[str, float | str], ...]]:
+    return study.name, study.parameters.fidelity, tuple(sorted(study.values.items()))
 
 
 def _rows_by_offer(reference: Candidates, rows: Array) -> Mapping[str, Array]:
