@@ -20,25 +20,13 @@ from tradewind.searcher.base import (
     NothingLeft,
     PricesAborts,
     ProposesMany,
-    Searcher,
     SearchState,
 )
 from tradewind.searcher.beliefs import Beliefs, Caps, Outlook
-from tradewind.searcher.pool import neighbours
+from tradewind.searcher.field import FieldSearcher, Indices
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.units import format_money
-
-_LISTED = 20_000
-"""Combinations up to which every candidate is scored; larger spaces are scored on a pool."""
-
-_REFERENCE = 512
-"""Configurations that show the range of the features where the space is not listed."""
-
-_NEIGHBOURS = 24
-"""Changed copies of each of the best trials in a pool."""
-
-_LEADERS = 8
 
 
 class ModelledSettings(plugins.Settings):
@@ -60,7 +48,7 @@ class ModelledSettings(plugins.Settings):
     pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
 
 
-class ModelledSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
+class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
     """Asks for what saves most for its money, by a model of time and money that is fitted to all trials.
 
     A subclass says what the model is (`_fit`), where runs are cut short (`_caps`, `_capped`) and what comes before the
@@ -175,30 +163,13 @@ class ModelledSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbort
 
     def _start(self, state: SearchState, beliefs: Beliefs, count: int) -> list[Proposal]:
         """The next ones of the start design; behind its end, for want of any success, the rest of it."""
-        reference, order = self._design
-        taken = self.taken(state)
-        payable = self.affordable(state, reference.hourly)
-        found: list[Proposal] = []
-        for i in order:
-            if len(found) == count:
-                break
-            if payable[i] and reference.key(i) not in taken:
-                found.append(self._capped(reference.configuration(i), beliefs, {"stage": "start"}))
-        return found
+        reference = self._reference
+        return [
+            self._capped(reference.configuration(i), beliefs, {"stage": "start"})
+            for i in self._next_starts(self._order, state, count)
+        ]
 
     # ------------------------------------------------------------------ candidates
-
-    @cached_property
-    def _listed(self) -> bool:
-        return self.problem.space.combinations <= _LISTED
-
-    @cached_property
-    def _reference(self) -> Candidates:
-        """All candidates, or some of each kind."""
-        if self._listed:
-            return self.problem.candidates
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
-        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
 
     @cached_property
     def _map(self) -> FeatureMap:
@@ -209,49 +180,23 @@ class ModelledSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAbort
         return self._map.of_candidates(self._reference)
 
     @cached_property
-    def _design(self) -> tuple[Candidates, list[int]]:
-        """Candidates and the order of their starts."""
-        reference = self._reference
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
-        first = self._starts_of(reference, rng)
-        chosen = set(first)
-        rest = [int(i) for i in rng.permutation(len(reference)) if int(i) not in chosen]
-        return reference, first + rest
+    def _order(self) -> list[int]:
+        """The order of starts."""
+        return self._start_order(lambda rng: self._starts_of(self._reference, rng))
 
-    def _field(self, state: SearchState) -> tuple[Candidates, Array, Array] | None:
+    def _field(self, state: SearchState) -> tuple[Candidates, Indices, Array] | None:
         """Candidates, the indices of those that may be proposed, and their features; None where there are none."""
-        if self._listed:
-            candidates, free = self.open_candidates(state)
-            return (candidates, free, self._features) if len(free) else None
-        pool = self.problem.pool(self._drawn(state))
-        taken = self.taken(state)
-        open_ones = [i for i in np.flatnonzero(self.affordable(state, pool.hourly)) if pool.key(int(i)) not in taken]
-        if open_ones:
-            return pool, np.array(open_ones), self._map.of_candidates(pool)
-        if self.problem.space.enumerable:
-            candidates, free = self.open_candidates(state)
-            if len(free):
-                return candidates, free, self._map.of_candidates(candidates)
-        return None
+        field = self._open_field(state, lambda: self._drawn(state))
+        if field is None:
+            return None
+        candidates, free = field
+        own = candidates is self._reference
+        return candidates, free, self._features if own else self._map.of_candidates(candidates)
 
     def _drawn(self, state: SearchState) -> list[Configuration]:
         """Random configurations, and changed copies of the best trials."""
-        rng, space = self.rng(state), self.problem.space
-        drawn = space.sample(rng, self.settings.pool)
-        for leader in self._leaders():
-            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
-            drawn += neighbours(self.problem, leader, donors, rng)
-        return drawn
-
-    def _leaders(self) -> list[Configuration]:
-        objective = self.problem.objective
-        ranked = sorted(
-            (not t.observation.feasible, objective.loss(t.observation.objective), t.number, t.configuration)
-            for t in self.history
-            if t.observation is not None and not t.observation.censored
-            if t.observation.objective is not None and math.isfinite(t.observation.objective)
-        )
-        return [configuration for *_, configuration in ranked[:_LEADERS]]
+        rng = self.rng(state)
+        return self._with_neighbours(self.problem.space.sample(rng, self.settings.pool), self._leaders(), rng)
 
     # ------------------------------------------------------------------ beliefs
 

@@ -19,19 +19,13 @@ from tradewind.searcher.base import (
     NothingLeft,
     PricesAborts,
     ProposesMany,
-    Searcher,
     SearchState,
 )
 from tradewind.searcher.cherrypick.beliefs import Beliefs, Outlook, Sampling
 from tradewind.searcher.cherrypick.encoding import Encoding
+from tradewind.searcher.field import FieldSearcher, Indices
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.units import format_money
-
-_LISTED = 20_000
-"""Combinations up to which every candidate is scored; larger spaces are scored on a pool."""
-
-_REFERENCE = 512
-"""Configurations that show the range of the features where the space is not listed."""
 
 _DESIGN = 64
 """Sobol points that are mapped to candidates; later starts, for want of any finished run, are drawn at random."""
@@ -66,7 +60,7 @@ class CherryPickSettings(plugins.Settings):
     pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
 
 
-class CherryPickSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, PricesAborts):
+class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, PricesAborts):
     """CherryPick: a Gaussian process on the logarithm of the cost, expected improvement times P(deadline), a stop rule.
 
     Alipourfard, Liu, Chen, Venkataraman, Yu & Zhang, "CherryPick: Adaptively unearthing the best cloud configurations
@@ -187,30 +181,13 @@ class CherryPickSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, Pri
 
     def _start(self, state: SearchState, beliefs: Beliefs, count: int) -> list[Proposal]:
         """The next ones of the start design; behind its end, for want of any finished run, the rest of it."""
-        reference, order = self._design
-        taken = self.taken(state)
-        payable = self.affordable(state, reference.hourly)
-        found: list[Proposal] = []
-        for i in order:
-            if len(found) == count:
-                break
-            if payable[i] and reference.key(i) not in taken:
-                found.append(self._capped(reference.configuration(i), beliefs, {"stage": "start"}))
-        return found
+        reference = self._reference
+        return [
+            self._capped(reference.configuration(i), beliefs, {"stage": "start"})
+            for i in self._next_starts(self._order, state, count)
+        ]
 
     # ------------------------------------------------------------------ candidates
-
-    @cached_property
-    def _listed(self) -> bool:
-        return self.problem.space.combinations <= _LISTED
-
-    @cached_property
-    def _reference(self) -> Candidates:
-        """All candidates, or some of each kind."""
-        if self._listed:
-            return self.problem.candidates
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
-        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
 
     @cached_property
     def _encoding(self) -> Encoding:
@@ -221,29 +198,19 @@ class CherryPickSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, Pri
         return self._encoding.of_candidates(self._reference)
 
     @cached_property
-    def _design(self) -> tuple[Candidates, list[int]]:
-        """Candidates and the order of their starts."""
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
-        first = nearest_to_sobol(self._features, max(_DESIGN, self.settings.starts), rng)
-        chosen = set(first)
-        rest = [int(i) for i in rng.permutation(len(self._reference)) if int(i) not in chosen]
-        return self._reference, first + rest
+    def _order(self) -> list[int]:
+        """The order of starts."""
+        wanted = max(_DESIGN, self.settings.starts)
+        return self._start_order(lambda rng: nearest_to_sobol(self._features, wanted, rng))
 
-    def _field(self, state: SearchState) -> tuple[Candidates, Array, Array] | None:
+    def _field(self, state: SearchState) -> tuple[Candidates, Indices, Array] | None:
         """Candidates, the indices of those that may be proposed, and their features; None where there are none."""
-        if self._listed:
-            candidates, free = self.open_candidates(state)
-            return (candidates, free, self._features) if len(free) else None
-        pool = self.problem.pool(self.problem.space.sample(self.rng(state), self.settings.pool))
-        taken = self.taken(state)
-        open_ones = [i for i in np.flatnonzero(self.affordable(state, pool.hourly)) if pool.key(int(i)) not in taken]
-        if open_ones:
-            return pool, np.array(open_ones), self._encoding.of_candidates(pool)
-        if self.problem.space.enumerable:
-            candidates, free = self.open_candidates(state)
-            if len(free):
-                return candidates, free, self._encoding.of_candidates(candidates)
-        return None
+        field = self._open_field(state, lambda: self.problem.space.sample(self.rng(state), self.settings.pool))
+        if field is None:
+            return None
+        candidates, free = field
+        own = candidates is self._reference
+        return candidates, free, self._features if own else self._encoding.of_candidates(candidates)
 
     # ------------------------------------------------------------------ beliefs
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tradewind import plugins
 from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
@@ -19,7 +18,6 @@ from tradewind.searcher.base import (
     ProposesMany,
     Recommendation,
     Recommends,
-    Searcher,
     SearchState,
 )
 from tradewind.searcher.done import words
@@ -27,15 +25,8 @@ from tradewind.searcher.done.descent import explored
 from tradewind.searcher.done.model import Model, Outlook, Places
 from tradewind.searcher.done.runs import PastRun, earlier_runs, own_runs
 from tradewind.searcher.done.settings import DoneSettings
+from tradewind.searcher.field import FieldSearcher, Indices
 from tradewind.searcher.surrogate.features import FeatureMap
-
-Indices = NDArray[np.intp]
-
-_LISTED = 20_000
-"""Combinations up to which the expansion is evaluated on the whole space; larger ones are searched from a pool."""
-
-_REFERENCE = 512
-"""Configurations that show the range of the features where the space is not listed."""
 
 _POOL = 1024
 """Random configurations that the search for a minimum begins with where the space is not listed."""
@@ -44,7 +35,7 @@ _BLOCK = 32
 """Own runs after which the model is fitted anew; those in between are taken in one by one where it is quicker."""
 
 
-class DoneSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends):
+class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends):
     """DONE: the best configuration for these job parameters, by a random Fourier expansion over all earlier runs.
 
     The method is DONE (Bliek, Verstraete, Verhaegen & Wahls, "Online optimization with costly and noisy measurements
@@ -212,18 +203,6 @@ class DoneSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, LearnsFro
     # ------------------------------------------------------------------ candidates
 
     @cached_property
-    def _listed(self) -> bool:
-        return self.problem.space.combinations <= _LISTED
-
-    @cached_property
-    def _reference(self) -> Candidates:
-        """All candidates, or some of each kind."""
-        if self._listed:
-            return self.problem.candidates
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
-        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
-
-    @cached_property
     def _map(self) -> FeatureMap:
         return FeatureMap(self.problem, self._reference)
 
@@ -242,9 +221,7 @@ class DoneSearcher(Searcher, ProposesMany, ContinuousSpaces, Explains, LearnsFro
         pool = self.problem.pool(explored(self.problem, model, self._map, rng, _POOL))
         if all_of_them:
             return pool, np.arange(len(pool))
-        taken = self.taken(state)
-        payable = np.flatnonzero(self.affordable(state, pool.hourly))
-        free = np.array([i for i in payable if pool.key(int(i)) not in taken], dtype=np.intp)
+        free = self._open_of(pool, state)
         if not len(free) and self.problem.space.enumerable:
             return self.open_candidates(state)
         return pool, free

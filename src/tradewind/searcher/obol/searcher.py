@@ -19,27 +19,18 @@ from tradewind.searcher.base import (
     NothingLeft,
     PricesAborts,
     ProposesMany,
-    Searcher,
     SearchState,
 )
+from tradewind.searcher.field import FieldSearcher
 from tradewind.searcher.obol.arrays import Floats, Ints
 from tradewind.searcher.obol.columns import Columns, ParameterMap, make_map
 from tradewind.searcher.obol.design import latin_hypercube
 from tradewind.searcher.obol.ensemble import Outlook
 from tradewind.searcher.obol.evidence import Evidence, Table, machine_numbers
 from tradewind.searcher.obol.settings import ObolSettings
-from tradewind.searcher.pool import neighbours
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.units import format_money
 
-_LISTED = 20_000
-"""Combinations up to which every candidate is considered; larger spaces are searched on a pool."""
-
-_REFERENCE = 512
-"""Configurations that starts are chosen from where the space is not listed."""
-
-_NEIGHBOURS = 24
-_LEADERS = 8
 _TINY = 1e-12
 
 _log = logging.getLogger("tradewind.searcher.obol")
@@ -64,7 +55,7 @@ class Choice:
     switch: float
 
 
-class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
+class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
     """OBOL: bagged random trees, and the path of runs that promises most for its money within the budget.
 
     It is the algorithm of Casimiro, Didona, Romano, Rodrigues and Zwaenepoel, "Reduzindo o Custo de Explorar
@@ -89,7 +80,7 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
             chosen = self._start(state, count if not known else min(count, self._starts - informed))
             if len(chosen) == count or not known:
                 return chosen or self.nothing_left(state)
-        field = self._field(state)
+        field = self._open_field(state, lambda: self._drawn(state))
         if field is None:
             return chosen or self.nothing_left(state)
         candidates, free = field
@@ -200,16 +191,11 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
 
     def _start(self, state: SearchState, count: int) -> list[Proposal]:
         """The next ones of the design; behind its end, for want of anything to learn from, the rest at random."""
-        reference, order = self._design
-        taken = self.taken(state)
-        payable = self.affordable(state, reference.hourly)
-        found: list[Proposal] = []
-        for i in order:
-            if len(found) == count:
-                break
-            if payable[i] and reference.key(i) not in taken:
-                found.append(self._capped(reference.configuration(i), math.inf, {"stage": "start"}))
-        return found
+        reference = self._reference
+        return [
+            self._capped(reference.configuration(i), math.inf, {"stage": "start"})
+            for i in self._next_starts(self._order, state, count)
+        ]
 
     # ------------------------------------------------------------------ candidates
 
@@ -218,32 +204,20 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
         return self.seed & 0xFFFFFFFF
 
     @cached_property
-    def _listed(self) -> bool:
-        return self.problem.space.combinations <= _LISTED
-
-    @cached_property
-    def _reference(self) -> Candidates:
-        """All candidates, or some of each kind."""
-        if self._listed:
-            return self.problem.candidates
-        rng = np.random.default_rng([self._tree_seed, 2])
-        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
-
-    @cached_property
     def _starts(self) -> int:
         if self.settings.starts != "auto":
             return int(self.settings.starts)
         return max(round(0.03 * len(self._reference)), len(self.problem.space.parameters))
 
     @cached_property
-    def _design(self) -> tuple[Candidates, list[int]]:
-        """Candidates and the order of their starts."""
-        rng = np.random.default_rng([self._tree_seed, 1])
-        first: list[int] = []
-        if self.settings.design == "lhs":
-            first = latin_hypercube(self._map.of_candidates(self._reference), self._starts, rng)
-        rest = [int(i) for i in rng.permutation(len(self._reference)) if int(i) not in set(first)]
-        return self._reference, first + rest
+    def _order(self) -> list[int]:
+        """The order of starts."""
+        return self._start_order(self._chosen_starts)
+
+    def _chosen_starts(self, rng: np.random.Generator) -> list[int]:
+        if self.settings.design != "lhs":
+            return []
+        return latin_hypercube(self._map.of_candidates(self._reference), self._starts, rng)
 
     @cached_property
     def _map(self) -> ParameterMap | FeatureMap:
@@ -254,42 +228,10 @@ class ObolSearcher(Searcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, 
         """The rows of the reference."""
         return self._map.of_candidates(self._reference)
 
-    def _field(self, state: SearchState) -> tuple[Candidates, Ints] | None:
-        """Candidates and the indices of those that may be proposed; None where there are none."""
-        if self._listed:
-            candidates, free = self.open_candidates(state)
-            return (candidates, free) if len(free) else None
-        pool = self.problem.pool(self._drawn(state))
-        taken = self.taken(state)
-        free = np.array(
-            [i for i in np.flatnonzero(self.affordable(state, pool.hourly)) if pool.key(int(i)) not in taken], np.int64
-        )
-        if len(free):
-            return pool, free
-        if self.problem.space.enumerable:
-            candidates, free = self.open_candidates(state)
-            if len(free):
-                return candidates, free
-        return None
-
     def _drawn(self, state: SearchState) -> list[Configuration]:
         """Random configurations, and changed copies of the best trials."""
-        rng, space = self.rng(state), self.problem.space
-        drawn = space.sample(rng, self.settings.pool)
-        for leader in self._leaders():
-            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
-            drawn += neighbours(self.problem, leader, donors, rng)
-        return drawn
-
-    def _leaders(self) -> list[Configuration]:
-        objective = self.problem.objective
-        ranked = sorted(
-            (not t.observation.feasible, objective.loss(t.observation.objective), t.number, t.configuration)
-            for t in self.history
-            if t.observation is not None and not t.observation.censored
-            if t.observation.objective is not None and math.isfinite(t.observation.objective)
-        )
-        return [configuration for *_, configuration in ranked[:_LEADERS]]
+        rng = self.rng(state)
+        return self._with_neighbours(self.problem.space.sample(rng, self.settings.pool), self._leaders(), rng)
 
     def _table(self, candidates: Candidates, state: SearchState) -> Table:
         """The candidates, with all trials behind them."""

@@ -10,17 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.problem import Candidates, Configuration, Trial
-from tradewind.searcher.base import Searcher, SearchState
-from tradewind.searcher.pool import neighbours
+from tradewind.searcher.base import SearchState
+from tradewind.searcher.field import FieldSearcher
 from tradewind.searcher.starts import cheap_maximin
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
 
-_LISTED = 20_000
-"""Combinations up to which every configuration is considered; larger spaces are considered by a pool."""
-_REFERENCE = 512
 _POOL = 1024
-_NEIGHBOURS = 24
 _LEADERS = 6
 _CHEAPER = 0.5
 """Share of the configurations, by price, that the first ones are drawn from: they are to teach what a part tells."""
@@ -41,19 +37,8 @@ class Considered:
     open: NDArray[np.bool_]
 
 
-class FieldSearcher(Searcher):
+class PartsSearcher(FieldSearcher):
     """A searcher that looks at configurations as rows of numbers, on finite and continuous spaces."""
-
-    @cached_property
-    def _listed(self) -> bool:
-        return self.problem.space.combinations <= _LISTED
-
-    @cached_property
-    def _reference(self) -> Candidates:
-        if self._listed:
-            return self.problem.candidates
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
-        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
 
     @cached_property
     def _map(self) -> FeatureMap:
@@ -66,10 +51,9 @@ class FieldSearcher(Searcher):
     def _design(self, starts: int) -> tuple[Candidates, list[int]]:
         """Candidates, and the order in which they are started: cheap ones far apart, then the rest at random."""
         reference = self._reference
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
-        first = cheap_maximin(self._features, reference.hourly, starts, rng, _CHEAPER)
-        chosen = set(first)
-        return reference, first + [int(i) for i in rng.permutation(len(reference)) if int(i) not in chosen]
+        return reference, self._start_order(
+            lambda rng: cheap_maximin(self._features, reference.hourly, starts, rng, _CHEAPER)
+        )
 
     def _field(self, state: SearchState) -> Considered | None:
         """What may be proposed; None where a pool is empty."""
@@ -81,9 +65,8 @@ class FieldSearcher(Searcher):
         pool = self.problem.pool([*self._tried(), *self._drawn(state)])
         if not len(pool):
             return None
-        taken = self.taken(state)
-        payable = self.affordable(state, pool.hourly)
-        open_ones = np.array([bool(payable[i]) and pool.key(i) not in taken for i in range(len(pool))])
+        open_ones = np.zeros(len(pool), dtype=bool)
+        open_ones[self._open_of(pool, state)] = True
         return Considered(pool, self._map.of_candidates(pool), open_ones)
 
     def _tried(self) -> list[Configuration]:
@@ -91,12 +74,8 @@ class FieldSearcher(Searcher):
         return [t.configuration for t in self.history if self._map.of(t.configuration, t.offer) is not None]
 
     def _drawn(self, state: SearchState) -> list[Configuration]:
-        rng, space = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 3]), self.problem.space
-        drawn = space.sample(rng, _POOL)
-        for leader in self._leaders():
-            donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)] if drawn else []
-            drawn += neighbours(self.problem, leader, donors, rng)
-        return drawn
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 3])
+        return self._with_neighbours(self.problem.space.sample(rng, _POOL), self._leaders(), rng)
 
     def _leaders(self) -> list[Configuration]:
         """The best configurations that were run, those on larger shares first."""

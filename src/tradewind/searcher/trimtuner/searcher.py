@@ -24,7 +24,7 @@ from tradewind.searcher.base import (
     UsesFractions,
 )
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.searcher.trimtuner.field import Considered, FieldSearcher
+from tradewind.searcher.trimtuner.field import Considered, PartsSearcher
 from tradewind.searcher.trimtuner.gain import information_gain
 from tradewind.searcher.trimtuner.models import Models, Whole
 
@@ -70,7 +70,7 @@ class TrimTunerSettings(plugins.Settings):
         return tuple(sorted({*value, 1.0}))
 
 
-class TrimTunerSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions):
+class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions):
     """Runs parts of the input where they tell most, for their money, about the best configuration on the whole.
 
     It follows TrimTuner (Mendes, Casimiro, Romano & Garlan, MASCOTS 2020): the acquisition is the expected fall of the
