@@ -15,6 +15,11 @@ The tree, with the exit code that the command line ends with::
     ├── InterpretationError            8   its output could not be read
     ├── MissingProgramError            9   a program or package is not installed
     ├── DeployError                   10   machines could not be made or reached
+    │   ├── CapacityError                  no such machines now, or a quota is used up
+    │   ├── CredentialsError               the engine or provider does not know us
+    │   ├── ImageError                     a container or machine image is not there
+    │   ├── OfferRefusedError              the provider does not know the instance type, region or template
+    │   ├── UnreachableError               a host or an engine does not answer
     │   └── TeardownError             11   machines could not be given back
     ├── StoreError                    12   the store cannot be used
     │   ├── StoreLockedError
@@ -173,6 +178,60 @@ class DeployError(TradewindError):
     def __init__(self, message: str, *, hint: str | None = None, retryable: bool = True) -> None:
         super().__init__(message, hint=hint)
         self.retryable = retryable
+
+
+class CapacityError(DeployError):
+    """The provider has no such machines now, or a quota is used up: another zone or offer may do."""
+
+    code = "deploy.capacity"
+
+
+class CredentialsError(DeployError):
+    """The engine or the provider does not know us, or does not let us do this.
+
+    Args:
+        message: What was refused, by whom.
+        hint: Where credentials are looked for.
+    """
+
+    code = "deploy.credentials"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, retryable=False)
+
+
+class ImageError(DeployError):
+    """A container or machine image is not there, or cannot be used.
+
+    Args:
+        message: Which image, and where it was looked for.
+        hint: What to do.
+    """
+
+    code = "deploy.image"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, retryable=False)
+
+
+class OfferRefusedError(DeployError):
+    """The provider does not know the instance type, the region or the template that an offer names.
+
+    Args:
+        message: What it does not know.
+        hint: What to do.
+    """
+
+    code = "deploy.offer"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, retryable=False)
+
+
+class UnreachableError(DeployError):
+    """A host or an engine does not answer."""
+
+    code = "deploy.unreachable"
 
 
 class TeardownError(DeployError):

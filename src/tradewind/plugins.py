@@ -41,6 +41,10 @@ class Capability:
     """Marker: a part can do what the names of the capability classes that it inherits say."""
 
 
+class CallsNetwork(Capability):
+    """Its calls may take seconds (a network, another program): they are made in threads, several at a time."""
+
+
 class Plugin:
     """What every part has.
 

@@ -101,7 +101,7 @@ class Stub(Runner):
     def cancel(self, handle: Handle) -> None:
         self.cancelled.append(handle.run_id)
 
-    def find(self, owner: str) -> list[Handle]:
+    def find(self, owner: str | None) -> list[Handle]:
         return [Handle(run_id, self.name, {}) for run_id in self.there]
 
 

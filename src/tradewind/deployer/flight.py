@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 
-from tradewind.deployer.hooks import Hooks
-from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner
-from tradewind.deployer.runner.base import Runner
+from tradewind.deployer.ground import Ending, Errand, Ground, ending_of
+from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.runner.base import Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
-from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatus
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -40,39 +41,6 @@ class _Phase(IntEnum):
 _NO_PROGRAM = 127  # as shells have it: there is no such program, or it cannot be started
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a run ends as soon as its machines are back."""
-
-    state: RunState
-    reason: str = ""
-    fault: Fault | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What all runs of a deployer share.
-
-    Attributes:
-        provisioner: Who makes the machines.
-        runner: Who runs the jobs.
-        billing: How time becomes money.
-        hooks: The user's hooks.
-        later: Does in a thread what takes long.
-    """
-
-    provisioner: Provisioner
-    runner: Runner
-    billing: Billing
-    hooks: Hooks
-    later: Callable[[Callable[[], None]], Future[None]]
-
-    @property
-    def makes(self) -> bool:
-        """True when there are machines that cost money until they are destroyed."""
-        return isinstance(self.provisioner, MakesMachines)
-
-
 class Flight:
     """One run on its way.
 
@@ -88,7 +56,8 @@ class Flight:
         self.reported: Run | None = None
         self.cluster: Cluster | None = None
         self.status: RunStatus | None = None
-        self.task: Future[None] | None = None
+        self.errand: Errand | None = None
+        self.wants_submit = False
         self.ending: Ending | None = None
         self.retry_at = 0.0
         self._ground = ground
@@ -99,6 +68,8 @@ class Flight:
         self._cancelled_at = self._destroyed_at = float("-inf")
         self._setup_seconds = 0.0
         self._least_cost = 0.0
+        self._made: Cluster | None = None
+        self._handle: Handle | None = None
 
     @property
     def open(self) -> bool:
@@ -164,16 +135,17 @@ class Flight:
 
     def stop(self, ending: Ending) -> None:
         """Let it end at once, without the stages and hooks that are left."""
-        if self.task is not None:
+        if self.errand is not None and not self.errand.firm:
             self._ground.hooks.stop(self.run.run_id)
-            self.task = None
+            self.errand = None
+        self.wants_submit = False
         self._error_hooks_due = False
         self.retry_at = 0.0
         status = self.status
         if self.ending is None and status is not None and status.state.ended:
             if self.run.state is RunState.EXECUTING:
                 self._bring()
-            ending = _ending_of(status)
+            ending = ending_of(status)
         self.ending = self.ending or ending
 
     def _charge(self) -> None:
@@ -198,22 +170,18 @@ class Flight:
             self._phase = _Phase(self._phase + 1)
         elif self.run.state is RunState.COLLECTING:
             assert self.status is not None
-            self.ending = _ending_of(self.status)
+            self.ending = ending_of(self.status)
         else:
             self._enter(_STAGES[_STAGES.index(self.run.state) + 1])
 
     def _step(self) -> bool:
         """Take one step; False when there is nothing to do but wait."""
-        if self.task is not None:
-            if not self.task.done():
-                return False
-            task, self.task = self.task, None
-            task.result()
-            if self.ending is None:
-                self._next()
-            return True
+        if self.errand is not None:
+            return self._land(self.errand)
         if self.ending is not None:
             return self._release()
+        if self.wants_submit:
+            return False
         if self.run.state is RunState.PENDING:
             self._enter(RunState.BOOTING)
             return True
@@ -226,8 +194,40 @@ class Flight:
             self._next()
         return True
 
-    def _later(self, work: Callable[[], None]) -> None:
-        self.task = self._ground.later(work)
+    def _later(self, work: Callable[[], None], then: Callable[[], None] | None = None, *, firm: bool = False) -> None:
+        """Do something in a thread, and ``then`` here; without it, the next step is taken."""
+        task = self._ground.later(work)
+        self.errand = Errand(task, then or self._unless_ending, firm, creating=firm and self.ending is None)
+
+    def await_submission(self, task: Future[None], handle: Callable[[], Handle]) -> None:
+        """A submission of many runs is on its way; ``handle`` gives this one's when ``task`` is done."""
+
+        def submitted() -> None:
+            self._handle = handle()
+            self._submitted()
+
+        self.wants_submit = False
+        self._tried_to_submit = True
+        self.errand = Errand(task, submitted, firm=True, creating=True)
+
+    def _unless_ending(self) -> None:
+        if self.ending is None:
+            self._next()
+
+    def _land(self, errand: Errand) -> bool:
+        """Take in what a thread has done; False while it is at it."""
+        if not errand.task.done():
+            return False
+        self.errand = None
+        try:
+            errand.task.result()
+            errand.then()
+        except TradewindError as error:
+            if self.ending is None or not errand.creating:
+                raise
+            # What was created in spite of the error is looked for by its tags.
+            _log.info("run %s, which ends anyway: %s", self.run.run_id, error)
+        return True
 
     def _act(self) -> bool:
         match self.run.state:
@@ -246,12 +246,16 @@ class Flight:
         return True
 
     def _boot(self) -> bool:
-        ground, request = self._ground, self.request
+        ground = self._ground
         if self.cluster is None:
             if ground.makes:
                 self.run = replace(self.run, started=self.run.started or ground.runner.clock.now())
             self._tried_to_make = True
-            self.note(None, ground.provisioner.make(request.run_id, request.owner, request.expires, request.offer))
+            if isinstance(ground.provisioner, CallsNetwork):
+                self._later(self._make, lambda: self.note(None, self._made), firm=True)
+                return True
+            self._make()
+            self.note(None, self._made)
         assert self.cluster is not None
         if self.cluster.state in (ClusterState.FAILED, ClusterState.GONE):
             raise DeployError(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
@@ -260,19 +264,36 @@ class Flight:
         self._next()
         return True
 
+    def _make(self) -> None:
+        request = self.request
+        self._made = self._ground.provisioner.make(request.run_id, request.owner, request.expires, request.offer)
+
     def _submit(self) -> None:
-        ground = self._ground
+        runner = self._ground.runner
+        if isinstance(runner, SubmitsTogether):
+            self.wants_submit = True
+            return
         self._tried_to_submit = True
-        handle = ground.runner.submit(self.request, self.run.machines)
-        self.run = replace(self.run, handle=handle, started=self.run.started or ground.runner.clock.now())
-        self._next()
+        if isinstance(runner, CallsNetwork):
+            self._later(self._hand_over, self._submitted, firm=True)
+            return
+        self._hand_over()
+        self._submitted()
+
+    def _hand_over(self) -> None:
+        self._handle = self._ground.runner.submit(self.request, self.run.machines)
+
+    def _submitted(self) -> None:
+        started = self.run.started or self._ground.runner.clock.now()
+        self.run = replace(self.run, handle=self._handle, started=started)
+        self._unless_ending()
 
     def _execute(self) -> bool:
         status = self.status
         if status is None or not status.state.ended:
             return False
         if status.state in (RunState.PREEMPTED, RunState.CANCELLED):
-            self.ending = _ending_of(status)
+            self.ending = ending_of(status)
         else:
             self._next()
         return True
@@ -344,10 +365,18 @@ class Flight:
             return True
         if clock.now() < self._destroyed_at + _REPEAT_SECONDS:
             return False
-        cluster = provisioner.destroy(self.cluster)
-        self.note(None, cluster)
         self._destroyed_at = clock.now()
-        return cluster.state is ClusterState.GONE
+        if isinstance(provisioner, CallsNetwork):
+            self._later(self._destroy, lambda: self.note(None, self._made), firm=True)
+            return False
+        self._destroy()
+        assert self._made is not None
+        self.note(None, self._made)
+        return self._made.state is ClusterState.GONE
+
+    def _destroy(self) -> None:
+        assert self.cluster is not None
+        self._made = self._ground.provisioner.destroy(self.cluster)
 
     def _put_off(self, problem: str) -> None:
         """Giving back failed: it is tried again later, and the run stays open until it works."""
@@ -356,12 +385,3 @@ class Flight:
         self.retry_at = self._ground.runner.clock.now() + delay
         self.run = replace(self.run, reason=f"its machines are not given back yet: {problem}")
         _log.warning("run %s: %s; trying again in %g s", self.run.run_id, self.run.reason, delay)
-
-
-def _ending_of(status: RunStatus) -> Ending:
-    return Ending(status.state, status.reason, status.fault)
-
-
-def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:
-    """The handle of a run, or as much of one as its id and owner make."""
-    return run.handle or Handle(run.run_id, runner.name, {"owner": request.owner, "folder": str(request.folder)})

@@ -8,14 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 
 from tradewind.clock import Clock
 from tradewind.deployer.environment import METRICS
-from tradewind.deployer.flight import Ending, Flight, Ground, handle_of
+from tradewind.deployer.flight import Flight
+from tradewind.deployer.ground import Ending, Ground, handle_of
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
-from tradewind.deployer.runner.base import Runner, Simulates
-from tradewind.errors import TeardownError
+from tradewind.deployer.runner.base import Runner, Simulates, SubmitsTogether
+from tradewind.errors import TeardownError, TradewindError
 from tradewind.problem import Billing, Handle, Offer, Run, RunOutput, RunRequest, RunState
 
 _GLANCE_SECONDS = 0.05
@@ -113,6 +115,7 @@ class Deployer:
         self._look(flights)
         for flight in flights:
             flight.advance()
+        self._submit_together([flight for flight in flights if flight.wants_submit])
         changed = [flight for flight in self._flights.values() if flight.run != flight.reported]
         for flight in changed:
             flight.reported = flight.run
@@ -121,9 +124,9 @@ class Deployer:
     def wait(self, seconds: float) -> None:
         """Return when something may have changed, or after ``seconds`` on the clock."""
         flights = [flight for flight in self._flights.values() if flight.open]
-        if any(flight.run != flight.reported for flight in self._flights.values()):
+        if any(flight.wants_submit or flight.run != flight.reported for flight in self._flights.values()):
             return
-        tasks = [flight.task for flight in flights if flight.task is not None]
+        tasks = [flight.errand.task for flight in flights if flight.errand is not None]
         if tasks:
             # Hooks and staging take real time, in which a simulated clock stands still.
             concurrent.futures.wait(tasks, min(seconds, _GLANCE_SECONDS), concurrent.futures.FIRST_COMPLETED)
@@ -158,7 +161,7 @@ class Deployer:
         return flight.run
 
     def _finish(self, flight: Flight) -> None:
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + max(_PATIENCE_SECONDS, self.provisioner.patience_seconds)
         while True:
             flight.advance()
             if not flight.open:
@@ -242,6 +245,25 @@ class Deployer:
             configuration=request.configuration,
             truncated=truncated,
         )
+
+    def _submit_together(self, flights: Sequence[Flight]) -> None:
+        """Hand over in one call all runs that are ready for it."""
+        if not flights:
+            return
+        runner = self.runner
+        assert isinstance(runner, SubmitsTogether)
+        runs = [(flight.request, flight.run.machines) for flight in flights]
+        answers: dict[str, Handle | TradewindError] = {}
+        task = self._later(lambda: answers.update(runner.submit_all(runs)))
+
+        def handle_of_run(run_id: str) -> Handle:
+            answer = answers[run_id]
+            if isinstance(answer, TradewindError):
+                raise answer
+            return answer
+
+        for flight in flights:
+            flight.await_submission(task, partial(handle_of_run, flight.request.run_id))
 
     def close(self) -> None:
         """Give back what this object holds; runs and machines are not touched."""

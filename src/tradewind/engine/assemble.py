@@ -31,12 +31,14 @@ from tradewind.problem import (
     Terms,
     Trial,
 )
-from tradewind.problem.template import render
+from tradewind.problem.template import render, render_load
 from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
 
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle import Deployer
+    from tradewind.deployer.provisioner.base import Provisioner
+    from tradewind.deployer.runner.base import Runner
     from tradewind.problem.spec import Spec
     from tradewind.selector.base import Selector
 
@@ -137,8 +139,20 @@ def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
 
 def _check_runner(spec: Spec, problem: Problem) -> None:
     """Refuse to pay cloud prices for runs that would take place on this machine."""
-    from tradewind.deployer.runner.base import ThisMachine
+    from tradewind.deployer.combine import why_not
+    from tradewind.deployer.runner.base import DrivesLoad, NeedsImages, ThisMachine
 
+    runner, provisioner = plugins.load("runner", spec.runner.name), plugins.load("provisioner", spec.provisioner.name)
+    if problem_with := why_not(cast("type[Provisioner]", provisioner), cast("type[Runner]", runner)):
+        raise spec.error(
+            ("deploy", "provisioner"),
+            f"provisioner {spec.provisioner.name} and runner {spec.runner.name} do not go together: {problem_with}",
+            "tradewind plugins --matrix shows what does",
+        )
+    if spec.job.load is not None and not issubclass(runner, DrivesLoad):
+        raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
+    if issubclass(runner, NeedsImages) and spec.job.image is None:
+        raise spec.error(("job",), f"the {spec.runner.name} runner needs job.image", "name a container image")
     if not issubclass(plugins.load("runner", spec.runner.name), ThisMachine):
         return
     selector = cast("Selector", problem.resolver)
@@ -322,6 +336,8 @@ def _request_maker(
             inputs=job.inputs,
             outputs=job.outputs,
             fidelity=fraction,
+            load=render_load(job, trial.configuration, offer, fraction),
+            ports=job.ports,
         )
 
     return make

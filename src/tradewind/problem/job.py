@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tradewind.problem.configuration import stable_hash
 from tradewind.problem.objective import JobParameters
+from tradewind.problem.run import Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Job:
         outputs: Glob patterns, below the run's folder, to keep after it.
         image: Container image, for runners that use one.
         parameters: The job's own parameters, such as the input size.
+        load: A load generator that drives the command, its words and variables being templates; or None.
+        ports: Ports of the job that are made reachable from outside, for runners in containers.
     """
 
     name: str
@@ -40,6 +43,8 @@ class Job:
     outputs: tuple[str, ...] = ()
     image: str | None = None
     parameters: JobParameters = field(default_factory=JobParameters)
+    load: Load | None = None
+    ports: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -53,5 +58,6 @@ class Job:
                 "image": self.image,
                 "parameters": dict(self.parameters.values),
                 "fidelity": self.parameters.fidelity,
+                **({"load": asdict(self.load)} if self.load else {}),
             }
         )

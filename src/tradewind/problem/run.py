@@ -84,6 +84,34 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """A load generator beside the application under test: the job's command is the application, this drives it.
+
+    The application is started first. When it is ready the load is started, and finds it at the host and port of
+    ``TRADEWIND_APPLICATION_HOST`` and ``TRADEWIND_APPLICATION_PORT``. The run ends when the load does, and has its
+    exit code, output and metrics; the application is ended then, and its output is kept as ``application.stdout``
+    and ``application.stderr``. An application that ends first has failed, and so has the run.
+
+    Attributes:
+        argv: The command of the load generator, its templates filled in.
+        image: Its container image; the job's own without it.
+        env: Its environment variables, beside the job's.
+        port: The port that the application listens on, or None if it is not asked over the network.
+        ready_path: An HTTP path that must answer with a status below 400, or empty: an open port is enough.
+        ready_pattern: A regular expression that a line of the application's output must match, or empty.
+        ready_seconds: How long the application may take to become ready.
+    """
+
+    argv: tuple[str, ...]
+    image: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    port: int | None = None
+    ready_path: str = ""
+    ready_pattern: str = ""
+    ready_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """All that a deployer needs to carry out a run.
 
@@ -103,6 +131,8 @@ class RunRequest:
         inputs: Files and URLs to stage.
         outputs: Glob patterns to keep.
         fidelity: Share of the input that is run.
+        load: The load generator beside the application, or None.
+        ports: Ports of the job that are made reachable from outside, for runners in containers.
     """
 
     run_id: str
@@ -120,6 +150,8 @@ class RunRequest:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     fidelity: float = 1.0
+    load: Load | None = None
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from tradewind.problem.objective import Budget, Constraints, JobParameters, Obje
 from tradewind.problem.offer import Billing
 from tradewind.problem.parameter import Categorical, Float, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.query import OfferQuery
+from tradewind.problem.run import Load
 from tradewind.problem.spec import HookSpec, ParameterSpec, PluginChoice, Spec, StopSpec
 from tradewind.problem.spec_errors import first_error, near, spec_errors
-from tradewind.problem.spec_model import ChoiceModel, JobFile, ObjectiveModel
+from tradewind.problem.spec_model import ChoiceModel, JobFile, LoadModel, ObjectiveModel
 from tradewind.problem.spec_space import (
     CategoricalModel,
     FloatModel,
@@ -126,7 +127,14 @@ def _job(model: JobFile, workdir: Path, secrets: Mapping[str, str]) -> Job:
         outputs=tuple(job.outputs),
         image=job.image,
         parameters=JobParameters(dict(job.parameters), job.fraction),
+        load=_load(job.load) if job.load else None,
+        ports=tuple(job.ports),
     )
+
+
+def _load(given: LoadModel) -> Load:
+    ready = given.ready
+    return Load(tuple(given.command), given.image, dict(given.env), given.port, ready.path, ready.log, ready.within)
 
 
 def _secret(reference: str, base: Path) -> str:
@@ -286,6 +294,9 @@ def _wrong_templates(spec: Spec) -> list[SpecError]:
     known = names | BUILT_IN | set(spec.job.parameters.values)
     places: list[tuple[Place, str]] = [(("job", "command", i), word) for i, word in enumerate(spec.job.command)]
     places += [(("job", "env", name), text) for name, text in spec.job.env.items()]
+    if spec.job.load:
+        places += [(("job", "load", "command", i), word) for i, word in enumerate(spec.job.load.argv)]
+        places += [(("job", "load", "env", name), text) for name, text in spec.job.load.env.items()]
     for place, word in places:
         try:
             check_template(word, known)

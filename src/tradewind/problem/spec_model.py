@@ -70,6 +70,24 @@ def _as_list(value: Any) -> Any:
 _read_list = BeforeValidator(_as_list)
 
 
+class ReadyModel(Part):
+    """When the application under test is ready for the load."""
+
+    path: str = Field("", description="An HTTP path that must answer: /health. Without it an open port is enough.")
+    log: str = Field("", description="A regular expression that a line of its output must match.")
+    within: PositiveDuration = Field(60.0, description="Time that it may take; the run has failed after it.")
+
+
+class LoadModel(Part):
+    """A load generator beside the application under test; the run ends when the load does."""
+
+    command: Command = Field(description="The program that drives the application, and its arguments; templates.")
+    image: str | None = Field(None, description="Its container image; the job's own without it.")
+    env: dict[str, Text] = Field({}, description="Its environment variables, beside the job's; templates.")
+    port: int | None = Field(None, ge=1, le=65535, description="The port that the application listens on.")
+    ready: ReadyModel = Field(ReadyModel(), description="When the application is ready.")
+
+
 class JobModel(Part):
     """The program to run."""
 
@@ -83,6 +101,10 @@ class JobModel(Part):
     outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
     image: str | None = Field(None, description="Container image, for runners that use one.")
     parameters: dict[str, Number | str] = Field({}, description="What one job differs in from another: input size, ...")
+    load: LoadModel | None = Field(None, description="A load generator; the command is the application under test.")
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(
+        [], description="Ports that are made reachable from outside, for runners in containers."
+    )
     fraction: Share = Field(1.0, description="Share of the input that a full run takes; 1 is all of it.")
 
 

@@ -12,6 +12,7 @@ import re
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, UndefinedError, nodes
@@ -23,6 +24,7 @@ from tradewind.errors import SpecError
 from tradewind.problem.configuration import Configuration, plain_number
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
+from tradewind.problem.run import Load
 
 BUILT_IN = frozenset({"instance", "nodes", "fraction", "python"})
 """The variables that every template may name, besides the parameters."""
@@ -201,11 +203,24 @@ def render(
     Raises:
         SpecError: A template names something that has no value, or fails.
     """
-    given = {name: plain_number(value) for name, value in job.parameters.values.items()}  # size=4000, not 4000.0
-    variables: dict[str, Any] = {**given, "nodes": offer.nodes, **configuration}
-    variables |= {"instance": _Instance(offer), "fraction": fraction, "python": sys.executable}
+    variables = _values(job, configuration, offer, fraction)
     argv = tuple(word for word in _words(job.command, variables))
     return argv, {name: _fill(text, variables, f"env {name}") for name, text in job.env.items()}
+
+
+def render_load(job: Job, configuration: Configuration, offer: Offer, fraction: float = 1.0) -> Load | None:
+    """The job's load generator with a configuration filled in, or None; see `render`."""
+    if job.load is None:
+        return None
+    variables = _values(job, configuration, offer, fraction)
+    env = {name: _fill(text, variables, f"env {name}") for name, text in job.load.env.items()}
+    return replace(job.load, argv=tuple(_words(job.load.argv, variables)), env=env)
+
+
+def _values(job: Job, configuration: Configuration, offer: Offer, fraction: float) -> dict[str, Any]:
+    given = {name: plain_number(value) for name, value in job.parameters.values.items()}  # size=4000, not 4000.0
+    variables: dict[str, Any] = {**given, "nodes": offer.nodes, **configuration}
+    return variables | {"instance": _Instance(offer), "fraction": fraction, "python": sys.executable}
 
 
 def _words(command: tuple[str, ...], variables: Mapping[str, Any]) -> Iterator[str]:
@@ -232,4 +247,4 @@ def _fill(word: str, variables: Mapping[str, Any], where: str) -> str:
     return text
 
 
-__all__ = ["BUILT_IN", "check_template", "render", "split_command"]
+__all__ = ["BUILT_IN", "check_template", "render", "render_load", "split_command"]

@@ -76,6 +76,8 @@ class ProvisionerConformance:
         [mine] = second.find("owner-a")
         [theirs] = second.find("owner-b")
         assert (mine.run_id, theirs.run_id) == ("run-1", "run-2")
+        assert (mine.owner, mine.expires) == ("owner-a", _LATER)
+        assert {(each.owner, each.run_id) for each in second.find(None)} >= {("owner-a", "run-1"), ("owner-b", "run-2")}
         for cluster in (mine, theirs):
             settled(second, second.destroy(cluster), ClusterState.GONE)
         assert first.find("owner-a") == first.find("owner-b") == []

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tradewind.clock import Clock, SystemClock
 from tradewind.plugins import Capability, Plugin, Settings
@@ -20,6 +20,22 @@ class MakesMachines(Capability):
 
 class TagsMachines(Capability):
     """Puts owner, run and expiry tags into the create call, and lists by them."""
+
+
+class ReachableBySsh(Capability):
+    """Its machines accept SSH: ``Machine.data["ssh"]`` says how, in the keys of `SshTarget`."""
+
+
+class RunsDocker(Capability):
+    """Its machines have a container engine, which the SSH login may use."""
+
+
+class SharesFolder(Capability):
+    """The machines of one cluster see a common folder: ``Machine.data["shared"]`` is its path there."""
+
+
+class TurnsOffMachines(Capability):
+    """Its machines turn themselves off when their lease ends, whatever became of the controlling process."""
 
 
 class ClusterState(StrEnum):
@@ -43,6 +59,8 @@ class Cluster:
         setup_seconds: Billed seconds that booting took so far.
         reason: Why it failed, in words.
         data: What the provisioner needs to find them again (JSON-able).
+        owner: The tag of who pays, as far as it is known.
+        expires: The tag of when anyone may destroy them, in seconds since the epoch, or None.
     """
 
     run_id: str
@@ -51,6 +69,8 @@ class Cluster:
     setup_seconds: float = 0.0
     reason: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    owner: str = ""
+    expires: float | None = None
 
 
 class Provisioner(Plugin, ABC):
@@ -62,20 +82,34 @@ class Provisioner(Plugin, ABC):
 
     Attributes:
         clock: The clock that its machines live on; the deployer sets it to its runner's.
+        patience_seconds: How long giving machines back may take before the user is told that it has not worked.
     """
 
     clock: Clock = SystemClock()
+    patience_seconds: ClassVar[float] = 30.0
 
     def __init__(self, *, settings: Settings, data_folder: Path) -> None:
         self.settings = settings
         self.data_folder = data_folder
 
+    def refuses(self, offer: Offer) -> str:
+        """Why it can never make the machines of an offer (another provider's, no such region), or an empty text.
+
+        It is asked before a search begins, for all offers of the space: no network, no money.
+        """
+        return ""
+
     @abstractmethod
     def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
         """Start to make the machines of an offer, tagged with the arguments; making them again finds them.
 
+        Booting is waited for by `poll`. A provisioner that inherits `CallsNetwork` may take its time here and in
+        `destroy`: both are called in threads, for several runs at a time, while `poll` is called in another.
+
         Raises:
-            DeployError: The provider refused.
+            CapacityError: The provider has no such machines now, or the quota is used up.
+            CredentialsError: The provider does not know us.
+            DeployError: The provider refused for another reason; ``retryable`` says whether trying again may help.
         """
 
     @abstractmethod
@@ -83,8 +117,11 @@ class Provisioner(Plugin, ABC):
         """Where some clusters are, by run id."""
 
     @abstractmethod
-    def find(self, owner: str) -> list[Cluster]:
-        """All clusters of an owner that are not certainly gone, by tag."""
+    def find(self, owner: str | None) -> list[Cluster]:
+        """All clusters of an owner that are not certainly gone, by tag; of all owners without one.
+
+        Each says its ``owner`` and ``expires``.
+        """
 
     @abstractmethod
     def destroy(self, cluster: Cluster) -> Cluster:

@@ -45,7 +45,7 @@ class NoneProvisioner(Provisioner):
         """As they are."""
         return {cluster.run_id: cluster for cluster in clusters}
 
-    def find(self, owner: str) -> list[Cluster]:
+    def find(self, owner: str | None) -> list[Cluster]:
         """None: nothing was made."""
         return []
 

@@ -79,11 +79,11 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
             self._drop_gone(fleet)
             return {cluster.run_id: self._cluster(cluster.run_id, fleet.get(cluster.run_id)) for cluster in clusters}
 
-    def find(self, owner: str) -> list[Cluster]:
-        """All clusters of an owner that are not gone; see `Provisioner.find`."""
+    def find(self, owner: str | None) -> list[Cluster]:
+        """All clusters of an owner, or of all, that are not gone; see `Provisioner.find`."""
         with self._fleet() as fleet:
             self._drop_gone(fleet)
-            mine = [self._cluster(run_id, entry) for run_id, entry in fleet.items() if entry["owner"] == owner]
+            mine = [self._cluster(run_id, entry) for run_id, entry in fleet.items() if owner in (None, entry["owner"])]
         return [cluster for cluster in mine if cluster.state is not ClusterState.GONE]
 
     def destroy(self, cluster: Cluster) -> Cluster:
@@ -126,16 +126,20 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
         now = self.clock.now()
         # Providers stop billing when they are asked to destroy.
         setup = max(0.0, min(now, entry["ready"], entry.get("billed", now)) - entry["created"])
-        data = {"ready": entry["ready"], "gone": entry["gone"]}
+        tags: dict[str, Any] = {
+            "data": {"ready": entry["ready"], "gone": entry["gone"]},
+            "owner": entry["owner"],
+            "expires": entry["expires"],
+        }
         machines = tuple(Machine(f"{run_id}-{i}", f"{run_id}-{i}.simulated") for i in range(entry["nodes"]))
         if entry["gone"] is not None and now >= entry["gone"]:
-            return Cluster(run_id, ClusterState.GONE, setup_seconds=setup, data=data)
+            return Cluster(run_id, ClusterState.GONE, setup_seconds=setup, **tags)
         if now < entry["ready"] or entry["gone"] is not None:
             # Also on their way down: they are there, cost money, and are not ready.
-            return Cluster(run_id, ClusterState.BOOTING, machines, setup, data=data)
+            return Cluster(run_id, ClusterState.BOOTING, machines, setup, **tags)
         if entry["fails"]:
-            return Cluster(run_id, ClusterState.FAILED, machines, setup, "the simulated machines did not boot", data)
-        return Cluster(run_id, ClusterState.READY, machines, setup, data=data)
+            return Cluster(run_id, ClusterState.FAILED, machines, setup, "the simulated machines did not boot", **tags)
+        return Cluster(run_id, ClusterState.READY, machines, setup, **tags)
 
     def _drop_gone(self, fleet: _Fleet) -> None:
         for name in [name for name in fleet if self._cluster(name, fleet[name]).state is ClusterState.GONE]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tradewind.clock import Clock, SystemClock
+from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunStatus
 
@@ -35,11 +36,57 @@ class SurvivesController(Capability):
     """Runs go on when the controlling process is killed, and are found again."""
 
 
+class UsesMachines(Capability):
+    """Runs on the machines that a provisioner gives it, by their addresses; without any, on this machine."""
+
+
+class HasOwnMachines(Capability):
+    """Its engine finds the machines itself (a cluster): there is nothing for a provisioner to make."""
+
+
+class UsesImages(Capability):
+    """Runs the job in the container image that the job names."""
+
+
+class NeedsImages(Capability):
+    """Runs jobs in container images only: the job must name one."""
+
+
+class SeveralNodes(Capability):
+    """Runs one job on all machines of an offer with several nodes, and tells the job where they are."""
+
+
+class DrivesLoad(Capability):
+    """Runs a load generator beside the application under test (``job.load``); the run ends when the load does."""
+
+
+class SubmitsTogether(Capability):
+    """Submits many runs in one call to its engine."""
+
+    @abstractmethod
+    def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
+        """Start some runs, by run id: the handle, or what `Runner.submit` would have raised."""
+
+
+class StreamsLogs(Capability):
+    """Reads logs while the run is running."""
+
+    @abstractmethod
+    def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
+        """What a run wrote into ``stdout`` or ``stderr`` from a byte on, a few megabytes at most; empty if nothing.
+
+        Raises:
+            DeployError: The engine cannot be reached.
+        """
+
+
 class Runner(Plugin, ABC):
     """Runs jobs on machines.
 
-    All methods return at once. A runner keeps nothing in memory that it needs to find a run again: the handle,
-    the run's folder and the tags of the run (`RunRequest.run_id` and ``owner``) are enough for another process.
+    All methods return at once; with `CallsNetwork`, ``submit`` and ``collect`` may take seconds and are called in
+    threads, for several runs at a time, while ``poll`` is called in another. A runner keeps nothing in memory that
+    it needs to find a run again: the handle, the run's folder and the tags of the run (`RunRequest.run_id` and
+    ``owner``) are enough for another process.
 
     Args:
         settings: Its settings.
@@ -69,7 +116,8 @@ class Runner(Plugin, ABC):
         """Start a run. Submitting a run that was submitted already returns its handle and starts nothing.
 
         Raises:
-            DeployError: It could not be started; ``retryable`` says whose fault it is.
+            DeployError: It could not be started; ``retryable`` says whose fault it is. `ImageError`,
+                `CredentialsError`, `CapacityError` and `UnreachableError` say it more exactly.
             MissingProgramError: The command, or the engine's program, is not there.
         """
 
@@ -77,8 +125,9 @@ class Runner(Plugin, ABC):
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are, by run id, in as few calls to the engine as possible.
 
-        A run whose state cannot be told is reported as executing: unknown counts as alive. One that is certainly
-        gone without a result is reported as preempted, the infrastructure's fault.
+        A run that waits in the engine's queue is reported as submitting. One whose state cannot be told is reported as
+        executing: unknown counts as alive. One that is certainly gone without a result is reported as preempted, the
+        infrastructure's fault.
         """
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
@@ -90,8 +139,11 @@ class Runner(Plugin, ABC):
         """End a run with all its processes; one that has ended already, or was never there, is no error."""
 
     @abstractmethod
-    def find(self, owner: str) -> list[Handle]:
-        """The handles of all runs of an owner that are still there, by tag, whoever started them."""
+    def find(self, owner: str | None) -> list[Handle]:
+        """The handles of all runs of an owner that are still there, by tag, whoever started them; of all without one.
+
+        ``Handle.data`` has at least ``owner``, and ``expires`` where the engine keeps it.
+        """
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring stdout, stderr, the metrics file and the kept outputs into the run's folder, if they are elsewhere.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import select
 import signal
@@ -10,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pydantic import Field
 
@@ -226,17 +227,17 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
                 return
         procfs.kill_members(handle.run_id, _owner_of(handle), str(folder or ""), _leader(folder) if folder else None)
 
-    def find(self, owner: str) -> list[Handle]:
-        """All runs of an owner that live or are not settled; see `Runner.find`."""
-        notes = self._folder / quote(owner, safe="")
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, that live or are not settled; see `Runner.find`."""
+        owners = "*" if owner is None else glob.escape(quote(owner, safe=""))
         found = {}
-        for note in sorted(notes.glob("*.run")) if notes.is_dir() else ():
+        for note in sorted(self._folder.glob(f"{owners}/*.run")):
             folder = _text(note)
             run_id = document(Path(folder) / STARTED) or {}
             name = str(run_id.get("run_id") or note.stem)
-            found[name] = Handle(name, self.name, {"folder": folder, "owner": owner})
-        for name in sorted(procfs.runs_of(owner) - set(found)):
-            found[name] = Handle(name, self.name, {"folder": "", "owner": owner})
+            found[name] = Handle(name, self.name, {"folder": folder, "owner": unquote(note.parent.name)})
+        for whose, name in sorted(procfs.runs_of(owner)):
+            found.setdefault(name, Handle(name, self.name, {"folder": "", "owner": whose}))
         return list(found.values())
 
     def forget(self, handle: Handle) -> None:

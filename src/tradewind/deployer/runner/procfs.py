@@ -212,13 +212,14 @@ def kill_members(run_id: str, owner: str = "", folder: str = "", leader: tuple[i
     return len(found)
 
 
-def runs_of(owner: str) -> set[str]:
-    """The run ids of all living processes with an owner's tag."""
+def runs_of(owner: str | None) -> set[tuple[str, str]]:
+    """The tags (owner, run id) of all living processes of an owner, or of all owners."""
     found = set()
     for pid in all_pids():
-        if variable(pid, OWNER_TAG) == owner:
+        whose = variable(pid, OWNER_TAG)
+        if whose and owner in (None, whose):
             run_id = variable(pid, RUN_TAG)
             seen = stat(pid)
             if run_id and seen is not None and seen.state not in "ZX":
-                found.add(run_id)
+                found.add((whose, run_id))
     return found

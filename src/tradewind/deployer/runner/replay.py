@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import math
 import random
@@ -253,9 +254,10 @@ class ReplayRunner(Runner, Simulates, LimitsTime, SurvivesController):
         except OSError as error:
             raise DeployError(f"the cancelled run cannot be noted: {error.strerror}") from error
 
-    def find(self, owner: str) -> list[Handle]:
-        """All runs of an owner that are not settled; see `Runner.find`."""
-        notes = sorted((self._folder / quote(owner, safe="")).glob("*.run"))
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
+        owners = "*" if owner is None else glob.escape(quote(owner, safe=""))
+        notes = sorted(self._folder.glob(f"{owners}/*.run"))
         return [
             Handle(plan["run_id"], self.name, plan) for note in notes if (plan := document(note)) and "run_id" in plan
         ]

@@ -1,0 +1,72 @@
+"""What the runs of a deployer share, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from tradewind.deployer.hooks import Hooks
+from tradewind.deployer.provisioner.base import MakesMachines, Provisioner
+from tradewind.deployer.runner.base import Runner
+from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends as soon as its machines are back."""
+
+    state: RunState
+    reason: str = ""
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all runs of a deployer share.
+
+    Attributes:
+        provisioner: Who makes the machines.
+        runner: Who runs the jobs.
+        billing: How time becomes money.
+        hooks: The user's hooks.
+        later: Does in a thread what takes long.
+    """
+
+    provisioner: Provisioner
+    runner: Runner
+    billing: Billing
+    hooks: Hooks
+    later: Callable[[Callable[[], None]], Future[None]]
+
+    @property
+    def makes(self) -> bool:
+        """True when there are machines that cost money until they are destroyed."""
+        return isinstance(self.provisioner, MakesMachines)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something that takes long and is done in a thread.
+
+    Attributes:
+        task: The thread's.
+        then: What to do when it is done, even if the run is to end by then.
+        firm: It creates or destroys something, and its end is waited for whatever happens.
+        creating: It creates something: when the run is to end anyway, that it failed does not matter.
+    """
+
+    task: Future[None]
+    then: Callable[[], None]
+    firm: bool = False
+    creating: bool = False
+
+
+def ending_of(status: RunStatus) -> Ending:
+    """How a run ends whose job has ended so."""
+    return Ending(status.state, status.reason, status.fault)
+
+
+def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:
+    """The handle of a run, or as much of one as its id and owner make."""
+    return run.handle or Handle(run.run_id, runner.name, {"owner": request.owner, "folder": str(request.folder)})
