@@ -5,9 +5,20 @@ set -euo pipefail
 
 missing=()
 skipped=()
-if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
-  missing+=(postgresql)
-  skipped+=('the store on PostgreSQL')
+export PATH="$PATH:/usr/sbin:/sbin:/usr/local/sbin"
+
+# need 'what the tests are about' PROGRAM PACKAGE...
+need() {
+  local what=$1 program=$2
+  shift 2
+  if ! command -v "$program" >/dev/null; then
+    missing+=("$@")
+    skipped+=("$what")
+  fi
+}
+
+if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
+  need 'the store on PostgreSQL' postgres postgresql
 fi
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
@@ -39,7 +50,7 @@ trap 'rm -f "$log"' EXIT
 echo "Installing ${missing[*]} with apt-get ..."
 export DEBIAN_FRONTEND=noninteractive
 if ! { "${as_root[@]}" apt-get update -qq &&
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"; } \
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "${missing[@]}"; } \
   >"$log" 2>&1 </dev/null; then
   tail -n 5 "$log" >&2
   warn "apt-get could not install ${missing[*]}"

@@ -17,6 +17,22 @@ from tradewind.testing.runners import RunnerBench, RunnerConformance
 _RECORDED = "kind,runtime,status\ngood,2.5,ok\nbad,1,crashed\nlong,60,ok\nhog,60,ok\ncpus,1,ok\n"
 
 
+_HERE = {"runner": ("process", "replay"), "provisioner": ("none", "simulated")}
+"""Parts that need no engine; each other one has a test file of its own with its suite."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "suite"), [("runner", "RunnerConformance"), ("provisioner", "ProvisionerConformance")]
+)
+def test_every_installed_part_has_its_suite(kind: str, suite: str) -> None:
+    for name in sorted(set(plugins.names(kind)) - set(_HERE[kind])):
+        if plugins.origin(kind, name)[0] != "tradewind":
+            continue
+        file = Path(__file__).with_name(f"test_{name}.py")
+        assert file.is_file(), f"{kind} {name} has no {file.name}"
+        assert suite in file.read_text(), f"{file.name} does not inherit {suite}"
+
+
 class InstalledRunner(RunnerBench):
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder)
@@ -34,7 +50,7 @@ class InstalledRunner(RunnerBench):
 
 
 class TestRunners(RunnerConformance):
-    @pytest.fixture(params=plugins.names("runner"))
+    @pytest.fixture(params=_HERE["runner"])
     def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunnerBench]:
         bench = InstalledRunner(tmp_path, request.param)
         yield bench
@@ -42,7 +58,7 @@ class TestRunners(RunnerConformance):
 
 
 class TestProvisioners(ProvisionerConformance):
-    @pytest.fixture(params=plugins.names("provisioner"))
+    @pytest.fixture(params=_HERE["provisioner"])
     def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
         clock = SimulatedClock(1e9)
 
