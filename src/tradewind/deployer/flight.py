@@ -13,7 +13,7 @@ from tradewind.deployer.ground import Ending, Errand, Ground, ending_of
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
-from tradewind.errors import DeployError, MissingProgramError, TradewindError
+from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatus
 
@@ -121,6 +121,8 @@ class Flight:
             except TradewindError as error:
                 retryable = isinstance(error, DeployError) and error.retryable
                 problem, fault = str(error), Fault.INFRASTRUCTURE if retryable else Fault.JOB
+                if isinstance(error, CapacityError):
+                    fault = Fault.CAPACITY
                 if isinstance(error, MissingProgramError):
                     self.run = replace(self.run, exit_code=_NO_PROGRAM)
             except Exception as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
+from tradewind.engine.fallback import Elsewhere, elsewhere, nowhere
 from tradewind.engine.loop import Parts, Search
 from tradewind.engine.past import load_past, wants_past
 from tradewind.engine.policy import Policy
@@ -165,6 +166,17 @@ def _check_runner(spec: Spec, problem: Problem) -> None:
         )
 
 
+def _check_offers(spec: Spec, problem: Problem, deployer: Deployer) -> None:
+    """Refuse, before any money is spent, offers that the provisioner can never make."""
+    for offer in cast("Selector", problem.resolver).offers:
+        if why := deployer.provisioner.refuses(offer):
+            raise spec.error(
+                ("deploy", "provisioner"),
+                f"provisioner {spec.provisioner.name} cannot make {offer.key}: {why}",
+                "take it out of the space with offers:, or choose another provisioner",
+            )
+
+
 def _catalogue_settings(spec: Spec) -> dict[str, Mapping[str, Any]]:
     return {name: _anchored(spec, "catalogue", name, settings) for name, settings in spec.catalogues.items()}
 
@@ -263,6 +275,7 @@ def build_search(
         problem = replace(problem, past=load_past(spec, study, store))
     searcher = searcher or build_searcher(spec, problem)
     deployer = build_deployer(spec, study.owner, data_folder)
+    _check_offers(spec, problem, deployer)
     policy = Policy(
         owner=study.owner,
         retries=spec.retries,
@@ -271,6 +284,8 @@ def build_search(
         rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]) if rules is None else rules,
         room=deployer.room,
         kill_seconds=deployer.kill_seconds,
+        elsewhere=_elsewhere(spec, problem, deployer, data_folder),
+        spot_attempts=spec.spot_attempts,
         exit_codes=_accepted_exit_codes(spec),
         searcher=searcher.name or type(searcher).__name__,
         size=len(problem.candidates) if problem.space.enumerable else None,
@@ -286,6 +301,24 @@ def build_search(
         read=build_reader(spec),
     )
     return Search(parts, observer)
+
+
+def _elsewhere(spec: Spec, problem: Problem, deployer: Deployer, data_folder: Path) -> Elsewhere:
+    """Other offers of the machines that a study uses, where its provisioner makes any."""
+    from tradewind.deployer.provisioner.base import MakesMachines
+    from tradewind.selector.market import find_offers
+
+    if not isinstance(deployer.provisioner, MakesMachines) or not spec.fallback:
+        return nowhere
+    given = _catalogue_settings(spec)
+    mine = cast("Selector", problem.resolver).offers
+    types = tuple(sorted({offer.instance_type for offer in mine}))
+    providers = tuple(sorted({offer.provider for offer in mine}))
+    regions = tuple(sorted({offer.region for offer in mine if offer.region}))
+    query = OfferQuery(provider=providers, region=regions, types=types, spot=None)
+    found = {offer.key: offer for offer in (*mine, *find_offers(query, data_folder, given))}
+    possible = [offer for offer in found.values() if not deployer.provisioner.refuses(offer)]
+    return elsewhere(possible, spec.fallback)
 
 
 def _accepted_exit_codes(spec: Spec) -> frozenset[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tradewind.engine.fallback import Elsewhere, nowhere
 from tradewind.engine.stopping import Rule
 from tradewind.problem import Offer
 
@@ -21,6 +22,8 @@ class Policy:
         rules: When to stop.
         room: Whether a run on an offer may start beside those on other offers.
         kill_seconds: Seconds that a run may still take after its wall time, until it is gone.
+        elsewhere: Finds another offer for a trial that found no machines, or lost its spot machines.
+        spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
         exit_codes: Exit codes of the program that are no failure.
         searcher: The searcher's name, for those who watch.
         size: Number of candidates, or None.
@@ -33,6 +36,8 @@ class Policy:
     rules: Sequence[Rule] = ()
     room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
     kill_seconds: float = 0.0
+    elsewhere: Elsewhere = nowhere
+    spot_attempts: int = 1
     exit_codes: frozenset[int] = frozenset({0})
     searcher: str = ""
     size: int | None = None

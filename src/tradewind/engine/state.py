@@ -33,6 +33,7 @@ from tradewind.engine.events import (
     Tick,
     Write,
 )
+from tradewind.engine.fallback import Refusals
 from tradewind.engine.ledger import Ledger
 from tradewind.engine.policy import Policy
 from tradewind.engine.purse import Purse
@@ -88,6 +89,7 @@ class SearchMachine:
         self._repeats = 0
         self._lost = 0  # trials in a row
         self._losses: Counter[int] = Counter()  # trial -> runs that the infrastructure lost
+        self._refusals = Refusals(policy.spot_attempts)
         self._dirty: dict[str, Run] = {}
 
     # ------------------------------------------------------------------ for those who ask
@@ -163,6 +165,7 @@ class SearchMachine:
             if run.state.ended:
                 self.ledger.settle(run.run_id, run.cost)
                 self._losses[run.trial] += outcome.is_lost(run)
+                self._refusals.note(run)
         for trial in event.trials:
             self.book.put(trial)
             if trial.state.ended:
@@ -316,6 +319,7 @@ class SearchMachine:
             attempt=attempt,
             reserved=amount,
             started=self._now,
+            offer_key=trial.offer.key,
         )
         self.ledger.reserve(run.run_id, amount)
         trial = replace(trial, state=TrialState.RUNNING, attempts=attempt, started=trial.started or self._now)
@@ -405,6 +409,9 @@ class SearchMachine:
         return [self._write(trials=[trial], runs=[run]), Settle(run.run_id)]
 
     def _retry(self, run: Run, trial: Trial) -> list[Instruction]:
+        self._refusals.note(run)
+        if other := self._refusals.other_offer(trial, self.policy.elsewhere):
+            return self._put_back(run, replace(trial, offer=other))  # at most once for each offer
         self._losses[trial.number] += 1  # what the user interrupted is no attempt that failed
         if self._losses[trial.number] <= self.policy.retries:
             return self._put_back(run, trial)

@@ -45,10 +45,12 @@ class Fault(StrEnum):
 
     ``job``: the program's or the configuration's (a non-zero exit, out of memory): the searcher is told.
     ``infrastructure``: a machine, network or engine: the run is repeated, the searcher is told nothing.
+    ``capacity``: there were no such machines, or a quota was used up: as infrastructure, but repeated elsewhere.
     """
 
     JOB = "job"
     INFRASTRUCTURE = "infrastructure"
+    CAPACITY = "capacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ class Run:
         fault: Whose fault.
         usage: What it used.
         folder: Its folder on this machine.
+        offer_key: The key of the offer that it was launched on; attempts of a trial may have different ones.
     """
 
     run_id: str
@@ -282,3 +285,4 @@ class Run:
     fault: Fault | None = None
     usage: Usage = field(default_factory=Usage)
     folder: str = ""
+    offer_key: str = ""

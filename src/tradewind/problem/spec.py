@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tradewind.errors import SpecError
 from tradewind.problem.configuration import stable_hash
@@ -102,6 +102,8 @@ class Spec:
         interpret: How metrics are read, in order.
         hooks: By ``before_<stage>``, ``after_<stage>`` and ``on_error``.
         retries: Repetitions of a run that the infrastructure failed.
+        fallback: Where a run goes when there are no machines for it.
+        spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
         log_limit: Bytes that are kept of stdout and of stderr, each.
         parallel: Trials at the same time.
         seed: Of the searcher.
@@ -132,6 +134,8 @@ class Spec:
     interpret: tuple[PluginChoice, ...]
     hooks: Mapping[str, tuple[HookSpec, ...]]
     retries: int
+    fallback: tuple[Literal["region", "on_demand"], ...]
+    spot_attempts: int
     log_limit: int
     parallel: int
     seed: int

@@ -239,6 +239,13 @@ class DeployModel(Part):
     provisioner: Provisioner = Field(ChoiceModel(use="none"), description="Who makes the machines.")
     billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
     retries: int = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
+    fallback: list[Literal["region", "on_demand"]] = Field(
+        ["region", "on_demand"],
+        description="Where a run goes when there are no machines: another region of offers, on demand for spot.",
+    )
+    spot_attempts: int = Field(
+        1, ge=1, le=100, description="Runs of a trial that may lose their spot machines before it goes elsewhere."
+    )
     log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
     hooks: dict[HookName, Hooks] = Field({}, description="What to do before and after the stages of a run.")
 

@@ -175,6 +175,7 @@ def details_to_json(run: Run) -> dict[str, Any]:
         "fault": run.fault.value if run.fault else None,
         "usage": _fields(run.usage, _USAGE),
         "folder": run.folder,
+        "offer_key": run.offer_key,
     }
 
 
@@ -220,6 +221,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
             fault=Fault(fault) if fault is not None else None,
             usage=Usage(**_known(document["usage"], _USAGE)),
             folder=document["folder"],
+            offer_key=document.get("offer_key", ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _not_one("run", error) from error
