@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 _EXPIRY_SLACK = 3600.0
 """Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
 
-_NO_WALL = 7 * 24 * 3600.0
-"""Expiry of a run without a wall time, in seconds."""
-
 
 def build_problem(spec: Spec, data_folder: Path) -> Problem:
     """The problem of a specification, with the catalogue's offers in its space.
@@ -346,12 +343,13 @@ def _request_maker(
 ) -> Callable[[Trial, Run, float | None], RunRequest]:
     def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
         job, offer = spec.job, trial.offer
+        longest = spec.longest if wall_seconds is None else min(wall_seconds, spec.longest)
         fraction = trial.proposal.fidelity * job.parameters.fidelity
         argv, env = render(job, trial.configuration, offer, fraction)
         return RunRequest(
             run_id=run.run_id,
             owner=study.owner,
-            expires=now() + (wall_seconds or _NO_WALL) + _EXPIRY_SLACK,
+            expires=now() + longest + _EXPIRY_SLACK,
             argv=argv,
             env={**env, "TRADEWIND_STUDY": study.name},
             secrets=job.secrets,
@@ -362,7 +360,7 @@ def _request_maker(
             limits=Limits(
                 cpus=offer.vcpu or None,
                 memory_bytes=int(offer.memory_gib * 2**30) or None,
-                wall_seconds=wall_seconds,
+                wall_seconds=longest,
                 log_bytes=spec.log_limit,
             ),
             image=job.image,

@@ -101,6 +101,7 @@ def _spec(model: JobFile, source: Source, base: Path) -> Spec:
             for stage, hooks in model.deploy.hooks.items()
         },
         retries=model.deploy.retries,
+        longest=model.deploy.longest,
         fallback=tuple(model.deploy.fallback),
         spot_attempts=model.deploy.spot_attempts,
         log_limit=model.deploy.log_limit,
