@@ -160,6 +160,29 @@ class Deployer:
         flight.reported = flight.run
         return flight.run
 
+    def end(self, run: Run, request: RunRequest, reason: str) -> Run:
+        """End a run that an earlier process launched, without going on with it, and give everything back.
+
+        Unlike `adopt` and `cancel` this never makes or submits what is missing: what there is, is found by its tags.
+
+        Args:
+            run: Its row as the store has it.
+            request: The same request as at its launch.
+            reason: Why, in words.
+
+        Returns:
+            Its ended row; a run that had ended by itself before keeps its own end.
+
+        Raises:
+            TeardownError: It does not end, or its machines are not given back; its row stays open.
+        """
+        if run.run_id not in self._flights:
+            flight = self._flights[run.run_id] = Flight(run, request, self._ground)
+            flight.resume()
+        ended = self.cancel(run.run_id, reason)
+        assert ended is not None
+        return ended
+
     def _finish(self, flight: Flight) -> None:
         until = time.monotonic() + max(_PATIENCE_SECONDS, self.provisioner.patience_seconds)
         while True:

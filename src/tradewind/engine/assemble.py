@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
+from tradewind.engine.deploying import build_deployer, request_maker, seen_from
 from tradewind.engine.fallback import Elsewhere, elsewhere, nowhere
 from tradewind.engine.loop import Parts, Search
 from tradewind.engine.past import load_past, wants_past
@@ -20,19 +21,14 @@ from tradewind.engine.stopping import Rule, make_rules
 from tradewind.errors import NoOfferError
 from tradewind.problem import (
     Categorical,
-    Limits,
     Offer,
     OfferQuery,
     Ordinal,
     Problem,
-    Run,
     RunOutput,
-    RunRequest,
     Space,
     Terms,
-    Trial,
 )
-from tradewind.problem.template import render, render_load
 from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
 
@@ -42,9 +38,6 @@ if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
     from tradewind.problem.spec import Spec
     from tradewind.selector.base import Selector
-
-_EXPIRY_SLACK = 3600.0
-"""Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
 
 
 def build_problem(spec: Spec, data_folder: Path) -> Problem:
@@ -104,37 +97,6 @@ def build_searcher(spec: Spec, problem: Problem) -> Searcher:
     return searcher
 
 
-def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
-    """The deployer of a specification.
-
-    Args:
-        spec: The specification.
-        owner: Tag of everything that its runs create.
-        data_folder: Where runners and provisioners keep what they need between processes.
-    """
-    from tradewind.deployer.hooks import Hooks
-    from tradewind.deployer.lifecycle import Deployer
-
-    made = {}
-    for kind, choice in (("runner", spec.runner), ("provisioner", spec.provisioner)):
-        settings = _anchored(spec, kind, choice.name, choice.settings)
-        made[kind] = plugins.create(kind, choice.name, settings, data_folder=data_folder)
-    hooks = Hooks.from_spec(
-        {
-            moment: [
-                {"command": hook.command, "timeout": hook.timeout}
-                if hook.command
-                else {"python": hook.python, "timeout": hook.timeout}
-                for hook in listed
-            ]
-            for moment, listed in spec.hooks.items()
-        }
-    )
-    return Deployer(
-        provisioner=made["provisioner"], runner=made["runner"], billing=spec.billing, owner=owner, hooks=hooks
-    )
-
-
 def _check_runner(spec: Spec, problem: Problem) -> None:
     """Refuse to pay cloud prices for runs that would take place on this machine."""
     from tradewind.deployer.combine import why_not
@@ -179,14 +141,7 @@ def _catalogue_settings(spec: Spec) -> dict[str, Mapping[str, Any]]:
 
 
 def _anchored(spec: Spec, kind: str, name: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part's settings, with the paths among them seen from the YAML's folder."""
-    fields = plugins.load(kind, name).Settings.model_fields
-    return {
-        key: str(spec.base / value)
-        if key in fields and isinstance(value, str) and fields[key].annotation in (Path, Path | None)
-        else value
-        for key, value in settings.items()
-    }
+    return seen_from(spec.base, kind, name, settings)
 
 
 def study_document(spec: Spec) -> dict[str, Any]:
@@ -294,7 +249,7 @@ def build_search(
         searcher=searcher,
         deployer=deployer,
         store=store,
-        request=_request_maker(spec, study, data_folder, deployer.clock.now),
+        request=request_maker(spec, study, data_folder, deployer.clock.now),
         read=build_reader(spec),
     )
     return Search(parts, observer)
@@ -331,44 +286,3 @@ def build_reader(spec: Spec) -> Callable[[RunOutput], dict[str, float]]:
 
     chain = [plugins.create("interpreter", choice.name, choice.settings, base=spec.base) for choice in spec.interpret]
     return lambda output: interpret_all(chain, output)
-
-
-def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
-    """The folder of a run on this machine."""
-    return data_folder / "runs" / owner / run_id
-
-
-def _request_maker(
-    spec: Spec, study: StudyRow, data_folder: Path, now: Callable[[], float]
-) -> Callable[[Trial, Run, float | None], RunRequest]:
-    def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
-        job, offer = spec.job, trial.offer
-        longest = spec.longest if wall_seconds is None else min(wall_seconds, spec.longest)
-        fraction = trial.proposal.fidelity * job.parameters.fidelity
-        argv, env = render(job, trial.configuration, offer, fraction)
-        return RunRequest(
-            run_id=run.run_id,
-            owner=study.owner,
-            expires=now() + longest + _EXPIRY_SLACK,
-            argv=argv,
-            env={**env, "TRADEWIND_STUDY": study.name},
-            secrets=job.secrets,
-            workdir=job.workdir,
-            folder=run_folder(data_folder, study.owner, run.run_id),
-            offer=offer,
-            configuration=trial.configuration,
-            limits=Limits(
-                cpus=offer.vcpu or None,
-                memory_bytes=int(offer.memory_gib * 2**30) or None,
-                wall_seconds=longest,
-                log_bytes=spec.log_limit,
-            ),
-            image=job.image,
-            inputs=job.inputs,
-            outputs=job.outputs,
-            fidelity=fraction,
-            load=render_load(job, trial.configuration, offer, fraction),
-            ports=job.ports,
-        )
-
-    return make

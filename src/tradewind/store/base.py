@@ -123,19 +123,20 @@ class Store(Plugin, ABC):
         """Summaries of some or all studies, the newest first, without reading every trial."""
 
     @abstractmethod
-    def hold(self, study_id: int, holder: str, seconds: float) -> str:
+    def hold(self, study_id: int, holder: str, seconds: float, *, force: bool = False) -> str:
         """Take a study for this process, for ``seconds`` from now, unless another live one holds it.
 
         Args:
             study_id: The study.
             holder: `this_process`: ``host:pid:start``; a dead process of this host is no holder.
             seconds: How long without `renew`.
+            force: Take it from a live process, too: that one finds out when it next writes.
 
         Returns:
             A token, for `renew`, `release` and `write`.
 
         Raises:
-            StudyBusyError: Another live process holds it.
+            StudyBusyError: Another live process holds it, without ``force``.
         """
 
     @abstractmethod

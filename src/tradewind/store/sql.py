@@ -98,7 +98,7 @@ class SqlStore(Store):
         with self._database.read() as connection:
             return [_summary(connection, row) for row in connection.execute(query).all()]
 
-    def hold(self, study_id: int, holder: str, seconds: float) -> str:
+    def hold(self, study_id: int, holder: str, seconds: float, *, force: bool = False) -> str:
         """Take a study for this process, for ``seconds`` from now, unless another live one holds it.
 
         A process that asks again gets a new token, and its old one is lost. A dead process of this host, and a hold
@@ -108,12 +108,13 @@ class SqlStore(Store):
             study_id: The study.
             holder: ``host:pid:start time`` of the process.
             seconds: How long without `renew`.
+            force: Take it from a live process, too: that one finds out when it next writes.
 
         Returns:
             A token, for `renew`, `release` and `write`.
 
         Raises:
-            StudyBusyError: Another live process holds it.
+            StudyBusyError: Another live process holds it, without ``force``.
         """
         now = time.time()
         token = secrets.token_hex(16)
@@ -121,7 +122,8 @@ class SqlStore(Store):
         with self._database.write() as connection:
             row = _held(connection, study_id)
             other = row.hold_holder
-            if row.hold_token is not None and other != holder and row.hold_expires > now and not holds.is_dead(other):
+            taken = row.hold_token is not None and other != holder and row.hold_expires > now
+            if taken and not force and not holds.is_dead(other):
                 raise StudyBusyError(
                     f"study {study_id} ({row.name}) is being run by process {holds.shown(other)}",
                     hint=f"wait for it to end; if it is gone, the study is free in {row.hold_expires - now:.0f} s",

@@ -339,6 +339,8 @@ class StoreConformance:
         store.hold(study.id, ELSEWHERE, 60)
         with pytest.raises(StudyBusyError, match=r"another-host\.example:17"):
             store.hold(study.id, "third-host.example:18:1.00", 60)
+        store.hold(study.id, "third-host.example:18:1.00", 60, force=True)
+        assert store.summaries()[0].holder == "third-host.example:18"
 
     def test_a_released_study_is_free(self, store: Store, study: StudyRow) -> None:
         """A released study is free."""

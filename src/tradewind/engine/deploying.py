@@ -1,0 +1,131 @@
+"""Makes the deployer of a specification, and the requests that it carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind import plugins
+from tradewind.problem import Limits, Run, RunRequest, Trial
+from tradewind.problem.template import render, render_load
+from tradewind.store.base import StudyRow
+
+if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle import Deployer
+    from tradewind.problem.spec import Spec
+
+_EXPIRY_SLACK = 3600.0
+"""Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
+
+
+def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
+    """The deployer of a specification.
+
+    Args:
+        spec: The specification.
+        owner: Tag of everything that its runs create.
+        data_folder: Where runners and provisioners keep what they need between processes.
+    """
+    from tradewind.deployer.hooks import Hooks
+    from tradewind.deployer.lifecycle import Deployer
+
+    made = {
+        kind: make_part(kind, choice.name, choice.settings, spec.base, data_folder)
+        for kind, choice in (("runner", spec.runner), ("provisioner", spec.provisioner))
+    }
+    hooks = Hooks.from_spec(
+        {
+            moment: [
+                {"command": hook.command, "timeout": hook.timeout}
+                if hook.command
+                else {"python": hook.python, "timeout": hook.timeout}
+                for hook in listed
+            ]
+            for moment, listed in spec.hooks.items()
+        }
+    )
+    return Deployer(
+        provisioner=made["provisioner"], runner=made["runner"], billing=spec.billing, owner=owner, hooks=hooks
+    )
+
+
+def make_part(kind: str, name: str, settings: Mapping[str, Any], base: Path, data_folder: Path) -> Any:
+    """A runner or provisioner, with the settings that a job YAML gives it.
+
+    Args:
+        kind: ``runner`` or ``provisioner``.
+        name: Its entry-point name.
+        settings: Its settings as the YAML has them.
+        base: The folder that paths among them are seen from.
+        data_folder: Where it keeps what it needs between processes.
+    """
+    return plugins.create(kind, name, seen_from(base, kind, name, settings), data_folder=data_folder)
+
+
+def seen_from(base: Path, kind: str, name: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part's settings, with the paths among them seen from a folder.
+
+    Args:
+        base: The folder.
+        kind: The part's kind.
+        name: Its entry-point name.
+        settings: Its settings as the YAML has them.
+    """
+    fields = plugins.load(kind, name).Settings.model_fields
+    return {
+        key: str(base / Path(value).expanduser())
+        if key in fields and isinstance(value, str) and fields[key].annotation in (Path, Path | None)
+        else value
+        for key, value in settings.items()
+    }
+
+
+def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
+    """The folder of a run on this machine."""
+    return data_folder / "runs" / owner / run_id
+
+
+def request_maker(
+    spec: Spec, study: StudyRow, data_folder: Path, now: Callable[[], float]
+) -> Callable[[Trial, Run, float | None], RunRequest]:
+    """Makes the request of a run from its trial, its row and its wall time.
+
+    Args:
+        spec: The specification.
+        study: The study's row.
+        data_folder: The runs' folders are made below it.
+        now: The time on the runner's clock.
+    """
+
+    def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        job, offer = spec.job, trial.offer
+        longest = spec.longest if wall_seconds is None else min(wall_seconds, spec.longest)
+        fraction = trial.proposal.fidelity * job.parameters.fidelity
+        argv, env = render(job, trial.configuration, offer, fraction)
+        return RunRequest(
+            run_id=run.run_id,
+            owner=study.owner,
+            expires=now() + longest + _EXPIRY_SLACK,
+            argv=argv,
+            env={**env, "TRADEWIND_STUDY": study.name},
+            secrets=job.secrets,
+            workdir=job.workdir,
+            folder=run_folder(data_folder, study.owner, run.run_id),
+            offer=offer,
+            configuration=trial.configuration,
+            limits=Limits(
+                cpus=offer.vcpu or None,
+                memory_bytes=int(offer.memory_gib * 2**30) or None,
+                wall_seconds=longest,
+                log_bytes=spec.log_limit,
+            ),
+            image=job.image,
+            inputs=job.inputs,
+            outputs=job.outputs,
+            fidelity=fraction,
+            load=render_load(job, trial.configuration, offer, fraction),
+            ports=job.ports,
+        )
+
+    return make
