@@ -1,0 +1,121 @@
+"""Settings of the OpenNebula provisioner, and where its credentials are looked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from tradewind import plugins
+from tradewind.deployer.environment import resolve_secrets
+from tradewind.errors import CredentialsError, DeployError, InputError
+from tradewind.units import parse_memory
+
+_ENDPOINT = "http://localhost:2633/RPC2"
+
+
+class OpenNebulaSettings(plugins.Settings):
+    """Settings of the OpenNebula provisioner."""
+
+    template: str = Field(description="Name or number of the machine template; names may be of other users, too")
+    endpoint: str = Field(
+        "",
+        pattern=r"^$|^https?://",
+        description="Address of oned's XML-RPC interface; without it that of ONE_XMLRPC, or localhost's",
+    )
+    auth: str = Field(
+        "",
+        pattern=r"^$|^(env|file):.",
+        description="Where user:password (or user:token) stands, as env:NAME or file:PATH; without it the file that "
+        "ONE_AUTH names, or ~/.one/one_auth, as for OpenNebula's own tools",
+    )
+    providers: tuple[str, ...] = Field(("opennebula",), min_length=1, description="Providers whose offers it makes")
+    cluster: str = Field(
+        "", pattern=r'^[^"\\\n]*$', description="Name or number of the cluster of hosts; any without it"
+    )
+    network: str = Field("", description="Name or number of the virtual network, instead of the template's")
+    disk: str = Field("", description="Size of the first disk, such as 20GiB, instead of the image's")
+    user: str = Field("root", description="Login for SSH")
+    port: int = Field(22, ge=1, le=65535, description="Port of the SSH server")
+    identity: str = Field("", description="File with the private key; without it what ssh takes by itself")
+    public_key: str = Field("", description="File with the public key that is put on the machines; identity + .pub")
+    jump: str = Field("", description="A host to go through, as ssh -J takes it")
+    start_script: str = Field("", description="File with a script that the machines run as root when they boot")
+    context: dict[str, str] = Field(default_factory=dict, description="Further context variables of the machines")
+    shared: str = Field("", description="A folder that all machines of the template see, where there is one")
+    ready: Literal["ssh", "running"] = Field(
+        "ssh", description="A machine is ready when its SSH server answers, or when OpenNebula says that it runs"
+    )
+    terminate: bool = Field(
+        True, description="Have OpenNebula terminate the machines when their lease ends (SCHED_ACTION)"
+    )
+    queue_seconds: float = Field(
+        900.0, gt=0, description="Seconds that machines may wait for a host until there counts as no capacity"
+    )
+    timeout: float = Field(30.0, gt=0, le=600, description="Seconds that OpenNebula may take for an answer")
+    interval: float = Field(2.0, gt=0, le=60, description="Seconds between two looks at the machines")
+
+    @field_validator("disk")
+    @classmethod
+    def _a_size(cls, given: str) -> str:
+        if given:
+            try:
+                parse_memory(given)
+            except InputError as error:
+                raise ValueError(str(error)) from None
+        return given
+
+    @property
+    def disk_bytes(self) -> int | None:
+        """The size of the first disk, or None."""
+        return parse_memory(self.disk) if self.disk else None
+
+    def address(self) -> str:
+        """The endpoint that holds."""
+        return self.endpoint or os.environ.get("ONE_XMLRPC") or _ENDPOINT
+
+    def session(self) -> str:
+        """The credentials, read now.
+
+        Raises:
+            CredentialsError: There are none.
+        """
+        place = self.auth or f"file:{os.environ.get('ONE_AUTH') or '~/.one/one_auth'}"
+        try:
+            text = resolve_secrets({"auth": place})["auth"].strip()
+        except DeployError as error:
+            raise CredentialsError(
+                f"there are no credentials for OpenNebula: {error.message}",
+                hint="set auth to file:PATH or env:NAME of a text user:password",
+            ) from None
+        if ":" not in text:
+            raise CredentialsError(f"{place} does not hold a text user:password for OpenNebula")
+        return text
+
+    def key(self) -> str:
+        """The public key that is put on the machines, or empty.
+
+        Raises:
+            DeployError: The file that was named cannot be read.
+        """
+        if self.public_key:
+            return text_of(self.public_key, "public_key").strip()
+        beside = Path(self.identity + ".pub").expanduser()
+        return text_of(str(beside), "identity").strip() if self.identity and beside.is_file() else ""
+
+
+def text_of(path: str, setting: str) -> str:
+    """The text of a file that a setting names; an empty one without a name.
+
+    Raises:
+        DeployError: It cannot be read.
+    """
+    if not path:
+        return ""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise DeployError(f"opennebula: {setting}: {path} cannot be read: {why}", retryable=False) from None
