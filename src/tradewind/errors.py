@@ -7,6 +7,7 @@ The tree, with the exit code that the command line ends with::
     │   ├── SpecError                      the job YAML
     │   ├── CatalogueError                 a price list or catalogue CSV
     │   ├── RecordError                    an imported record or recorded-runs CSV
+    │   ├── WorkflowError                  a workflow or a plan
     │   └── ConfigurationError             values that are not in the space
     ├── NoOfferError                   4   no provider sells what was asked for
     ├── BudgetError                    5   the budget does not pay for a single run
@@ -102,6 +103,12 @@ class RecordError(InputError):
     """An imported record, or a CSV of recorded runs, is wrong."""
 
     code = "input.record"
+
+
+class WorkflowError(InputError):
+    """A workflow, a plan or a set of machines for one is wrong."""
+
+    code = "input.workflow"
 
 
 class ConfigurationError(InputError):

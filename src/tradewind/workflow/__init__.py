@@ -1,0 +1,1 @@
+"""Workflows: graphs of tasks, simulated, planned, learned and run on several machines."""

@@ -1,0 +1,190 @@
+"""A scientific workflow: tasks, the files between them, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.errors import WorkflowError
+
+Indices = NDArray[np.int32]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a workflow.
+
+    Attributes:
+        id: Its name, unique within the workflow.
+        activity: What kind of task it is; tasks of one activity run the same program.
+        runtime: Seconds on one core of the reference machine (speed 1).
+        inputs: Files that it reads, each once.
+        outputs: Files that it writes, each once.
+        cores: Cores that it uses at the same time.
+        memory_bytes: Memory that it needs, or None where unknown.
+        command: The words of its command line, where it is to be run for real; empty otherwise.
+    """
+
+    id: str
+    activity: str
+    runtime: float
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    cores: int = 1
+    memory_bytes: int | None = None
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """An acyclic graph of tasks, as arrays over the tasks in the order of the file.
+
+    Attributes:
+        name: Its name.
+        tasks: The tasks.
+        parents: For each task the tasks that it waits for, sorted.
+        sizes: Bytes of each file; each file has one size.
+        warnings: What the reader decided where the file left it open, in words.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    parents: tuple[tuple[int, ...], ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = self.order  # a cycle is an error of the input, to be told at once
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """For each task the tasks that wait for it, sorted."""
+        found: list[list[int]] = [[] for _ in self.tasks]
+        for child, parents in enumerate(self.parents):
+            for parent in parents:
+                found[parent].append(child)
+        return tuple(tuple(each) for each in found)
+
+    @cached_property
+    def order(self) -> Indices:
+        """The tasks in an order in which every parent comes before its children; otherwise as in the file.
+
+        Raises:
+            WorkflowError: There is a cycle.
+        """
+        waiting = [len(parents) for parents in self.parents]
+        ready = [task for task, count in enumerate(waiting) if not count]
+        order: list[int] = []
+        while ready:
+            following: list[int] = []
+            for task in ready:
+                order.append(task)
+                for child in self.children[task]:
+                    waiting[child] -= 1
+                    if not waiting[child]:
+                        following.append(child)
+            ready = sorted(following)
+        if len(order) < len(self.tasks):
+            raise WorkflowError(f"workflow {self.name}: {_cycle(self.parents, waiting, self.tasks)}")
+        return np.array(order, dtype=np.int32)
+
+    @cached_property
+    def depth(self) -> Indices:
+        """For each task the length of the longest path of tasks before it; 0 for those that wait for nothing."""
+        depth = np.zeros(len(self), dtype=np.int32)
+        for task in self.order:
+            for parent in self.parents[task]:
+                depth[task] = max(depth[task], depth[parent] + 1)
+        return depth
+
+    @cached_property
+    def runtimes(self) -> Numbers:
+        """Seconds of each task on one core of the reference machine."""
+        return np.array([task.runtime for task in self.tasks], dtype=np.float64)
+
+    @cached_property
+    def edges(self) -> int:
+        """How many pairs of parent and child there are."""
+        return sum(len(parents) for parents in self.parents)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """How many tasks there are at each depth."""
+        return tuple(int(count) for count in np.bincount(self.depth)) if len(self) else ()
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """The place of each task by its id."""
+        return {task.id: place for place, task in enumerate(self.tasks)}
+
+    @cached_property
+    def real_inputs(self) -> tuple[tuple[str, ...], ...]:
+        """For each task the files that it reads and does not write itself."""
+        return tuple(tuple(name for name in task.inputs if name not in frozenset(task.outputs)) for task in self.tasks)
+
+    @cached_property
+    def input_bytes(self) -> Numbers:
+        """Bytes that each task has to be given: of the files that it reads and does not write itself."""
+        return np.array([sum(self.sizes.get(name, 0) for name in names) for names in self.real_inputs], dtype=float)
+
+    @cached_property
+    def producers(self) -> Mapping[str, tuple[int, ...]]:
+        """The tasks that write each file, in the order of the file; usually one."""
+        found: dict[str, list[int]] = {}
+        for place, task in enumerate(self.tasks):
+            for name in task.outputs:
+                found.setdefault(name, []).append(place)
+        return {name: tuple(places) for name, places in found.items()}
+
+    def critical_path(self, seconds: Sequence[float] | Numbers | None = None) -> tuple[float, tuple[int, ...]]:
+        """The longest path through the graph.
+
+        Args:
+            seconds: What each task takes; its run time on the reference machine without it.
+
+        Returns:
+            Its length in seconds, and its tasks in order.
+        """
+        weights = self.runtimes if seconds is None else np.asarray(seconds, dtype=np.float64)
+        ends = np.zeros(len(self))
+        before = np.full(len(self), -1, dtype=np.int32)
+        for task in self.order:
+            for parent in self.parents[task]:
+                if ends[parent] > ends[task]:
+                    ends[task], before[task] = ends[parent], parent
+            ends[task] += weights[task]
+        if not len(self):
+            return 0.0, ()
+        last = int(np.argmax(ends))
+        path = [last]
+        while before[path[-1]] >= 0:
+            path.append(int(before[path[-1]]))
+        return float(ends[last]), tuple(reversed(path))
+
+    def csr(self, lists: Sequence[Sequence[int]]) -> tuple[Indices, Indices]:
+        """Lists of tasks as the two arrays of a compressed sparse row matrix: where each begins, and all of them."""
+        starts = np.zeros(len(lists) + 1, dtype=np.int32)
+        np.cumsum([len(each) for each in lists], out=starts[1:])
+        flat = np.fromiter((place for each in lists for place in each), dtype=np.int32, count=int(starts[-1]))
+        return starts, flat
+
+
+def _cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int], tasks: Sequence[Task]) -> str:
+    """One cycle among the tasks that could not be ordered, in words."""
+    task = next(place for place, count in enumerate(waiting) if count)
+    seen: dict[int, int] = {}
+    path: list[int] = []
+    while task not in seen:
+        seen[task] = len(path)
+        path.append(task)
+        task = next(parent for parent in parents[task] if waiting[parent])
+    names = [tasks[place].id for place in (*reversed(path[seen[task] :]), path[-1])]
+    return f"its tasks wait for each other in a circle: {' -> '.join(names)}"

@@ -1,0 +1,1 @@
+"""Reads workflows from the formats that they come in."""

@@ -1,0 +1,160 @@
+"""Puts a workflow together from what a file says, and counts what the file leaves open."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.graph import Task, Workflow
+
+
+@dataclass
+class Builder:
+    """Collects tasks, files and edges.
+
+    Decisions, each counted in `Workflow.warnings`:
+
+    - A file that is declared with several sizes has the first one declared for it as an input, else the first.
+    - A size or a run time below zero is an error; a lenient reader takes a size without its sign, and a time as 0 s. Of a file without a size nothing is
+      transferred.
+    - A task without a run time takes 0 s.
+    - A file that a task lists twice counts once. Several producers of one file stay, as the file has them.
+
+    Args:
+        file: The file, for messages.
+        name: The workflow's name.
+        lenient: Accept sizes and run times below zero.
+    """
+
+    file: str
+    name: str
+    lenient: bool = False
+    tasks: list[Task] = field(default_factory=list)
+    lines: list[int | None] = field(default_factory=list)
+    _places: dict[str, int] = field(default_factory=dict)
+    _edges: list[tuple[str, str, int | None]] = field(default_factory=list)
+    _as_input: dict[str, int] = field(default_factory=dict)
+    _as_output: dict[str, int] = field(default_factory=dict)
+    _declared: dict[str, set[int]] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def fail(self, message: str, line: int | None = None, hint: str | None = None) -> WorkflowError:
+        """An error with the place in the file."""
+        return WorkflowError(message, file=self.file, line=line, hint=hint)
+
+    def task(self, task: Task, line: int | None = None) -> None:
+        """Add a task.
+
+        Raises:
+            WorkflowError: Its id is taken, or its run time is no time.
+        """
+        if task.id in self._places:
+            raise self.fail(f"there are two tasks {task.id!r}", line)
+        if not math.isfinite(task.runtime) or (task.runtime < 0 and not self.lenient):
+            words = f"the run time of task {task.id!r} is {task.runtime!r}, not a number of 0 or more"
+            raise self.fail(
+                words, line, "read it with --lenient to take times below zero as 0" if task.runtime < 0 else None
+            )
+        if task.runtime < 0:
+            self.count("run times are below zero and were taken as 0 s")
+            task = replace(task, runtime=0.0)
+        if task.cores < 1:
+            raise self.fail(f"task {task.id!r} uses {task.cores} cores", line)
+        self._places[task.id] = len(self.tasks)
+        self.tasks.append(task)
+        self.lines.append(line)
+
+    def size(self, name: str, size: int | None, task: str, *, output: bool, line: int | None = None) -> None:
+        """Note the size that a file is declared with at one task.
+
+        Raises:
+            WorkflowError: It is below zero.
+        """
+        if size is None:
+            self.count("files have no size and count as empty")
+            return
+        if size < 0 and not self.lenient:
+            hint = "a size is 0 or more; read it with --lenient to take sizes without their sign"
+            raise self.fail(f"file {name!r} of task {task!r} has a size of {size}", line, hint)
+        if size < 0:
+            self.count("sizes are below zero and were taken without their sign")
+            size = -size
+        (self._as_output if output else self._as_input).setdefault(name, size)
+        self._declared.setdefault(name, set()).add(size)
+
+    def edge(self, parent: str, child: str, line: int | None = None) -> None:
+        """Let one task wait for another; both may be added later."""
+        self._edges.append((parent, child, line))
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count something that the user should know of; ``what`` follows the number."""
+        self._counts[what] += number
+
+    def workflow(self) -> Workflow:
+        """The workflow.
+
+        Raises:
+            WorkflowError: An edge names a task that is not there, a task waits for itself, there is no task, or there
+                is a cycle.
+        """
+        if not self.tasks:
+            raise self.fail("there is no task in it")
+        parents: list[set[int]] = [set() for _ in self.tasks]
+        for parent, child, line in self._edges:
+            for name in (parent, child):
+                if name not in self._places:
+                    raise self.fail(f"an edge names task {name!r}, which is not there", line)
+            if parent == child:
+                raise self.fail(f"task {parent!r} waits for itself", line)
+            parents[self._places[child]].add(self._places[parent])
+        sizes = {**self._as_output, **self._as_input}
+        conflicts = sum(len(found) > 1 for found in self._declared.values())
+        if conflicts:
+            self.count("files are declared with several sizes: the first as an input holds", conflicts)
+        made = Counter(name for task in self.tasks for name in task.outputs)
+        several = sum(count > 1 for count in made.values())
+        if several:
+            self.count("files are written by several tasks", several)
+        self._implied(parents)
+        try:
+            return Workflow(
+                self.name,
+                tuple(self.tasks),
+                tuple(tuple(sorted(each)) for each in parents),
+                sizes,
+                tuple(f"{number} {what}" for what, number in self._counts.items()),
+            )
+        except WorkflowError as error:
+            raise self.fail(error.message) from None
+
+    def _implied(self, parents: Sequence[set[int]]) -> None:
+        """Count the files that a task reads although it does not wait for the one that writes them."""
+        producers: dict[str, list[int]] = {}
+        for place, task in enumerate(self.tasks):
+            for name in task.outputs:
+                producers.setdefault(name, []).append(place)
+        missing = 0
+        above: dict[int, frozenset[int]] = {}
+        for place, task in enumerate(self.tasks):
+            for name in task.inputs:
+                makers = [maker for maker in producers.get(name, ()) if maker != place]
+                if makers and not parents[place].intersection(makers):
+                    if place not in above:
+                        above[place] = _ancestors(place, parents)
+                    missing += not above[place].intersection(makers)
+        if missing:
+            self.count("files are read by tasks that do not wait for the one that writes them", missing)
+
+
+def _ancestors(task: int, parents: Sequence[set[int]]) -> frozenset[int]:
+    seen: set[int] = set()
+    waiting = [task]
+    while waiting:
+        for parent in parents[waiting.pop()]:
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return frozenset(seen)

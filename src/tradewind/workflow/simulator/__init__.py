@@ -1,0 +1,1 @@
+"""What a workflow does on a set of machines, without running it."""

@@ -1,0 +1,350 @@
+"""WorkflowSim 1.0, event by event: its makespans, for those who compare with published ones.
+
+Its rules are not those of a real machine (a VM runs one task at a time whatever its cores, time is cut into steps of
+0.11 s, lengths are whole numbers of instructions); `tradewind.workflow.simulator` has a simulator without them. Chen
+and Deelman, "WorkflowSim: A toolkit for simulating scientific workflows in distributed environments", e-Science 2012; the
+order of events is that of CloudSim 3.0.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tradewind.workflow.graph import Workflow
+
+Storage = Literal["SHARED", "LOCAL"]
+
+SHARED_RATE = 15.0
+"""MB/s of the shared file system."""
+
+LOCAL_RATE = 1000.0
+"""MB/s between a VM and wherever a file is."""
+
+_MILLION = 1_000_000
+_STEP, _LOOK, _PAUSE, _EARLY = 0.1, 0.11, 0.01, 0.111
+_START = 0.1
+_STAGE_IN_LENGTH = 110
+_STAGE_IN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """A virtual machine as WorkflowSim has them.
+
+    Attributes:
+        mips: Speed of one core; 1000 is the reference.
+        cores: Cores, which decide only which VM a policy prefers.
+    """
+
+    mips: float
+    cores: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a simulation came to.
+
+    Attributes:
+        makespan: Seconds until the last task has ended.
+        starts: When each task started, in seconds.
+        ends: When each task ended.
+        vms: The VM of each task.
+    """
+
+    makespan: float
+    starts: tuple[float, ...]
+    ends: tuple[float, ...]
+    vms: tuple[int, ...]
+
+
+@dataclass
+class _Job:
+    """A task on its way; the stage-in job has the number -1."""
+
+    number: int
+    length: int
+    done: int = 0
+    vm: int = -1
+    start: float = 0.0
+    end: float = 0.0
+    total: int = 0
+
+
+Policy = Callable[["WorkflowSim", "list[_Job]"], "list[tuple[_Job, int]]"]
+"""From the queue, in order, to what is placed where now."""
+
+
+@dataclass
+class WorkflowSim:
+    """One simulation.
+
+    Args:
+        workflow: The workflow.
+        vms: The VMs, in order.
+        policy: One of `POLICIES`, or ``DHEFT``.
+        storage: Where files are.
+    """
+
+    workflow: Workflow
+    vms: Sequence[Vm]
+    policy: str
+    storage: Storage = "SHARED"
+    now: float = 0.0
+    busy: list[bool] = field(default_factory=list)
+    replicas: dict[str, set[int]] = field(default_factory=dict)
+    plan: Sequence[int] | None = None
+
+    def run(self) -> Outcome:
+        """Simulate it."""
+        flow = self.workflow
+        self.busy = [False] * len(self.vms)
+        self.replicas = {}
+        self.plan = dheft(flow, self.vms) if self.policy == "DHEFT" else None
+        place = _static if self.plan is not None else POLICIES[self.policy]
+        jobs = [_Job(n, int(max(1000.0 * task.runtime, 100.0))) for n, task in enumerate(flow.tasks)]
+        stage_in = _Job(_STAGE_IN, _STAGE_IN_LENGTH)
+        received: set[int] = set()
+        submitted: set[int] = set()
+        queue: list[_Job] = []
+        center = _Center(self)
+        count = itertools.count()
+        events: list[tuple[float, int, int, Callable[[], None]]] = []
+
+        def send(time: float, entity: int, act: Callable[[], None]) -> None:
+            heapq.heappush(events, (time, next(count), entity, act))
+
+        def engine_submit() -> None:
+            ready = [stage_in] if _STAGE_IN not in submitted else []
+            if not ready and _STAGE_IN in received:
+                ready = [j for j in jobs if j.number not in submitted and received.issuperset(flow.parents[j.number])]
+            submitted.update(job.number for job in ready)
+            if ready:
+                send(self.now, _SCHEDULER, lambda: batch(ready))
+
+        def engine_return(job: _Job) -> None:
+            received.add(job.number)
+            if len(submitted) <= len(jobs):
+                send(self.now, _ENGINE, engine_submit)
+
+        def batch(ready: list[_Job]) -> None:
+            queue.extend(ready)
+            send(self.now, _SCHEDULER, update)
+
+        def scheduler_return(job: _Job) -> None:
+            self.busy[job.vm] = False
+            send(self.now, _ENGINE, lambda: engine_return(job))
+            send(self.now, _SCHEDULER, update)
+
+        def update() -> None:
+            for job, vm in place(self, queue):
+                self.busy[vm] = True
+                queue.remove(job)
+                job.vm = vm
+                send(self.now, _DATACENTER, lambda job=job: start(job))  # type: ignore[misc]
+
+        def report(ended: list[_Job]) -> None:
+            for job in ended:
+                send(self.now, _SCHEDULER, lambda job=job: scheduler_return(job))  # type: ignore[misc]
+
+        def tick() -> None:
+            follow = center.progress()
+            if follow is not None:
+                send(self.now + (follow - self.now), _DATACENTER, tick)
+            report(center.finished())
+
+        def start(job: _Job) -> None:
+            follow = center.progress()
+            if follow is not None:
+                send(self.now + (follow - self.now), _DATACENTER, tick)
+            nominal = center.take(job)
+            send(self.now + nominal, _DATACENTER, tick)
+            report(center.finished())
+
+        send(_START, _ENGINE, engine_submit)
+        while events:
+            self.now = events[0][0]
+            due = []
+            while events and events[0][0] == self.now:
+                due.append(heapq.heappop(events))
+            for entity in (_DATACENTER, _ENGINE, _SCHEDULER):
+                for _, _, whose, act in due:
+                    if whose == entity:
+                        act()
+        return Outcome(
+            max(job.end for job in jobs),
+            tuple(job.start for job in jobs),
+            tuple(job.end for job in jobs),
+            tuple(job.vm for job in jobs),
+        )
+
+    def length(self, job: _Job) -> int:
+        """Instructions of a job, without transfers."""
+        return job.length
+
+    def idle(self) -> list[int]:
+        """The VMs that run nothing, in order."""
+        return [vm for vm, busy in enumerate(self.busy) if not busy]
+
+    def inputs(self, job: _Job) -> Sequence[str]:
+        """The files that a job has to be given."""
+        return () if job.number == _STAGE_IN else self.workflow.real_inputs[job.number]
+
+    def bytes(self, name: str) -> float:
+        """The size of a file; an empty one counts as one byte."""
+        return float(self.workflow.sizes.get(name, 0) or 1)
+
+    def transfer(self, job: _Job, vm: int) -> float:
+        """Seconds that bringing a job's inputs to a VM takes; LOCAL leaves replicas there."""
+        seconds = 0.0
+        for name in self.inputs(job):
+            if self.storage == "SHARED":
+                seconds += self.bytes(name) / _MILLION / SHARED_RATE
+            elif vm not in self.replicas.setdefault(name, set()):
+                seconds += self.bytes(name) / _MILLION / LOCAL_RATE
+                self.replicas[name].add(vm)
+        return seconds
+
+
+_DATACENTER, _ENGINE, _SCHEDULER = range(3)
+
+
+class _Center:
+    """The datacenter: work done on each VM, looked at in steps."""
+
+    def __init__(self, sim: WorkflowSim) -> None:
+        self._sim = sim
+        self._on: dict[int, _Job] = {}
+        self._last = 0.0
+        self._ended: list[_Job] = []
+
+    def progress(self) -> float | None:
+        """Account for the work since the last look; the time of the next look, if there is to be one."""
+        sim = self._sim
+        now = sim.now
+        if not (now < _EARLY or now > self._last + _PAUSE):
+            return None
+        following = float("inf")
+        for vm in sorted(self._on):
+            job, mips = self._on[vm], sim.vms[vm].mips
+            job.done += int(mips * (now - self._last) * _MILLION)
+            remaining = max(0, (job.total * _MILLION - job.done) // _MILLION)
+            if remaining == 0:
+                job.end = now
+                self._ended.append(job)
+                del self._on[vm]
+                continue
+            following = min(following, max(now + remaining / mips, now + _STEP))
+        self._last = now
+        if following == float("inf"):
+            return None
+        return max(following, now + _LOOK)
+
+    def take(self, job: _Job) -> float:
+        """Start a job on its VM; its nominal duration in seconds."""
+        sim = self._sim
+        mips = sim.vms[job.vm].mips
+        job.total = int(job.length + mips * sim.transfer(job, job.vm))
+        job.start = sim.now
+        self._on[job.vm] = job
+        return job.total / mips
+
+    def finished(self) -> list[_Job]:
+        """The jobs that have ended since this was last asked."""
+        ended, self._ended = self._ended, []
+        if self._sim.storage == "LOCAL":
+            for job in ended:
+                for name in () if job.number == _STAGE_IN else self._sim.workflow.tasks[job.number].outputs:
+                    self._sim.replicas.setdefault(name, set()).add(job.vm)
+        return ended
+
+
+def _by_order(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
+    return list(zip(queue, sim.idle(), strict=False))
+
+
+def _fastest_first(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
+    idle = sorted(sim.idle(), key=lambda vm: (-sim.vms[vm].mips * sim.vms[vm].cores, vm))
+    return list(zip(queue, idle, strict=False))
+
+
+def _round_robin(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
+    return _by_order(sim, sorted(queue, key=lambda job: job.number))
+
+
+def _shortest(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
+    return _fastest_first(sim, sorted(queue, key=sim.length))
+
+
+def _longest(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
+    return _fastest_first(sim, sorted(queue, key=lambda job: -sim.length(job)))
+
+
+def _data_aware(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
+    if sim.storage == "SHARED":
+        return _by_order(sim, queue)
+    placed = []
+    idle = sim.idle()
+    for job in queue:
+        if not idle:
+            break
+
+        def missing(vm: int, job: _Job = job) -> float:
+            return sum(sim.bytes(name) for name in sim.inputs(job) if vm not in sim.replicas.get(name, ()))
+
+        vm = min(idle, key=lambda each: (missing(each), each))
+        idle.remove(vm)
+        placed.append((job, vm))
+    return placed
+
+
+def _static(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
+    assert sim.plan is not None
+    placed, idle = [], set(sim.idle())
+    for job in queue:
+        vm = 0 if job.number == _STAGE_IN else sim.plan[job.number]
+        if vm in idle:
+            idle.remove(vm)
+            placed.append((job, vm))
+    return placed
+
+
+POLICIES: dict[str, Policy] = {
+    "FCFS": _by_order,
+    "ROUNDROBIN": _round_robin,
+    "MINMIN": _shortest,
+    "MAXMIN": _longest,
+    "MCT": _fastest_first,
+    "DATA": _data_aware,
+}
+"""WorkflowSim's policies by their names there; none is the textbook's algorithm of that name."""
+
+
+def dheft(flow: Workflow, vms: Sequence[Vm]) -> list[int]:
+    """WorkflowSim's DHEFT plan: the VM of each task.
+
+    Its transfer times are bytes over MB/s, a million times too long; the plan fixes VMs, not the order on them.
+    """
+    plan = [-1] * len(flow)
+    finish = [0.0] * len(flow)
+    available = [0.0] * len(vms)
+    lengths = [int(max(1000.0 * task.runtime, 100.0)) for task in flow.tasks]
+    outputs = [frozenset(task.outputs) for task in flow.tasks]
+    while any(vm < 0 for vm in plan):
+        wave = [n for n in range(len(flow)) if plan[n] < 0 and all(plan[parent] >= 0 for parent in flow.parents[n])]
+        for n in wave:
+            arrivals = [
+                finish[parent]
+                + sum(int(flow.sizes.get(f, 0) or 1) for f in flow.tasks[n].inputs if f in outputs[parent]) / LOCAL_RATE
+                for parent in flow.parents[n]
+            ]
+            best, least = 0, float("inf")
+            for vm, machine in enumerate(vms):
+                end = max([available[vm], *arrivals]) + lengths[n] / machine.mips
+                if end < least:
+                    best, least = vm, end
+            plan[n], finish[n], available[best] = best, least, least
+    return plan

@@ -1,0 +1,98 @@
+"""Pegasus DAX files, and what may be wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.workflow.datasets import DATASETS, dax, needs_datasets, table
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.readers.dax import read_dax
+
+HEAD = '<?xml version="1.0"?>\n<adag xmlns="http://pegasus.isi.edu/schema/DAX" version="2.1">\n'
+TWO = """\
+<job id="A" name="first" runtime="2.5"><uses file="in" size="10"/><uses file="x" link="output" size="7"/></job>
+<job id="B" name="second" runtime="1"><uses file="x" link="input" size="8"/></job>
+<child ref="B"><parent ref="A"/></child>
+</adag>
+"""
+
+
+def read(body: str, *, lenient: bool = False) -> object:
+    return read_dax((HEAD + body).encode(), "w.xml", lenient=lenient)
+
+
+def test_two_tasks() -> None:
+    flow = read_dax((HEAD + TWO).encode(), "folder/w.xml.gz")
+    assert [(t.id, t.activity, t.runtime, t.inputs, t.outputs) for t in flow.tasks] == [
+        ("A", "first", 2.5, ("in",), ("x",)),
+        ("B", "second", 1.0, ("x",), ()),
+    ]
+    assert flow.name == "w"
+    assert flow.parents == ((), (0,))
+    assert flow.sizes == {"in": 10, "x": 8}
+    assert flow.warnings == ("1 files are declared with several sizes: the first as an input holds",)
+
+
+def test_version_three() -> None:
+    body = """\
+<job id="A" name="keg"><argument>-o <file name="y"/></argument><profile namespace="x" key="runtime">3</profile>
+<uses name="y" link="output" size="4"/><uses name="keg" link="input" executable="true"/></job></adag>"""
+    flow = read_dax((HEAD + body).encode(), "w.xml")
+    assert flow.tasks[0].runtime == 3.0
+    assert flow.tasks[0].inputs == ()
+    assert flow.tasks[0].outputs == ("y",)
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "words"),
+    [
+        ("</adag>", None, "no task"),
+        ('<job id="A" runtime="x"/></adag>', 3, "is 'x', not a number"),
+        ('<job id="A" runtime="-1"/></adag>', 3, "not a number of 0 or more"),
+        ('<job id="A" runtime="nan"/></adag>', 3, "not a number of 0 or more"),
+        ('<job name="A"/></adag>', 3, "<job> has no id"),
+        ('<job id="A"/>\n<job id="A"/></adag>', 4, "two tasks 'A'"),
+        ('<job id="A"/>\n<child ref="A"><parent ref="Z"/></child></adag>', 4, "names task 'Z', which is not there"),
+        ('<job id="A"/>\n<child ref="A"><parent ref="A"/></child></adag>', 4, "waits for itself"),
+        (
+            '<job id="A"/><job id="B"/><child ref="A"><parent ref="B"/></child>'
+            '<child ref="B"><parent ref="A"/></child></adag>',
+            None,
+            "in a circle: ",
+        ),
+        ('<job id="A"><uses file="f" size="-5"/></job></adag>', 3, "has a size of -5"),
+        ('<job id="A">', 3, "no XML"),
+    ],
+)
+def test_what_is_wrong_has_a_place(body: str, line: int | None, words: str) -> None:
+    with pytest.raises(WorkflowError, match=words) as caught:
+        read(body)
+    assert caught.value.file == "w.xml"
+    assert caught.value.line == line
+
+
+def test_other_files() -> None:
+    for text, words in ((b"", "no XML"), (b"<html></html>", "no DAX"), (b"\x00\x01", "no XML")):
+        with pytest.raises(WorkflowError, match=words):
+            read_dax(text, "w.xml")
+    bomb = b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><adag><job id="&b;"/></adag>'
+    with pytest.raises(WorkflowError, match="entities"):
+        read_dax(bomb, "w.xml")
+
+
+def test_sizes_below_zero_may_be_taken_without_their_sign() -> None:
+    flow = read_dax((HEAD + '<job id="A"><uses file="f" size="-5"/></job></adag>').encode(), "w.xml", lenient=True)
+    assert flow.sizes == {"f": 5}
+    assert "1 sizes are below zero and were taken without their sign" in flow.warnings
+
+
+@needs_datasets
+@pytest.mark.parametrize("row", table("dax", "index.csv"), ids=lambda row: row["file"])
+def test_every_graph_of_the_datasets(row: dict[str, str]) -> None:
+    assert DATASETS.is_dir()
+    flow = dax(row["file"].removesuffix(".xml.gz"))
+    assert (len(flow), flow.edges) == (int(row["tasks"]), int(row["edges"]))
+    assert len({task.activity for task in flow.tasks}) == int(row["task_types"])
+    assert flow.runtimes.sum() == pytest.approx(float(row["total_runtime_s"]), abs=1.1)  # one time is below zero
+    assert flow.critical_path()[0] == pytest.approx(float(row["critical_path_s"]), abs=0.01)
+    assert len(flow.sizes) == int(row["files"])
