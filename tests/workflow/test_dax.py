@@ -93,6 +93,8 @@ def test_every_graph_of_the_datasets(row: dict[str, str]) -> None:
     flow = dax(row["file"].removesuffix(".xml.gz"))
     assert (len(flow), flow.edges) == (int(row["tasks"]), int(row["edges"]))
     assert len({task.activity for task in flow.tasks}) == int(row["task_types"])
-    assert flow.runtimes.sum() == pytest.approx(float(row["total_runtime_s"]), abs=1.1)  # one time is below zero
+    # Some times of the largest Epigenomics graph are below zero: they count as 0 s, not as time won back.
+    below = 21.96 if "Epigenomics_997" in row["file"] else 0.0
+    assert flow.runtimes.sum() == pytest.approx(float(row["total_runtime_s"]) + below, abs=0.01)
     assert flow.critical_path()[0] == pytest.approx(float(row["critical_path_s"]), abs=0.01)
     assert len(flow.sizes) == int(row["files"])

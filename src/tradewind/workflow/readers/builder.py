@@ -18,8 +18,8 @@ class Builder:
     Decisions, each counted in `Workflow.warnings`:
 
     - A file that is declared with several sizes has the first one declared for it as an input, else the first.
-    - A size or a run time below zero is an error; a lenient reader takes a size without its sign, and a time as 0 s. Of a file without a size nothing is
-      transferred.
+    - A size or a run time below zero is an error; a lenient reader takes a size without its sign, and a time as 0 s.
+    - Of a file without a size nothing is transferred.
     - A task without a run time takes 0 s.
     - A file that a task lists twice counts once. Several producers of one file stay, as the file has them.
 

@@ -1,9 +1,8 @@
 """WorkflowSim 1.0, event by event: its makespans, for those who compare with published ones.
 
-Its rules are not those of a real machine (a VM runs one task at a time whatever its cores, time is cut into steps of
-0.11 s, lengths are whole numbers of instructions); `tradewind.workflow.simulator` has a simulator without them. Chen
-and Deelman, "WorkflowSim: A toolkit for simulating scientific workflows in distributed environments", e-Science 2012; the
-order of events is that of CloudSim 3.0.
+Its rules are not those of a real machine: a VM runs one task at a time whatever its cores, time is cut into steps of
+0.11 s, and lengths are whole numbers of instructions. Chen and Deelman, "WorkflowSim: A toolkit for simulating
+scientific workflows in distributed environments", e-Science 2012; the order of events is that of CloudSim 3.0.
 """
 
 from __future__ import annotations
