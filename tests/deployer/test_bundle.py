@@ -395,6 +395,22 @@ def test_setuid_and_owners_are_dropped_and_hard_links_kept(tmp_path: Path) -> No
     assert (tmp_path / "there/again").read_text() == "x"
 
 
+def test_what_is_no_good_may_be_left_out(tmp_path: Path) -> None:
+    archive = _archive(
+        _member("good"),
+        _member("out", tarfile.SYMTYPE, "/etc/passwd"),
+        _member("up", tarfile.SYMTYPE, "../.."),
+        _member("loop", tarfile.SYMTYPE, "loop"),
+        _member("in", tarfile.SYMTYPE, "good"),
+        _member("pipe", tarfile.FIFOTYPE),
+    )
+    unpack(io.BytesIO(archive), tmp_path / "there", limit_bytes=_ROOM, lenient=True)
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["good", "in"]
+    for name in ("absolute", "dots", "through a link", "too deep"):
+        with pytest.raises(DeployError):
+            unpack(io.BytesIO(HOSTILE[name]()), tmp_path / "other", limit_bytes=_ROOM, lenient=True)
+
+
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     _tree(tmp_path / "work", {"a": "1"})
     words = ["tar", "cf", "-", "-b", "2000", "-C", str(tmp_path / "work"), "."]

@@ -264,7 +264,14 @@ def _cannot(what: str, error: OSError) -> DeployError:
     return DeployError(f"{what}{place}: {error.strerror or error}", retryable=retryable)
 
 
-def unpack(archive: Path | IO[bytes], folder: Path, *, limit_bytes: int, limit_members: int = MEMBER_LIMIT) -> None:
+def unpack(
+    archive: Path | IO[bytes],
+    folder: Path,
+    *,
+    limit_bytes: int,
+    limit_members: int = MEMBER_LIMIT,
+    lenient: bool = False,
+) -> None:
     """Unpack a tar that somebody else wrote; nothing outside of the folder is touched, whatever is in it.
 
     The folder appears when all of it is there, in place of what had its name before. There are only files, folders
@@ -275,6 +282,8 @@ def unpack(archive: Path | IO[bytes], folder: Path, *, limit_bytes: int, limit_m
         folder: Where it goes; the folder above must be there.
         limit_bytes: The most that its files may have together.
         limit_members: The most files and folders.
+        lenient: Leave out links that lead out of the folder, and what is neither file nor folder, instead of refusing
+            the whole archive.
 
     Raises:
         DeployError: It is cut short, damaged, too large or hostile, or cannot be written. ``retryable`` is true when
@@ -288,9 +297,9 @@ def unpack(archive: Path | IO[bytes], folder: Path, *, limit_bytes: int, limit_m
             whole.mkdir()
             if isinstance(archive, Path):
                 with archive.open("rb") as file:
-                    _extract(file, whole, limit_bytes, limit_members)
+                    _extract(file, whole, limit_bytes, limit_members, lenient)
             else:
-                _extract(archive, whole, limit_bytes, limit_members)
+                _extract(archive, whole, limit_bytes, limit_members, lenient)
             if folder.is_symlink() or folder.exists():
                 folder.rename(Path(place) / "before")
             whole.rename(folder)
@@ -304,7 +313,7 @@ def unpack(archive: Path | IO[bytes], folder: Path, *, limit_bytes: int, limit_m
         raise _cannot(f"an archive cannot be unpacked into {folder}", error) from error
 
 
-def _extract(stream: IO[bytes], whole: Path, limit_bytes: int, limit_members: int) -> None:
+def _extract(stream: IO[bytes], whole: Path, limit_bytes: int, limit_members: int, lenient: bool) -> None:
     total = count = 0
     links: dict[str, tarfile.TarInfo] = {}
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, encoding="utf-8") as tar:
@@ -321,17 +330,36 @@ def _extract(stream: IO[bytes], whole: Path, limit_bytes: int, limit_members: in
             if member.issym():
                 # Made when all files are there: nothing is ever written through a link.
                 links[str(PurePosixPath(member.name))] = member
-                continue
-            tar.extract(member, whole, filter="data")
-        for name, link in links.items():
-            if any(str(above) in links for above in PurePosixPath(name).parents) or os.path.lexists(whole / name):
-                raise _hostile(f"{name!r} lies below a link, or is there twice")
-            tar.extract(link, whole, filter="data")
-        for name in links:
-            if not (whole / name).resolve().is_relative_to(whole.resolve()):
-                raise _hostile(f"the link {name!r} leads out of the archive")
+            elif member.isreg() or member.isdir() or member.islnk():
+                tar.extract(member, whole, filter="data")
+            elif not lenient:
+                raise _hostile(f"{member.name!r} is neither a file nor a folder")
+        _make_links(tar, links, whole, lenient)
     while stream.read(_PIECE):  # the padding, without which the other end of a pipe fails
         pass
+
+
+def _make_links(tar: tarfile.TarFile, links: dict[str, tarfile.TarInfo], whole: Path, lenient: bool) -> None:
+    for name, link in links.items():
+        if any(str(above) in links for above in PurePosixPath(name).parents) or os.path.lexists(whole / name):
+            raise _hostile(f"{name!r} lies below a link, or is there twice")
+        try:
+            tar.extract(link, whole, filter="data")
+        except tarfile.FilterError:
+            if not lenient:
+                raise
+    for name in links:
+        if not _stays(whole / name, whole.resolve()):
+            if not lenient:
+                raise _hostile(f"the link {name!r} leads out of the archive")
+            (whole / name).unlink()
+
+
+def _stays(link: Path, root: Path) -> bool:
+    try:
+        return not link.is_symlink() or link.resolve().is_relative_to(root)
+    except RuntimeError:  # a loop
+        return False
 
 
 def _check(member: tarfile.TarInfo) -> None:
@@ -340,8 +368,6 @@ def _check(member: tarfile.TarInfo) -> None:
         raise _hostile(f"the name {member.name!r} leads out of the archive")
     if len(parts) > _DEPTH_LIMIT:
         raise _hostile(f"folders are nested more than {_DEPTH_LIMIT} deep")
-    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
-        raise _hostile(f"{member.name!r} is neither a file nor a folder")
     if member.islnk() and (".." in PurePosixPath(member.linkname).parts or member.linkname.startswith("/")):
         raise _hostile(f"the link {member.name!r} leads out of the archive")
     if member.size < 0:
