@@ -310,7 +310,7 @@ _WITHOUT = """
 import sys
 sys.modules["numba"] = None
 from tradewind import plugins
-from tradewind.searcher.obol import compiling
+from tradewind import compiling
 from tradewind.testing import problems
 assert not compiling.COMPILED
 problem = problems.conditional_problem(dollars=4.0)

@@ -290,7 +290,7 @@ def _best_ratio(utility: Floats, spend: Floats, alone: Floats) -> int:
 @functools.cache
 def _advise() -> None:
     """Say once what makes lookahead quick, where it is missing."""
-    from tradewind.searcher.obol.compiling import COMPILED
+    from tradewind.compiling import COMPILED
 
     if not COMPILED:
         _log.warning("obol looks ahead without numba: the same choices, minutes slower (pip install 'tradewind[fast]')")

@@ -1,0 +1,279 @@
+"""The inner loops of planning and simulating over arrays; compiled where numba is installed.
+
+They stay in one file because numba renews a cached function when its own file changes, and not when a file that it
+calls changes. Import this module inside functions: it loads numba.
+
+A lane is one slot of a machine; a task of one core occupies one lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.compiling import fast
+from tradewind.workflow.graph import Numbers
+
+Ints = NDArray[np.integer[Any]]
+
+
+@fast
+def upward_ranks(order: Ints, child_starts: Ints, children: Ints, weights: Numbers) -> Numbers:
+    """The longest path from each task to the end, its own weight included (HEFT's upward rank without transfers)."""
+    ranks = np.zeros(len(weights))
+    for place in range(len(order) - 1, -1, -1):
+        task = order[place]
+        longest = 0.0
+        for at in range(child_starts[task], child_starts[task + 1]):
+            longest = max(longest, ranks[children[at]])
+        ranks[task] = longest + weights[task]
+    return ranks
+
+
+@fast
+def insert_all(
+    sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, lane_vm: Ints, ready_at: Numbers
+) -> tuple[Ints, Numbers, Numbers]:
+    """Place tasks one after the other where each ends first, gaps between tasks placed before included.
+
+    HEFT's second phase with a correct slot search: Topcuoglu, Hariri and Wu, "Performance-effective and low-complexity
+    task scheduling for heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.1.
+
+    Args:
+        sequence: The tasks; parents before children.
+        parent_starts: Where the parents of each task begin in ``parents``.
+        parents: The parents of all tasks.
+        seconds: Of each task on each lane's machine class; shape (tasks, machines).
+        lane_vm: The machine of each lane.
+        ready_at: When each lane can run its first task.
+
+    Returns:
+        Lane, start and finish of each task.
+    """
+    tasks, lanes = len(sequence), len(lane_vm)
+    lane, start, finish = np.zeros(tasks, np.int32), np.zeros(tasks), np.zeros(tasks)
+    # The gaps before the last task of each lane: as linked lists over one pool, in the order of time.
+    # Each task adds one gap at most.
+    gap_from, gap_to, following = np.zeros(tasks), np.zeros(tasks), np.full(tasks, -1, np.int64)
+    first, free = np.full(lanes, -1, np.int64), np.zeros(lanes)
+    for each in range(lanes):
+        free[each] = ready_at[each]
+    used = 0
+    for task in sequence:
+        earliest = 0.0
+        for at in range(parent_starts[task], parent_starts[task + 1]):
+            earliest = max(earliest, finish[parents[at]])
+        best, best_end, best_start, best_gap, best_before = -1, np.inf, 0.0, -1, -1
+        for each in range(lanes):
+            took = seconds[task, lane_vm[each]]
+            begin = max(earliest, free[each])
+            if max(earliest, ready_at[each]) + took >= best_end:
+                continue
+            gap, before, found, last = first[each], -1, -1, -1
+            while gap >= 0:
+                at_start = max(earliest, gap_from[gap])
+                if at_start + took <= gap_to[gap]:
+                    begin, found, last = at_start, gap, before
+                    break
+                before, gap = gap, following[gap]
+            if begin + took < best_end:
+                best, best_end, best_start, best_gap, best_before = each, begin + took, begin, found, last
+        lane[task], start[task], finish[task] = best, best_start, best_end
+        if best_gap < 0:
+            if best_start > free[best]:
+                gap_from[used], gap_to[used] = free[best], best_start
+                used = _append(first, following, best, used)
+            free[best] = best_end
+        else:
+            right = gap_to[best_gap]
+            left = gap_from[best_gap]
+            if best_start > left:
+                gap_to[best_gap] = best_start
+                if right > best_end:
+                    gap_from[used], gap_to[used] = best_end, right
+                    following[used] = following[best_gap]
+                    following[best_gap] = used
+                    used += 1
+            elif right > best_end:
+                gap_from[best_gap] = best_end
+            elif best_before < 0:
+                first[best] = following[best_gap]
+            else:
+                following[best_before] = following[best_gap]
+    return lane, start, finish
+
+
+@fast
+def _append(first: Ints, following: Ints, lane: int, used: int) -> int:
+    """Add the newest gap at the end of a lane's list."""
+    at = first[lane]
+    if at < 0:
+        first[lane] = used
+    else:
+        while following[at] >= 0:
+            at = following[at]
+        following[at] = used
+    return used + 1
+
+
+@fast
+def simulate_online(
+    child_starts: Ints,
+    children: Ints,
+    waiting: Ints,
+    seconds: Numbers,
+    keys: Numbers,
+    lane_vm: Ints,
+    preference: Ints,
+    ready_at: Numbers,
+) -> tuple[Ints, Numbers, Numbers]:
+    """Run a workflow with a policy that gives the first ready task to the preferred idle lane.
+
+    Args:
+        child_starts: Where the children of each task begin in ``children``.
+        children: The children of all tasks.
+        waiting: How many parents each task waits for.
+        seconds: Of each task on each machine; shape (tasks, machines).
+        keys: Ready tasks go in the order of these, the smallest first, ties in the order in which they became ready.
+        lane_vm: The machine of each lane.
+        preference: The lanes, the most preferred first.
+        ready_at: When each lane can run its first task.
+
+    Returns:
+        Lane, start and finish of each task.
+    """
+    tasks, lanes = len(keys), len(lane_vm)
+    lane, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
+    left = waiting.copy()
+    place = np.zeros(lanes, np.int64)
+    for rank in range(lanes):
+        place[preference[rank]] = rank
+    idle = np.zeros(lanes, np.bool_)  # by rank of preference
+    # Ready tasks: a heap by (key, arrival). Busy lanes: a heap by (time, task); lanes not yet up have task -1 - lane.
+    heap, arrival, count, arrived = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0, 0
+    when, what, busy = np.zeros(tasks + lanes), np.zeros(tasks + lanes, np.int64), 0
+    for task in range(tasks):
+        if left[task] == 0:
+            arrival[task] = arrived
+            arrived += 1
+            count = _push(heap, count, task, keys, arrival)
+    idles = 0
+    for each in range(lanes):
+        if ready_at[each] <= 0.0:
+            idle[place[each]] = True
+            idles += 1
+        else:
+            busy = _push_time(when, what, busy, ready_at[each], -1 - each)
+    now = 0.0
+    while True:
+        rank = 0
+        while count > 0 and idles > 0:
+            while not idle[rank]:
+                rank += 1
+            task, count = _pop(heap, count, keys, arrival)
+            chosen = preference[rank]
+            idle[rank] = False
+            idles -= 1
+            lane[task], start[task] = chosen, now
+            finish[task] = now + seconds[task, lane_vm[chosen]]
+            busy = _push_time(when, what, busy, finish[task], task)
+        if busy == 0:
+            break
+        now = when[0]
+        first = arrived
+        while busy > 0 and when[0] == now:
+            done, busy = _pop_time(when, what, busy)
+            if done < 0:
+                idle[place[-1 - done]] = True
+                idles += 1
+                continue
+            idle[place[lane[done]]] = True
+            idles += 1
+            for at in range(child_starts[done], child_starts[done + 1]):
+                child = children[at]
+                left[child] -= 1
+                if left[child] == 0:
+                    arrival[child] = child  # put right below: those of one instant are in the order of the tasks
+                    heap[count] = child
+                    count += 1
+                    arrived += 1
+        if arrived > first:
+            fresh = np.sort(heap[count - (arrived - first) : count])
+            count -= arrived - first
+            for each in range(len(fresh)):
+                arrival[fresh[each]] = first + each
+                count = _push(heap, count, fresh[each], keys, arrival)
+    return lane, start, finish
+
+
+@fast
+def _before(one: int, other: int, keys: Numbers, arrival: Ints) -> bool:
+    return bool(keys[one] < keys[other] or (keys[one] == keys[other] and arrival[one] < arrival[other]))
+
+
+@fast
+def _push(heap: Ints, count: int, task: int, keys: Numbers, arrival: Ints) -> int:
+    at = count
+    while at > 0:
+        above = (at - 1) // 2
+        if not _before(task, heap[above], keys, arrival):
+            break
+        heap[at] = heap[above]
+        at = above
+    heap[at] = task
+    return count + 1
+
+
+@fast
+def _pop(heap: Ints, count: int, keys: Numbers, arrival: Ints) -> tuple[int, int]:
+    top = heap[0]
+    count -= 1
+    last = heap[count]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= count:
+            break
+        if below + 1 < count and _before(heap[below + 1], heap[below], keys, arrival):
+            below += 1
+        if not _before(heap[below], last, keys, arrival):
+            break
+        heap[at] = heap[below]
+        at = below
+    heap[at] = last
+    return top, count
+
+
+@fast
+def _push_time(when: Numbers, what: Ints, count: int, time: float, item: int) -> int:
+    at = count
+    while at > 0:
+        above = (at - 1) // 2
+        if when[above] <= time:
+            break
+        when[at], what[at] = when[above], what[above]
+        at = above
+    when[at], what[at] = time, item
+    return count + 1
+
+
+@fast
+def _pop_time(when: Numbers, what: Ints, count: int) -> tuple[int, int]:
+    top = what[0]
+    count -= 1
+    time, item = when[count], what[count]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= count:
+            break
+        if below + 1 < count and when[below + 1] < when[below]:
+            below += 1
+        if when[below] >= time:
+            break
+        when[at], what[at] = when[below], what[below]
+        at = below
+    when[at], what[at] = time, item
+    return top, count

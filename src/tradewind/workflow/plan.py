@@ -1,0 +1,197 @@
+"""A schedule: which machine runs which task, in which order, and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.graph import Indices, Numbers, Workflow
+from tradewind.workflow.platform import Platform
+
+FORMAT = "tradewind-plan-1"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When and where each task runs; planned, simulated or measured.
+
+    Attributes:
+        vm: The machine of each task.
+        start: When each task begins to occupy its machine, in seconds; reading its inputs is part of it.
+        finish: When it has ended.
+        attempts: How often each task was started; 1 where nothing failed.
+    """
+
+    vm: Indices
+    start: Numbers
+    finish: Numbers
+    attempts: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+
+    @cached_property
+    def makespan(self) -> float:
+        """Seconds from the beginning to the end of the last task."""
+        return float(self.finish.max()) if len(self.finish) else 0.0
+
+    @cached_property
+    def order(self) -> Mapping[int, tuple[int, ...]]:
+        """The tasks of each machine that has any, in the order of their starts."""
+        found: dict[int, list[int]] = {}
+        for task in np.lexsort((self.finish, self.start)):
+            found.setdefault(int(self.vm[task]), []).append(int(task))
+        return {vm: tuple(tasks) for vm, tasks in sorted(found.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is said of every schedule.
+
+    Attributes:
+        makespan: Seconds.
+        lower_bound: Seconds that no schedule on these machines can beat.
+        gap: How far the makespan is above the bound, as a share of it.
+        serial: Seconds that the tasks take one after the other, each on its machine: what paper 3's table shows.
+        speedup: Serial time on the fastest machine over the makespan.
+        utilisation: Share of the machines' slot time, until the end, in which tasks ran.
+        cost: USD, every machine kept from its first task to its last.
+    """
+
+    makespan: float
+    lower_bound: float
+    gap: float
+    serial: float
+    speedup: float
+    utilisation: float
+    cost: float
+
+
+def figures(flow: Workflow, platform: Platform, schedule: Schedule, lower_bound: float) -> Figures:
+    """The figures of a schedule.
+
+    Args:
+        flow: The workflow.
+        platform: Its machines.
+        schedule: The schedule.
+        lower_bound: Seconds, of `tradewind.workflow.bounds.lower_bound`.
+    """
+    spans = schedule.finish - schedule.start
+    cores = np.array([task.cores for task in flow.tasks])
+    slots = sum(vm.slots for vm in platform.vms)
+    fastest = float((flow.runtimes / platform.speeds.max()).sum() + platform.reading(flow).sum())
+    kept = np.zeros(len(platform.vms))
+    for vm, tasks in schedule.order.items():
+        kept[vm] = schedule.finish[list(tasks)].max() - schedule.start[list(tasks)].min()
+    makespan = schedule.makespan
+    return Figures(
+        makespan=makespan,
+        lower_bound=lower_bound,
+        gap=makespan / lower_bound - 1.0 if lower_bound > 0 else 0.0,
+        serial=float(spans.sum()),
+        speedup=fastest / makespan if makespan > 0 else 1.0,
+        utilisation=float((spans * cores).sum() / (makespan * slots)) if makespan > 0 else 0.0,
+        cost=platform.cost(kept),
+    )
+
+
+def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: float = 1e-6) -> None:
+    """See that a schedule keeps every rule.
+
+    Raises:
+        WorkflowError: A task has no machine, begins before a parent has ended, or a machine runs more than it can.
+    """
+    if not len(schedule.vm) == len(schedule.start) == len(schedule.finish) == len(flow):
+        raise WorkflowError(f"the plan has {len(schedule.vm)} tasks, and workflow {flow.name} has {len(flow)}")
+    for task, vm in enumerate(schedule.vm):
+        if not 0 <= vm < len(platform.vms):
+            raise WorkflowError(f"task {flow.tasks[task].id!r} is on machine {vm}, which is not there")
+        for parent in flow.parents[task]:
+            if schedule.start[task] < schedule.finish[parent] - tolerance:
+                late = flow.tasks[parent].id
+                raise WorkflowError(f"task {flow.tasks[task].id!r} begins before its parent {late!r} has ended")
+    for vm, tasks in schedule.order.items():
+        _check_slots(flow, platform, schedule, vm, tasks, tolerance)
+
+
+def _check_slots(
+    flow: Workflow, platform: Platform, schedule: Schedule, vm: int, tasks: Sequence[int], tolerance: float
+) -> None:
+    events = [(float(schedule.start[task]) + tolerance, flow.tasks[task].cores) for task in tasks]
+    events += [(float(schedule.finish[task]), -flow.tasks[task].cores) for task in tasks]
+    used = 0
+    for moment, cores in sorted(events):
+        used += cores
+        if used > platform.vms[vm].slots:
+            raise WorkflowError(f"machine {platform.vms[vm].name!r} runs more than it has slots for at {moment:.3f} s")
+
+
+def to_json(flow: Workflow, platform: Platform, schedule: Schedule, planner: str) -> dict[str, Any]:
+    """A plan as a document that people can read and another process can carry out."""
+    placed = np.lexsort((schedule.finish, schedule.start))
+    return {
+        "format": FORMAT,
+        "workflow": flow.name,
+        "planner": planner,
+        "makespan": schedule.makespan,
+        "vms": [
+            {
+                "name": vm.name,
+                "kind": vm.kind,
+                "speed": vm.speed,
+                "slots": vm.slots,
+                "price_per_hour": vm.price_per_hour,
+            }
+            for vm in platform.vms
+        ],
+        "tasks": [
+            {
+                "task": flow.tasks[task].id,
+                "vm": platform.vms[schedule.vm[task]].name,
+                "start": float(schedule.start[task]),
+                "finish": float(schedule.finish[task]),
+            }
+            for task in map(int, placed)
+        ],
+    }
+
+
+def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -> Schedule:
+    """The schedule of a plan; the order of its tasks on a machine is the order in which they stand in it.
+
+    Raises:
+        WorkflowError: It is no plan, or not one of this workflow on these machines.
+    """
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise WorkflowError(f"it is no plan: its 'format' is not {FORMAT}", file=file)
+    names = {vm.name: place for place, vm in enumerate(platform.vms)}
+    vm = np.full(len(flow), -1, dtype=np.int32)
+    start, finish = np.zeros(len(flow)), np.zeros(len(flow))
+    try:
+        for row in document["tasks"]:
+            if row["task"] not in flow.index:
+                raise WorkflowError(f"workflow {flow.name} has no task {row['task']!r}", file=file)
+            if row["vm"] not in names:
+                raise WorkflowError(
+                    f"there is no machine {row['vm']!r}", file=file, hint=f"there are {', '.join(names)}"
+                )
+            task = flow.index[row["task"]]
+            if vm[task] >= 0:
+                raise WorkflowError(f"task {row['task']!r} is planned twice", file=file)
+            vm[task], start[task], finish[task] = names[row["vm"]], float(row["start"]), float(row["finish"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise WorkflowError(f"a row of its tasks is not as it should be: {error}", file=file) from None
+    missing = [flow.tasks[task].id for task in np.flatnonzero(vm < 0)]
+    if missing:
+        raise WorkflowError(f"{len(missing)} tasks have no machine in the plan, the first is {missing[0]!r}", file=file)
+    return Schedule(vm, start, finish)
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """A plan as text, one task a line."""
+    rows = ",\n  ".join(json.dumps(row) for row in document["tasks"])
+    head = json.dumps({key: value for key, value in document.items() if key != "tasks"}, indent=1)
+    return f'{head[:-2]},\n "tasks": [\n  {rows}\n ]\n}}\n'

@@ -1,0 +1,121 @@
+"""The machines of a workflow: how fast they are, how files reach them, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from tradewind.errors import WorkflowError
+from tradewind.problem import Billing, round_money
+from tradewind.workflow.graph import Numbers, Workflow
+
+Storage = Literal["none", "shared", "local"]
+
+MEGABYTE = 1_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """One machine that tasks run on.
+
+    Attributes:
+        name: Its name, unique on its platform.
+        speed: Speed of one core; 1 is the machine that run times are for.
+        slots: Cores, each of which runs one task, or a share of a task of several cores.
+        price_per_hour: USD for the whole machine.
+        kind: Its instance type; machines of one kind are alike.
+        boot_seconds: Seconds from its order until it can run a task; they are paid.
+    """
+
+    name: str
+    speed: float = 1.0
+    slots: int = 1
+    price_per_hour: float = 0.0
+    kind: str = ""
+    boot_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Machines, and the way of files between them.
+
+    Attributes:
+        vms: The machines, in order.
+        storage: ``none``: files cost nothing. ``shared``: before each task its inputs are read from a common file
+            system. ``local``: a file lies where it was written, and is fetched once by each machine that reads it;
+            files that no task writes come from outside.
+        bandwidth: MB/s (10⁶ bytes) at which one machine reads; there is no contention.
+        latency: Seconds for each file that is read.
+        billing: How the time of a machine becomes money.
+    """
+
+    vms: tuple[Vm, ...]
+    storage: Storage = "none"
+    bandwidth: float = 15.0
+    latency: float = 0.0
+    billing: Billing = field(default_factory=Billing)
+
+    def __post_init__(self) -> None:
+        if not self.vms:
+            raise WorkflowError("there is no machine to run the workflow on")
+        names = [vm.name for vm in self.vms]
+        for name in names:
+            if names.count(name) > 1:
+                raise WorkflowError(f"two machines are called {name!r}")
+        for vm in self.vms:
+            if not (vm.speed > 0 and vm.slots >= 1 and vm.price_per_hour >= 0 and vm.boot_seconds >= 0):
+                raise WorkflowError(
+                    f"machine {vm.name!r} has speed {vm.speed:g}, {vm.slots} slots, price {vm.price_per_hour:g}",
+                    hint="speed is above 0, slots are 1 or more, price and boot are 0 or more",
+                )
+        if not (self.bandwidth > 0 and self.latency >= 0):
+            raise WorkflowError(f"a bandwidth of {self.bandwidth:g} MB/s and a latency of {self.latency:g} s are none")
+
+    @cached_property
+    def speeds(self) -> Numbers:
+        """Speed of one core of each machine."""
+        return np.array([vm.speed for vm in self.vms])
+
+    @cached_property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        """Machines that are alike to a planner (speed, slots, boot and price), the fastest class first."""
+        found: dict[tuple[float, int, float, float], list[int]] = {}
+        for place, vm in enumerate(self.vms):
+            found.setdefault((-vm.speed, vm.slots, vm.boot_seconds, vm.price_per_hour), []).append(place)
+        return tuple(tuple(found[key]) for key in sorted(found))
+
+    def reading(self, flow: Workflow) -> Numbers:
+        """Seconds that each task reads before it runs, under shared storage; without it, zero.
+
+        Under local storage what is read depends on where files lie; see `transfers`.
+        """
+        if self.storage != "shared":
+            return np.zeros(len(flow))
+        files = np.array([len(names) for names in flow.real_inputs])
+        return np.asarray(flow.input_bytes / MEGABYTE / self.bandwidth + files * self.latency)
+
+    def fetching(self, size: int) -> float:
+        """Seconds that a machine takes to fetch one file of so many bytes."""
+        return size / MEGABYTE / self.bandwidth + self.latency
+
+    def seconds(self, flow: Workflow) -> Numbers:
+        """Seconds of each task on each machine, reading from shared storage included; shape (tasks, machines)."""
+        for task in flow.tasks:
+            if task.cores > max(vm.slots for vm in self.vms):
+                raise WorkflowError(
+                    f"task {task.id!r} uses {task.cores} cores, and no machine has as many",
+                    hint="give larger machines, or read the workflow with one core a task",
+                )
+        return np.asarray(flow.runtimes[:, None] / self.speeds[None, :] + self.reading(flow)[:, None])
+
+    def cost(self, busy: Numbers) -> float:
+        """USD for machines that are kept for so many seconds each; one that is never used costs nothing."""
+        each = (
+            self.billing.cost(float(seconds) + vm.boot_seconds, vm.price_per_hour)
+            for seconds, vm in zip(busy, self.vms, strict=True)
+            if seconds > 0
+        )
+        return round_money(sum(each))
