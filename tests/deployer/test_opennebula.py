@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.deployer.helpers import eventually
+from tests.deployer.opennebula_kills import kill_everywhere
 from tests.engines import oned as engine
 from tests.engines.oned import Oned
 
@@ -487,6 +488,14 @@ def test_ready_means_that_ssh_answers(oned: Oned, tmp_path: Path) -> None:
     settled(other, other.destroy(found), ClusterState.GONE)
 
 
+def test_setup_is_known_where_the_list_has_no_times(oned: Oned, tmp_path: Path) -> None:
+    oned.config(times=False, pending=1.0)
+    provisioner = cloud(oned, tmp_path)
+    cluster = ready(provisioner)
+    assert 1.0 < cluster.setup_seconds < 30
+    settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
+
+
 def test_nobody_destroys_what_is_another_users(oned: Oned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     provisioner = cloud(oned, tmp_path)
     cluster = ready(provisioner)
@@ -510,3 +519,8 @@ def test_the_server_answers_as_oned_does(oned: Oned) -> None:
         with pytest.raises(xmlrpc.client.Fault, match="not defined"):
             proxy.one.nonsense("ada:s3cr3t:with:colons")
     assert sys.version_info >= (3, 11)
+
+
+@pytest.mark.slow
+def test_nothing_leaks_when_controllers_are_killed_at_any_call(oned: Oned, tmp_path: Path) -> None:
+    assert kill_everywhere(oned, tmp_path, 36) >= 30

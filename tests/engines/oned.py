@@ -60,7 +60,7 @@ CONFIG: dict[str, Any] = {
     "dropped": {},  # method -> how many calls are dropped before they are carried out
     "fails": {},  # node -> PROLOG_FAILURE or BOOT_FAILURE
     "errors": {},  # method -> [words, code], always
-    "page": 10_000,  # the most that one page has
+    "times": True,  # the list says when a host began to prepare a machine
 }
 
 
@@ -206,7 +206,7 @@ class Daemon:
         rows = [self.template_xml(number, each, short=True) for number, each in TEMPLATES.items()]
         return f"<VMTEMPLATE_POOL>{''.join(rows)}</VMTEMPLATE_POOL>"
 
-    def template_info(self, uid: int, number: int, extended: bool, decrypt: bool) -> str:
+    def template_info(self, uid: int, number: int, extended: bool = False, decrypt: bool = False) -> str:
         if str(number) not in TEMPLATES:
             raise RefusalError(f"[one.template.info] Error getting virtual machine template [{number}].", NO_EXISTS)
         return self.template_xml(str(number), TEMPLATES[str(number)])
@@ -264,7 +264,7 @@ class Daemon:
             raise RefusalError(f"[{method}] {words}", AUTHORIZATION)
         return vm
 
-    def vm_info(self, uid: int, number: int, decrypt: bool) -> str:
+    def vm_info(self, uid: int, number: int, decrypt: bool = False) -> str:
         return self.vm_xml(self.vm(uid, number, "one.vm.info"))
 
     def vm_action(self, uid: int, action: str, number: int) -> int:
@@ -333,7 +333,7 @@ class Daemon:
             if vm[name]:
                 own += f"<{'ERROR' if name == 'error' else 'SCHED_MESSAGE'}>{vm[name]}</{'ERROR' if name == 'error' else 'SCHED_MESSAGE'}>"  # noqa: E501
         history = ""
-        if vm["pstime"]:
+        if vm["pstime"] and self.config["times"]:
             history = (
                 f"<HISTORY><OID>{vm['id']}</OID><SEQ>0</SEQ><HOSTNAME>host</HOSTNAME><STIME>{int(vm['pstime'])}</STIME>"
                 f"<ETIME>0</ETIME><PSTIME>{int(vm['pstime'])}</PSTIME><RSTIME>{int(vm['rstime'])}</RSTIME></HISTORY>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -101,9 +101,7 @@ class OpenNebulaProvisioner(
                     tags = {RUN: run_id, OWNER: owner, EXPIRES: repr(expires), NODE: str(node)}
                     tags[NODES] = str(offer.nodes)
                     there[node] = self._create(template, extra_template(base, wishes, offer, tags), run_id, node)
-            for vm in there.values():
-                if vm.held:
-                    self._release(vm)
+            self._release(there.values())
         except TradewindError:
             with contextlib.suppress(TradewindError):
                 self._terminate(run_id)
@@ -116,7 +114,7 @@ class OpenNebulaProvisioner(
         client, name = self._oned(), f"tradewind-{run_id}-{node}"
         try:
             number = client.call("template.instantiate", template, name, True, extra, False)
-            return vm_of(parse(client.ask("vm.info", number, False)))
+            return vm_of(parse(client.ask("vm.info", number)))
         except NoSuchObjectError as error:
             self._base = None
             raise OfferRefusedError(str(error.message), hint="it was removed after the search began") from None
@@ -130,10 +128,12 @@ class OpenNebulaProvisioner(
                         return min(found, key=lambda vm: vm.id)
             raise
 
-    def _release(self, vm: Vm) -> None:
-        # In a wrong state it has been released already, by a call whose answer was lost.
-        with contextlib.suppress(WrongStateError):
-            self._oned().ask("vm.action", "release", vm.id)
+    def _release(self, vms: Iterable[Vm]) -> None:
+        for vm in vms:
+            # In a wrong state it has been released already, by a call whose answer was lost.
+            with contextlib.suppress(WrongStateError):
+                if vm.held:
+                    self._oned().ask("vm.action", "release", vm.id)
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
         """Where some clusters are, with one listing for all; see `Provisioner.poll`."""
@@ -144,13 +144,14 @@ class OpenNebulaProvisioner(
         found = {}
         for cluster in clusters:
             mine = [vm for vm in listed if vm.run == cluster.run_id]
+            if surplus(mine) or any(vm.held for vm in mine):
+                # One that came too late, or whose release was lost.
+                with contextlib.suppress(TradewindError):
+                    self._release(self._kept(mine).values())
             found[cluster.run_id] = self._seen(cluster.run_id, mine, cluster)
         return found
 
     def _seen(self, run_id: str, mine: Sequence[Vm], before: Cluster | None = None) -> Cluster:
-        if surplus(mine):
-            with contextlib.suppress(TradewindError):
-                self._kept(mine)
         with self._lock:
             sight = self._sights.setdefault(run_id, Sight())
         cluster = cluster_of(run_id, mine, sight, self.settings, self.data_folder, before)
@@ -254,7 +255,7 @@ class OpenNebulaProvisioner(
                     )
                 number = int(named[0].findtext("ID") or 0)
             try:
-                document = parse(client.ask("template.info", number, False, False))
+                document = parse(client.ask("template.info", number))
             except NoSuchObjectError as error:
                 raise OfferRefusedError(error.message, hint="onetemplate list shows those that there are") from None
             content = document.find("TEMPLATE")

@@ -34,9 +34,9 @@ class Sight:
 
 
 def kept(vms: Sequence[Vm]) -> dict[int, Vm]:
-    """The machines that count, by node: one each, the first that is not on its way down."""
+    """The machines that count, by node: one each, not one on its way down, nor one on hold where another runs."""
     found: dict[int, Vm] = {}
-    for vm in sorted(vms, key=lambda vm: (vm.phase == "leaving", vm.id)):
+    for vm in sorted(vms, key=lambda vm: (vm.phase == "leaving", vm.held, vm.id)):
         found.setdefault(vm.node, vm)
     return found
 
@@ -69,7 +69,8 @@ def cluster_of(
             state = ClusterState.BOOTING
         else:
             sight.ready = time.time()
-    begun = min((vm.begun or vm.running for vm in vms if vm.begun or vm.running), default=0.0)
+    # The list has these times in some versions of OpenNebula only; without them, waiting for a host counts too.
+    begun = min((vm.begun or vm.created for vm in vms if vm.begun or vm.phase != "waiting"), default=0.0)
     setup = max(0.0, (sight.ready or time.time()) - begun) if begun else 0.0
     if leaving and sight.ready is None and before is not None:
         setup = before.setup_seconds

@@ -66,7 +66,6 @@ class Vm:
         addresses: IP address by name of its network, in their order.
         created: When it was asked for, in seconds since the epoch.
         begun: When a host began to prepare it, or 0.
-        running: When it began to run there, or 0.
         ready: When its cluster was ready, as far as oned was told, or 0.
         message: What oned or its scheduler say about it.
     """
@@ -84,7 +83,6 @@ class Vm:
     addresses: Mapping[str, str]
     created: float
     begun: float
-    running: float
     ready: float
     message: str
 
@@ -115,7 +113,6 @@ def vm_of(document: ElementTree.Element) -> Vm:
         addresses=addresses,
         created=_number(document, "STIME"),
         begun=min((_number(each, "PSTIME") for each in records if _number(each, "PSTIME")), default=0),
-        running=max((_number(each, "RSTIME") for each in records), default=0),
         ready=float(tags.findtext(READY) or 0),
         message=tags.findtext("ERROR") or tags.findtext("SCHED_MESSAGE") or "",
     )
