@@ -1,0 +1,235 @@
+"""Runs jobs on a Slurm cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from tradewind import plugins
+from tradewind.deployer.environment import METRICS, OUTPUTS
+from tradewind.deployer.link import SshLink, SshTarget
+from tradewind.deployer.runner.base import (
+    HasOwnMachines,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    Runner,
+    SeveralNodes,
+    StreamsLogs,
+    SubmitsTogether,
+    SurvivesController,
+    UsesImages,
+)
+from tradewind.deployer.runner.files import document, folder_error, replace_document
+from tradewind.deployer.runner.slurm_follow import Follower
+from tradewind.deployer.runner.slurm_options import SlurmSettings
+from tradewind.deployer.runner.slurm_programs import Programs
+from tradewind.deployer.runner.slurm_queue import Queue
+from tradewind.deployer.runner.slurm_spool import RESULT, Note, Spool
+from tradewind.deployer.runner.slurm_submit import Submitter
+from tradewind.errors import DeployError, MissingProgramError, TradewindError
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Handle, Machine, RunRequest, RunStatus
+
+_LOOK_SECONDS = 0.05
+_PIECE = 4 << 20
+
+
+class SlurmRunner(
+    Runner,
+    HasOwnMachines,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    SurvivesController,
+    SeveralNodes,
+    UsesImages,
+    SubmitsTogether,
+    StreamsLogs,
+    CallsNetwork,
+):
+    """Runs jobs on a Slurm cluster, on as many nodes as the offer has.
+
+    Runs that are handed over together and ask for the same resources become one job array. The job script keeps the
+    wall time to the hundredth of a second and measures the run on the node: waiting in the queue is neither run time
+    nor paid. The folders of the runs, and the job's own, must be on a file system that all nodes see.
+    """
+
+    name = "slurm"
+    Settings = SlurmSettings
+    settings: SlurmSettings
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        given = self.settings
+        runs = given.folder.expanduser().absolute() / "runs" if given.folder else None
+        root = given.folder.expanduser() / "slurm" if given.folder else data_folder / "slurm"
+        self.spool = Spool(root.absolute())
+        link = None
+        if given.host:
+            link = SshLink(
+                SshTarget(given.host, given.ssh_user, given.ssh_port, given.ssh_identity, given.ssh_known_hosts)
+            )
+        self._programs = Programs(given.bin, link)
+        self._queue = Queue(self._programs, given.interval, given.timeout)
+        self._follower = Follower(self.spool, self._queue, given.settle)
+        self._submitter = Submitter(self.spool, self._programs, self._queue, given, runs)
+        self._stamp = 0
+        self._forgotten: set[tuple[str, int]] = set()
+
+    @property
+    def kill_seconds(self) -> float:
+        """The grace between SIGTERM and SIGKILL, and the time in which the job script notices."""
+        return self.settings.grace + 2 * _LOOK_SECONDS
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Start a run; see `Runner.submit`."""
+        answer = self.submit_all([(request, machines)])[request.run_id]
+        if isinstance(answer, TradewindError):
+            raise answer
+        return answer
+
+    def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
+        """Start some runs; those that ask for the same resources become one job array."""
+        requests = [request for request, _ in runs]
+        errors = self._submitter.submit(requests)
+        return {each.run_id: errors.get(each.run_id) or self._noted(each) for each in requests}
+
+    def _noted(self, request: RunRequest) -> Handle:
+        note = document(self.spool.note(request.owner, request.run_id)) or {}
+        return self._handle({**note, "owner": request.owner, "run_id": request.run_id})
+
+    def _handle(self, note: Note) -> Handle:
+        data = {key: value for key, value in note.items() if key != "run_id"}
+        job = self.spool.job(str(note.get("batch", "")))
+        return Handle(str(note["run_id"]), self.name, {**data, "job": job} if job else data)
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; see `Runner.poll`."""
+        self._stamp = self.spool.stamp()
+        return self._follower.poll([self._known(handle) for handle in handles])
+
+    def _known(self, handle: Handle) -> Handle:
+        """A handle with all that its note has: one that was made from an id alone has less."""
+        if "batch" in handle.data:
+            return handle
+        owner = handle.data.get("owner")
+        note = next((n for n in self.spool.notes(owner) if n["run_id"] == handle.run_id), None)
+        return self._handle(note) if note is not None else handle
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Return when a run has ended, when the queue may have changed, or after ``seconds``."""
+        until = time.monotonic() + min(seconds, max(self.settings.interval, _LOOK_SECONDS))
+        while self.spool.stamp() == self._stamp:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, _LOOK_SECONDS))
+
+    def cancel(self, handle: Handle) -> None:
+        """End a run with all its processes; see `Runner.cancel`."""
+        self._follower.cancel(self._known(handle), str(handle.data.get("reason", "")))
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, that are in the queue or not settled; see `Runner.find`."""
+        found = {}
+        for note in self.spool.notes(owner):
+            found[note["batch"], note["index"]] = self._handle(note)
+        try:
+            rows = self._queue.all().rows.values()
+        except (DeployError, MissingProgramError) as error:
+            if isinstance(error, DeployError) and error.retryable:
+                raise
+            return list(found.values())  # no cluster was ever reached from here
+        for row in rows:
+            key = (row.name, row.index)
+            if row.state == "COMPLETING" or key in self._forgotten:
+                continue  # its end is known, Slurm only cleans up
+            if key not in found and owner in (None, row.tags.get("owner")):
+                found[row.name, row.index] = self._stray(row.name, row.index, row.job, row.tags)
+        return list(found.values())
+
+    def _stray(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> Handle:
+        """The handle of a job whose note is in another data folder, or gone."""
+        other = Spool(Path(tags.get("spool") or "/nowhere"))
+        about = other.about(name) or {}
+        runs = about.get("runs", [])
+        run_id = runs[index] if index < len(runs) else unquote(name if index == 0 else f"{name}.{index}")
+        data: dict[str, Any] = {
+            "owner": tags.get("owner", ""),
+            "batch": name,
+            "index": index,
+            "job": job.partition("_")[0],
+        }
+        if tags.get("expires", "").isdigit():
+            data["expires"] = float(tags["expires"])
+        note = document(other.note(str(data["owner"]), run_id)) or {}
+        if note.get("folder"):
+            data["folder"] = note["folder"]
+        return Handle(run_id, self.name, data)
+
+    def forget(self, handle: Handle) -> None:
+        """Remove what is kept of a run that is settled; its folder stays."""
+        handle = self._known(handle)
+        self._follower.forget(handle.run_id)
+        if "batch" in handle.data:
+            self._forgotten.add((str(handle.data["batch"]), int(handle.data["index"])))
+        self.spool.forget({"owner": "", **handle.data, "run_id": handle.run_id})
+
+    def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
+        """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
+        folder = self._known(handle).data.get("folder")
+        if not folder or stream not in ("stdout", "stderr"):
+            return b""
+        try:
+            with (Path(folder) / stream).open("rb") as file:
+                file.seek(offset)
+                return file.read(_PIECE)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise folder_error(error, Path(folder)) from error
+
+    def collect(self, handle: Handle, request: RunRequest) -> None:
+        """Bring a run's files into its folder on this machine, and cut its logs at their limit."""
+        source, target = Path(self._known(handle).data.get("folder") or request.folder), request.folder.absolute()
+        try:
+            if source != target:
+                target.mkdir(parents=True, exist_ok=True)
+                for name in ("stdout", "stderr", METRICS, RESULT):
+                    if (source / name).is_file() and not (source / name).is_symlink():
+                        shutil.copyfile(source / name, target / name)
+                if (source / OUTPUTS).is_dir():
+                    # A link may lead anywhere: it is brought as a link.
+                    shutil.copytree(source / OUTPUTS, target / OUTPUTS, symlinks=True, dirs_exist_ok=True)
+            self._cut(target, request.limits.log_bytes)
+        except (OSError, shutil.Error) as error:
+            raise DeployError(f"the files of run {request.run_id} cannot be brought here: {error}") from error
+
+    def _cut(self, folder: Path, limit: int | None) -> None:
+        long = [name for name in ("stdout", "stderr") if limit is not None and _size(folder / name) > limit]
+        for name in long:
+            assert limit is not None
+            os.truncate(folder / name, limit)
+        result = document(folder / RESULT)
+        if long and result is not None:
+            replace_document(folder / RESULT, {**result, "truncated": True})
+
+    def close(self) -> None:
+        """Close the connection to the login host; runs are not touched."""
+        with suppress(TradewindError, OSError):
+            self._programs.close()
+
+
+def _size(path: Path) -> float:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return -math.inf

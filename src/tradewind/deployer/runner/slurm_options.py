@@ -1,0 +1,161 @@
+"""The settings of the Slurm runner, and what they make of a run: options of sbatch, and the command."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.errors import ImageError
+from tradewind.problem import RunRequest
+
+
+class SlurmSettings(plugins.Settings):
+    """Settings of the Slurm runner."""
+
+    partition: str = Field("", description="The partition; the cluster's default without it")
+    account: str = Field("", description="The account that pays")
+    qos: str = Field("", description="The quality of service")
+    constraint: str = Field("", description="Features that the nodes must have, as sbatch --constraint takes them")
+    gres: str = Field("gpu", description="The name of the cluster's accelerators, with a type where wanted: `gpu:a100`")
+    exclusive: bool = Field(False, description="Share no node with other jobs")
+    sbatch: list[str] = Field([], description="Further options of sbatch, one a word: `--reservation=mine`")
+    mpi: str = Field(
+        "",
+        description="Start the command once for each task: `mpirun`, or a plugin of `srun --mpi=list` (`pmix`, `pmi2`, "
+        "`none`); empty: once, on the first node, and it starts the rest by itself",
+    )
+    tasks_per_node: int = Field(
+        0, ge=0, description="Tasks on each node, with `mpi`; 0: one for each CPU, or a single one without `mpi`"
+    )
+    container: Literal["", "podman", "docker", "apptainer", "singularity", "oci", "pyxis"] = Field(
+        "",
+        description="What runs the job's image on the nodes: a program, Slurm's own support of OCI bundles (`oci`), "
+        "or its plugin Pyxis (`pyxis`)",
+    )
+    folder: Path | None = Field(
+        None,
+        description="A folder on a file system that this machine and all nodes see under this name; the data folder "
+        "without it",
+    )
+    host: str = Field("", description="A login host that Slurm's programs are called on by SSH, or empty for this one")
+    ssh_user: str = Field("", description="The login there; what ssh takes by itself without it")
+    ssh_port: int | None = Field(None, ge=1, le=65535, description="Its port")
+    ssh_identity: str = Field("", description="The file with the private key")
+    ssh_known_hosts: str = Field("", description="The file with the host's key; the user's own without it")
+    bin: str = Field("", description="The folder of Slurm's programs; empty to look on the PATH")
+    inherit: bool = Field(
+        True, description="Give the job the environment of this process, as sbatch does; never with `host`"
+    )
+    margin: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds that Slurm's own time limit lies above the wall time, which the job script keeps",
+    )
+    grace: float = Field(2.0, ge=0, le=25, description="Seconds between SIGTERM and SIGKILL when a run is ended")
+    max_array: int = Field(
+        1000, ge=1, description="Runs in one job array, at most: MaxArraySize of the cluster less one"
+    )
+    interval: float = Field(1.0, ge=0, description="Seconds between two looks at the queue, at least")
+    timeout: float = Field(5.0, gt=0, description="Seconds that a question to Slurm may take")
+    patience: float = Field(
+        30.0, ge=0, description="Seconds that a submission is tried again while Slurm does not answer"
+    )
+    settle: float = Field(
+        20.0,
+        ge=0,
+        description="Seconds that the end of a run may take to be seen here after its job has left the queue, and that "
+        "a job may wait for a reason that will not go away by itself",
+    )
+
+
+def cpus_of(request: RunRequest) -> int:
+    """Whole CPUs that a run gets on each node."""
+    cpus = request.offer.vcpu if request.limits.cpus is None else request.limits.cpus
+    return max(1, math.ceil(cpus - 1e-9))
+
+
+def memory_of(request: RunRequest) -> int | None:
+    """Bytes that a run gets on each node, or None for what the partition gives."""
+    if request.limits.memory_bytes is not None:
+        return request.limits.memory_bytes
+    return round(request.offer.memory_gib * 2**30) or None
+
+
+def tasks_of(request: RunRequest, settings: SlurmSettings) -> int:
+    """Tasks of a run on each node."""
+    return settings.tasks_per_node or (cpus_of(request) if settings.mpi else 1)
+
+
+def options_of(request: RunRequest, settings: SlurmSettings) -> tuple[str, ...]:
+    """The options of sbatch that ask for a run's resources; runs with the same can be elements of one array."""
+    cpus, tasks, memory = cpus_of(request), tasks_of(request, settings), memory_of(request)
+    words = [
+        f"--nodes={request.offer.nodes}",
+        f"--ntasks-per-node={tasks}",
+        f"--cpus-per-task={max(1, math.ceil(cpus / tasks))}",
+    ]
+    if memory is not None:
+        words.append(f"--mem={max(1, math.ceil(memory / 2**20))}M")
+    if request.limits.wall_seconds is not None:
+        minutes = math.ceil((request.limits.wall_seconds + settings.grace + settings.margin) / 60)
+        words.append(f"--time={max(1, minutes)}")
+    if request.offer.gpus:
+        words.append(f"--gres={settings.gres}:{request.offer.gpus}")
+    chosen = {name: getattr(settings, name) for name in ("partition", "account", "qos", "constraint")}
+    words += [f"--{name}={value}" for name, value in chosen.items() if value]
+    if settings.exclusive:
+        words.append("--exclusive")
+    if request.image and settings.container == "oci":
+        words.append(f"--container={request.image}")
+    return (*words, *settings.sbatch)
+
+
+def words_of(request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str]) -> list[str]:
+    """The command that a run starts on its first node.
+
+    Args:
+        request: The run.
+        folder: Its folder, as the nodes see it.
+        settings: The settings.
+        variables: The names of the variables that a container gets.
+
+    Raises:
+        ImageError: The job names an image, and nothing is said about what runs it.
+    """
+    words = [*_container(request, folder, settings, variables), *request.argv]
+    if not settings.mpi:
+        return words
+    tasks = tasks_of(request, settings) * request.offer.nodes
+    if settings.mpi == "mpirun":
+        return ["mpirun", "-n", str(tasks), *words]
+    return ["srun", f"--mpi={settings.mpi}", f"--ntasks={tasks}", *words]
+
+
+def _container(request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str]) -> list[str]:
+    image = request.image
+    if image is None:
+        return []
+    work = str(request.workdir.absolute())
+    match settings.container:
+        case "podman" | "docker":
+            mounts = [f"--volume={place}:{place}" for place in dict.fromkeys((str(folder), work))]
+            # By name: values would be seen in the list of processes.
+            passed = [f"--env={name}" for name in variables]
+            return [settings.container, "run", "--rm", "--network=host", *mounts, f"--workdir={work}", *passed, image]
+        case "apptainer" | "singularity":
+            mounts = [f"--bind={place}" for place in dict.fromkeys((str(folder), work))]
+            return [settings.container, "exec", *mounts, f"--pwd={work}", image]
+        case "oci":
+            return ["srun", f"--container={image}"]
+        case "pyxis":
+            places = ",".join(f"{place}:{place}" for place in dict.fromkeys((str(folder), work)))
+            return ["srun", f"--container-image={image}", f"--container-mounts={places}", f"--container-workdir={work}"]
+        case _:
+            raise ImageError(
+                f"the job names the image {image}, and the slurm runner is not told what runs it",
+                hint="set `container` to what the nodes have: podman, apptainer, oci or pyxis",
+            )

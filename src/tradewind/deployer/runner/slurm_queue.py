@@ -1,0 +1,304 @@
+"""What Slurm says of jobs: one look at the queue for all, and what became of those that are not in it any more.
+
+Every question has a time limit, and one that was not answered is not repeated for a while: a controller that is down,
+or an accounting database that hangs, costs seconds and loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from urllib.parse import unquote
+
+from tradewind.deployer.runner.slurm_programs import Programs
+from tradewind.errors import DeployError, MissingProgramError, TradewindError
+
+_log = logging.getLogger("tradewind.deployer")
+
+_SEPARATOR = "\x1f"
+_FORMAT = _SEPARATOR.join(("%i", "%A", "%K", "%T", "%M", "%r", "%j", "%k"))
+_TAG = "tradewind"
+_FIELDS = re.compile(r"(\w+)=(\S*)")
+_PATIENCE = (2.0, 4.0, 8.0, 15.0, 30.0)
+_AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job of ours in the queue.
+
+    Attributes:
+        job: Slurm's id; of an array's element ``ARRAY_INDEX``.
+        raw: Slurm's own number of it.
+        name: The batch.
+        index: Its place in the batch.
+        state: Slurm's word.
+        reason: Why it waits, Slurm's word.
+        used: Seconds that it has run.
+        tags: What the comment says: ``owner``, ``expires``, ``spool``.
+    """
+
+    job: str
+    raw: str
+    name: str
+    index: int
+    state: str
+    reason: str
+    used: float
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All our jobs in the queue at a moment.
+
+    Attributes:
+        begun: When Slurm was asked, on the monotonic clock.
+        rows: The jobs, by batch and index.
+    """
+
+    begun: float
+    rows: Mapping[tuple[str, int], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What Slurm remembers of a job that is not in the queue any more.
+
+    Attributes:
+        state: Slurm's word, without what comes after it.
+        code: The exit code.
+        signal: The signal that ended it, or 0.
+        elapsed: Seconds that it ran.
+        nodes: The nodes.
+        words: All that was said, for messages.
+    """
+
+    state: str
+    code: int = 0
+    signal: int = 0
+    elapsed: float = 0.0
+    nodes: str = ""
+    words: str = ""
+
+
+@dataclass
+class _Patience:
+    """Keeps from asking what did not answer."""
+
+    until: float = 0.0
+    failures: int = 0
+
+    def failed(self) -> None:
+        self.until = time.monotonic() + _PATIENCE[min(self.failures, len(_PATIENCE) - 1)]
+        self.failures += 1
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.until
+
+
+@dataclass
+class Queue:
+    """What Slurm says of our jobs.
+
+    Args:
+        programs: Slurm's programs.
+        interval: Seconds between two looks at the queue at least.
+        timeout: Seconds that a question may take.
+    """
+
+    programs: Programs
+    interval: float
+    timeout: float
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _last: Snapshot | None = None
+    _stale: bool = True
+    _away: _Patience = field(default_factory=_Patience)
+    _deaf: dict[str, _Patience] = field(default_factory=dict)
+
+    def stir(self) -> None:
+        """Something was submitted or cancelled: the next look asks Slurm."""
+        self._stale = True
+
+    def look(self, since: float = 0.0) -> Snapshot | None:
+        """Our jobs in the queue; None when Slurm does not answer.
+
+        Args:
+            since: It must have been asked after this moment of the monotonic clock.
+        """
+        with self._lock:
+            last = self._last
+            young = last is not None and time.monotonic() - last.begun < self.interval
+            if last is not None and young and not self._stale and last.begun >= since:
+                return last
+            if not self._away.over:
+                return None
+            self._stale = False
+            try:
+                self._last = self._ask()
+            except TradewindError as error:
+                self._away.failed()
+                self._last = None
+                _log.warning("the queue of Slurm cannot be read: %s", error)
+            else:
+                self._away = _Patience()
+            return self._last
+
+    def all(self) -> Snapshot:
+        """Our jobs in the queue, asked for now.
+
+        Raises:
+            DeployError: Slurm does not answer.
+            MissingProgramError: squeue is not there.
+        """
+        with self._lock:
+            self._last = self._ask()
+            return self._last
+
+    def _ask(self) -> Snapshot:
+        begun = time.monotonic()
+        text = self.programs.ask("squeue", "--noheader", "--array", "--me", f"--format={_FORMAT}", timeout=self.timeout)
+        rows: dict[tuple[str, int], Row] = {}
+        for row in map(_row, text.splitlines()):
+            if row is not None:
+                known = rows.get((row.name, row.index))
+                if known is None or known.state == "PENDING":  # of two jobs for one run the other will not start it
+                    rows[row.name, row.index] = row
+        return Snapshot(begun, rows)
+
+    def named(self, name: str) -> str:
+        """Slurm's id of the job or array of a batch, ended or not; empty when it remembers none.
+
+        Raises:
+            DeployError: Slurm does not answer.
+        """
+        words = ("--noheader", "--me", "--states=all", f"--name={name}", "--format=%F")
+        found = self.programs.ask("squeue", *words, timeout=self.timeout).split()
+        return found[-1] if found else ""
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """End some jobs; those that are not there are no error.
+
+        Raises:
+            DeployError: Slurm does not answer.
+        """
+        self.stir()
+        if jobs:
+            answer = self.programs.run("scancel", "--quiet", *jobs, timeout=self.timeout)
+            words = answer.stderr.decode(errors="replace").strip()
+            if answer.code and "Invalid job id" not in words:
+                raise DeployError(f"scancel: {words or f'exit code {answer.code}'}")
+
+    def ends(self, jobs: Mapping[str, str], since: float) -> dict[str, Evidence]:
+        """What became of jobs that are not in the queue: scontrol, sacct and the file of ended jobs are asked in turn.
+
+        Args:
+            jobs: Slurm's id -> its own number, or empty where that is not known.
+            since: Seconds since the epoch before which none was submitted.
+
+        Returns:
+            What is known, by Slurm's id; a job that still ends is told as ``COMPLETING``.
+        """
+        found: dict[str, Evidence] = {}
+        for job in list(jobs)[:_AT_ONCE]:
+            evidence = self._controller(job)
+            if evidence is not None:
+                found[job] = evidence
+        left = {job: raw for job, raw in jobs.items() if job not in found}
+        for words, numbers in ((("--allocations",), False), (("--completion", "--allocations"), True)):
+            if left:
+                found |= self._accounting(words, left, since, numbers=numbers)
+                left = {job: raw for job, raw in left.items() if job not in found}
+        # Those that were not asked for yet are asked for next time.
+        return {**{job: Evidence("COMPLETING") for job in list(left) if job in list(jobs)[_AT_ONCE:]}, **found}
+
+    def _heard(self, tool: str, name: str, *words: str) -> str | None:
+        patience = self._deaf.setdefault(tool, _Patience())
+        if not patience.over:
+            return None
+        try:
+            answer = self.programs.run(name, *words, timeout=self.timeout)
+        except (DeployError, MissingProgramError) as error:
+            patience.failed()
+            _log.info("%s: %s", tool, error)
+            return None
+        said = answer.stderr.decode(errors="replace")
+        if answer.code and "Invalid job id" not in said:
+            patience.failed()
+            _log.info("%s: %s", tool, said.strip())
+            return None
+        self._deaf.pop(tool, None)
+        return answer.stdout.decode(errors="replace")
+
+    def _controller(self, job: str) -> Evidence | None:
+        text = self._heard("scontrol", "scontrol", "--oneliner", "show", "job", job)
+        facts = dict(_FIELDS.findall(text or ""))
+        if "JobState" not in facts:
+            return None
+        elapsed = seconds_of(facts.get("RunTime", ""))
+        return _evidence(facts["JobState"], facts.get("ExitCode", ""), elapsed, facts.get("NodeList", ""), "scontrol")
+
+    def _accounting(
+        self, words: Sequence[str], jobs: Mapping[str, str], since: float, *, numbers: bool
+    ) -> dict[str, Evidence]:
+        # Without a start sacct shows nothing that ended before midnight.
+        start = (datetime.fromtimestamp(since) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%S")
+        asked = {(raw or job) if numbers else job: job for job, raw in jobs.items()}
+        text = self._heard(
+            f"sacct {words[0]}",
+            "sacct",
+            "--noheader",
+            "--parsable2",
+            *words,
+            f"--starttime={start}",
+            f"--jobs={','.join(asked)}",
+            "--format=JobID,State,ExitCode,Elapsed,NodeList",
+        )
+        found = {}
+        for line in (text or "").splitlines():
+            job, state, code, elapsed, nodes = [*line.split("|"), "", "", "", ""][:5]
+            if job in asked and state:
+                found[asked[job]] = _evidence(state, code, seconds_of(elapsed), nodes, "sacct")
+        return found
+
+
+def comment_of(owner: str, expires: float, spool: str) -> str:
+    """The comment of a job, by which it is found; the arguments are quoted texts without spaces."""
+    return f"{_TAG} owner={owner} expires={expires:.0f} spool={spool}"
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of Slurm's ``[DAYS-]HOURS:MINUTES:SECONDS``; 0 for anything else."""
+    days, _, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.replace(".", "", 1).isdigit() for part in parts) or (days and not days.isdigit()):
+        return 0.0
+    total = 0.0
+    for part in parts:
+        total = total * 60 + float(part)
+    return total + 86400.0 * int(days or 0)
+
+
+def _row(line: str) -> Row | None:
+    """A line of squeue, if it is a job of ours; a user's other jobs may have anything in their names."""
+    fields = line.split(_SEPARATOR)
+    if len(fields) != 8 or not fields[7].startswith(_TAG + " "):
+        return None
+    job, raw, index, state, used, reason, name, comment = fields
+    tags = {key: unquote(value) for key, value in _FIELDS.findall(comment)}
+    return Row(job, raw, name, int(index) if index.isdigit() else 0, state, reason, seconds_of(used), tags)
+
+
+def _evidence(state: str, exit_code: str, elapsed: float, nodes: str, source: str) -> Evidence:
+    code, _, number = exit_code.partition(":")
+    made = Evidence(state.split()[0].rstrip("+"), elapsed=elapsed, nodes=nodes)
+    words = f"{state} {exit_code}".strip() + f", says {source}"
+    return replace(
+        made, code=int(code) if code.isdigit() else 0, signal=int(number) if number.isdigit() else 0, words=words
+    )

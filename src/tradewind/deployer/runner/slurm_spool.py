@@ -1,0 +1,323 @@
+"""The files by which controllers and Slurm's jobs know of each other, in a folder that both see.
+
+``owners/OWNER/RUN``
+    The note of a run: all that a handle has. Linked into place, so that a run belongs to one batch only.
+``batches/BATCH/``
+    What is handed to Slurm as one job, or one job array: ``batch.json``, the order of each run (``INDEX``, readable by
+    the user only), ``INDEX.claim`` by whoever starts the run or takes it back, ``job`` with Slurm's id, and ``lock``.
+``ended/BATCH.INDEX``
+    Runs that have ended: one look tells which.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from tradewind.deployer.environment import OUTPUTS, job_environment, resolve_secrets
+from tradewind.deployer.runner.files import document, folder_error, replace_document
+from tradewind.deployer.runner.slurm_programs import script_source
+from tradewind.errors import DeployError, UnreachableError
+from tradewind.problem import RunRequest
+
+CANCEL = "cancel"
+RESULT = "result.json"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
+_BY_US = "controller"
+
+Note = dict[str, Any]
+
+
+def plain(text: str) -> str:
+    """A text as a name of files and jobs; `urllib.parse.unquote` reads it."""
+    return quote(text, safe="")
+
+
+class Spool:
+    """The folder that controllers and jobs share; see the module.
+
+    Args:
+        root: The folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._script: Path | None = None
+
+    def batch(self, name: str) -> Path:
+        """The folder of a batch."""
+        return self.root / "batches" / name
+
+    def mark(self, name: str, index: int) -> Path:
+        """The file that tells that a run has ended."""
+        return self.root / "ended" / f"{name}.{index}"
+
+    def note(self, owner: str, run_id: str) -> Path:
+        """The file that tells the batch of a run."""
+        return self.root / "owners" / plain(owner) / plain(run_id)
+
+    def notes(self, owner: str | None) -> Iterator[Note]:
+        """The notes of all runs of an owner that are not settled, or of all owners."""
+        owners = "*" if owner is None else glob.escape(plain(owner))
+        for path in sorted((self.root / "owners").glob(f"{owners}/*")):
+            found = document(path)
+            if found is not None:
+                yield {**found, "owner": unquote(path.parent.name), "run_id": unquote(path.name)}
+
+    def script(self) -> Path:
+        """The job script, where Slurm's programs can read it."""
+        if self._script is None:
+            source = script_source()
+            path = self.root / f"job-{hashlib.sha256(source).hexdigest()[:12]}.sh"
+            if not path.exists():
+                self.root.mkdir(parents=True, exist_ok=True)
+                part = path.with_name(f"{path.name}.{os.getpid()}")
+                part.write_bytes(source)
+                part.replace(path)
+            self._script = path
+        return self._script
+
+    def create(self, name: str, requests: Sequence[RunRequest], orders: Sequence[bytes], facts: Sequence[Note]) -> Note:
+        """Write down a batch; runs that another controller has noted meanwhile are left out of it.
+
+        Returns:
+            The batch's document.
+
+        Raises:
+            DeployError: It cannot be written.
+        """
+        folder = self.batch(name)
+        about: Note = {
+            "name": name,
+            "owner": requests[0].owner,
+            "expires": max(request.expires for request in requests),
+            "runs": [request.run_id for request in requests],
+        }
+        try:
+            for shared in ("batches", "ended"):
+                (self.root / shared).mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            for index, order in enumerate(orders):
+                fd = os.open(folder / str(index), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(fd, "wb") as file:
+                    file.write(order)
+            replace_document(folder / "batch.json", about)
+            for index, (request, fact) in enumerate(zip(requests, facts, strict=True)):
+                if not self._note(request, {**fact, "batch": name, "index": index}):
+                    self.take(name, index)
+        except OSError as error:
+            self._undo(name, requests)
+            raise folder_error(error, self.root) from error
+        return about
+
+    def _note(self, request: RunRequest, content: Note) -> bool:
+        path = self.note(request.owner, request.run_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.parent.parent / f".{path.name[:200]}.{os.getpid()}.{time.monotonic_ns()}"
+        replace_document(draft, content)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+    def _undo(self, name: str, requests: Sequence[RunRequest]) -> None:
+        for request in requests:
+            path = self.note(request.owner, request.run_id)
+            if (document(path) or {}).get("batch") == name:
+                path.unlink(missing_ok=True)
+        shutil.rmtree(self.batch(name), ignore_errors=True)
+
+    def refuse(self, about: Note) -> None:
+        """Remove a batch that Slurm has refused: its runs were never there."""
+        for run_id in about["runs"]:
+            path = self.note(about["owner"], run_id)
+            if (document(path) or {}).get("batch") == about["name"]:
+                path.unlink(missing_ok=True)
+        shutil.rmtree(self.batch(about["name"]), ignore_errors=True)
+
+    @contextmanager
+    def locked(self, name: str, seconds: float) -> Iterator[int]:
+        """Hold a batch's lock, which programs that inherit the descriptor hold too.
+
+        Raises:
+            UnreachableError: Another process, or a program that a killed one left, holds it for too long.
+        """
+        try:
+            fd = os.open(self.batch(name) / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise folder_error(error, self.batch(name)) from error
+        try:
+            until = time.monotonic() + seconds
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise UnreachableError(
+                            f"another process is handing {name} to Slurm, and does not end"
+                        ) from None
+                    time.sleep(0.02)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def busy(self, name: str) -> bool:
+        """True while some process hands a batch to Slurm."""
+        try:
+            with self.locked(name, -1.0):
+                return False
+        except UnreachableError:
+            return True
+        except DeployError:
+            return False
+
+    def about(self, name: str) -> Note | None:
+        """The document of a batch, or None when it is gone."""
+        return document(self.batch(name) / "batch.json")
+
+    def waiting(self, about: Note) -> list[int]:
+        """The indexes of a batch that nobody has claimed and that no other batch has; others will never run in it."""
+        found = []
+        for index, run_id in enumerate(about["runs"]):
+            note = document(self.note(about["owner"], run_id)) or {}
+            if note.get("batch") != about["name"]:
+                self.take(about["name"], index)
+            elif not self.claim(about["name"], index):
+                found.append(index)
+        return found
+
+    def job(self, name: str) -> str:
+        """Slurm's id of a batch, or empty while it is not known."""
+        try:
+            return (self.batch(name) / "job").read_text(encoding="utf-8").strip()
+        except OSError:
+            return ""
+
+    def keep_job(self, name: str, job: str) -> None:
+        """Write down Slurm's id of a batch. It can be found again by name: a full disk does not matter."""
+        path = self.batch(name) / "job"
+        with suppress(OSError):
+            part = path.with_name("job.part")
+            part.write_text(job, encoding="utf-8")
+            part.replace(path)
+
+    def claim(self, name: str, index: int) -> str:
+        """Who has claimed a run: Slurm's id of the job that started it, ``controller``, or empty for nobody."""
+        try:
+            return (self.batch(name) / f"{index}.claim").read_text(encoding="utf-8").strip() or _BY_US
+        except OSError:
+            return ""
+
+    def take(self, name: str, index: int) -> bool:
+        """Take a run back: True when no job has started it, and none will."""
+        path = self.batch(name) / f"{index}.claim"
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return self.claim(name, index) == _BY_US
+        with suppress(OSError):
+            os.write(fd, _BY_US.encode())
+        os.close(fd)
+        with suppress(OSError):
+            os.truncate(self.batch(name) / str(index), 0)  # secrets may stand there
+        return True
+
+    def ended(self) -> set[str]:
+        """Which runs have ended, as ``BATCH.INDEX``."""
+        try:
+            return set(os.listdir(self.root / "ended"))  # noqa: PTH208  (names are all that is needed, many of them)
+        except OSError:
+            return set()
+
+    def stamp(self) -> int:
+        """Changes when a run has ended."""
+        try:
+            return (self.root / "ended").stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def forget(self, note: Note) -> None:
+        """Remove what there is of a settled run, and its batch after the last one."""
+        path = self.note(str(note["owner"]), str(note["run_id"]))
+        path.unlink(missing_ok=True)
+        name, index = str(note.get("batch", "")), note.get("index")
+        if not name or index is None:
+            return
+        self.mark(name, index).unlink(missing_ok=True)
+        self.take(name, index)
+        with suppress(OSError):
+            (self.batch(name) / str(index)).unlink(missing_ok=True)
+            if not any(each.name.isdigit() for each in os.scandir(self.batch(name))):
+                shutil.rmtree(self.batch(name), ignore_errors=True)
+
+
+def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
+    """What a job reads: see ``slurm_job.sh``.
+
+    Args:
+        request: The run.
+        folder: Its folder, as the nodes see it.
+        mark: The file that it leaves when it has ended.
+        words: The command.
+        facts: ``inherit`` (whether this process's environment is handed on), ``grace``, ``wall_seconds``,
+            ``memory_bytes``, ``log_bytes`` and ``slots``.
+
+    Raises:
+        DeployError: A secret cannot be read, or a variable's name or a value cannot be handed over.
+    """
+    given = {**request.env, **resolve_secrets(request.secrets)}
+    for name in given:
+        if not _NAME.fullmatch(name):
+            raise DeployError(f"{name!r} is not the name of an environment variable", retryable=False)
+    variables = {
+        name: value
+        for name, value in (os.environ.items() if facts["inherit"] else ())
+        if _NAME.fullmatch(name) and not _OURS.fullmatch(name)
+    }
+    variables |= {**given, **job_environment(request, folder)}
+    memory, wall = facts["memory_bytes"], facts["wall_seconds"]
+    fields = [
+        str(folder),
+        str(request.workdir.absolute()),
+        "" if wall is None else str(max(1, round(wall * 100))),
+        str(round(facts["grace"] * 100)),
+        "" if memory is None else str(memory // 1024),
+        "" if facts["log_bytes"] is None else str(facts["log_bytes"]),
+        str(facts["slots"]),
+        str(mark),
+        str(len(variables)),
+        *(f"{name}={value}" for name, value in variables.items()),
+        *words,
+    ]
+    if any("\0" in field for field in fields):
+        raise DeployError("a word or a variable of the command has a zero byte in it", retryable=False)
+    return b"".join(os.fsencode(field) + b"\0" for field in fields)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a run.
+
+    Raises:
+        DeployError: It cannot be made.
+    """
+    try:
+        (folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise folder_error(error, folder) from error

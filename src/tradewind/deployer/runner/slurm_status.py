@@ -1,0 +1,171 @@
+"""From what a job left, and what Slurm says of it, to the status of a run."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.deployer.runner.slurm_queue import Evidence, Row
+from tradewind.problem import Fault, RunState, RunStatus, Usage
+from tradewind.units import format_duration, format_memory
+
+_WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+_LOST = {
+    "NODE_FAIL": "a node failed",
+    "PREEMPTED": "Slurm gave its nodes to another job",
+    "BOOT_FAIL": "a node did not boot",
+    "REVOKED": "another cluster took it",
+    "DEADLINE": "it could not start before its deadline",
+    "REQUEUED": "Slurm put it back into the queue",
+}
+_HOPELESS = {
+    "PartitionConfig": "the partition has not that many nodes or CPUs",
+    "PartitionTimeLimit": "the partition's time limit is shorter",
+    "PartitionNodeLimit": "the partition allows fewer nodes",
+    "PartitionInactive": "the partition is inactive",
+    "BadConstraints": "no node is as asked for",
+    "InvalidAccount": "the account is not known",
+    "InvalidQOS": "the quality of service is not known",
+    "AccountNotAllowed": "the account may not use the partition",
+    "QOSNotAllowed": "the quality of service may not use the partition",
+    "DependencyNeverSatisfied": "a job that it depends on has failed",
+    "launch_failed_requeued_held": "a node could not start it",
+    "launch failed requeued held": "a node could not start it",
+    "job_requeued_in_held_state": "it was put back into the queue, held",
+}
+_EXITS = {
+    78: "{nodes} does not see {folder}: set `folder` of the slurm runner to one on a file system of all nodes",
+    79: "{nodes} cannot write into {folder}: the disk is full, or the folder is not the user's there",
+}
+_KILLED = 137
+_TIMES = re.compile(r"(\d+)m([\d.]+)s")
+
+
+def waiting(row: Row) -> RunStatus | None:
+    """The status of a job that waits in the queue, or None of one that has started."""
+    return RunStatus(RunState.SUBMITTING, reason=row.reason) if row.state in _WAITS else None
+
+
+def hopeless(row: Row) -> str:
+    """Why Slurm will never start a job that waits, or an empty text."""
+    why = _HOPELESS.get(row.reason, "") if row.state in _WAITS else ""
+    return f"Slurm will never start it: {why} ({row.reason})" if why else ""
+
+
+def is_end(result: Mapping[str, Any] | None) -> bool:
+    """True when a result says how the run ended."""
+    return result is not None and result.get("state", "executing") != "executing"
+
+
+def needs_word(result: Mapping[str, Any]) -> bool:
+    """True when only Slurm knows why a run ended so: something ended it from outside."""
+    if result.get("judged"):
+        return False
+    return result["state"] == "terminated" or (result["state"] == "failed" and result.get("exit_code") == _KILLED)
+
+
+def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str | None) -> RunStatus:
+    """The status of a run that left its end.
+
+    Args:
+        result: What the job script, or a controller, wrote.
+        facts: The note of the run.
+        cancelled: The reason of its cancellation, or None if nobody here asked for it.
+    """
+    state, code = str(result["state"]), int(result.get("exit_code") or 0)
+    runtime = float(result.get("runtime") or 0.0)
+    program, work = str(facts.get("program", "")), str(facts.get("workdir", ""))
+    usage = _usage(result)
+
+    def failed(reason: str, code: int | None = code) -> RunStatus:
+        return RunStatus(RunState.FAILED, runtime, reason, Fault.JOB, code, usage)
+
+    signalled = -(code - 128) if 128 < code < 193 else code
+    match state:
+        case "done":
+            return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)
+        case "missing":
+            return failed(f"there is no program {program!r}: install it on the nodes, or give its path", 127)
+        case "inert":
+            return failed(f"{program} is not executable: chmod +x {program}", 127)
+        case "workdir":
+            where = result.get("node") or "the node"
+            return lost(f"{where} cannot enter the working folder {work}: it must be on a shared file system", 0.0)
+        case "out_of_memory":
+            memory = facts.get("memory_bytes")
+            limit = f"it used more than {format_memory(memory)}" if memory else "its memory limit was reached"
+            return failed(f"out of memory: {limit}", signalled)
+        case "timed_out":
+            wall = facts.get("wall_seconds")
+            limit = f"its time limit of {format_duration(wall)}" if wall else "the time limit of the partition"
+            return RunStatus(RunState.TIMED_OUT, runtime, f"it reached {limit}", Fault.JOB, signalled, usage)
+        case "failed":
+            if signalled < 0:
+                return failed(f"the program was killed by {_name(-signalled)}", signalled)
+            return failed(f"the program exited with code {code}")
+        case "cancelled":
+            return RunStatus(RunState.CANCELLED, runtime, cancelled or str(result.get("reason", "")), usage=usage)
+        case "terminated" if cancelled is not None:
+            return RunStatus(RunState.CANCELLED, runtime, cancelled, exit_code=signalled, usage=usage)
+    return lost(str(result.get("reason") or "something outside of Tradewind ended it"), runtime)
+
+
+def verdict(
+    evidence: Evidence, result: Mapping[str, Any] | None, facts: Mapping[str, Any], *, cancelled: bool, used: float
+) -> dict[str, Any]:
+    """What is to be written down as the end of a run that left none, or whose end only Slurm can explain.
+
+    Args:
+        evidence: What Slurm says.
+        result: What the job script wrote, if anything.
+        facts: The note of the run.
+        cancelled: Whether a controller asked for its end.
+        used: Seconds that it was last seen to have run.
+    """
+    known = dict(result or {})
+    known["runtime"] = known.get("runtime") or max(evidence.elapsed, used)
+    known.setdefault("exit_code", evidence.code or (128 + evidence.signal if evidence.signal else 0))
+    ended = is_end(result)
+    state, reason = "lost", ""
+    if cancelled:
+        state = "cancelled"
+    elif evidence.state == "OUT_OF_MEMORY":
+        state = "out_of_memory"
+    elif evidence.state == "TIMEOUT":
+        state = "timed_out"
+    elif evidence.state in _LOST:
+        reason = _LOST[evidence.state]
+    elif evidence.state == "CANCELLED":
+        reason = "somebody else cancelled its job"
+    elif ended and known["state"] == "failed":
+        state = "failed"
+    elif evidence.code in _EXITS and not result:
+        reason = _EXITS[evidence.code].format(nodes=evidence.nodes or "the node", folder=facts.get("folder", ""))
+    elif evidence.state == "COMPLETED" and not ended:
+        state = "done"
+    elif evidence.state == "FAILED" and evidence.code and result and not evidence.signal:
+        state = "failed"
+    else:
+        reason = f"its job ended without a result ({evidence.words})"
+    return {**known, "state": state, "reason": reason}
+
+
+def lost(reason: str, runtime: float) -> RunStatus:
+    """The status of a run that is gone by the infrastructure's fault."""
+    return RunStatus(RunState.PREEMPTED, runtime, reason, Fault.INFRASTRUCTURE)
+
+
+def _usage(result: Mapping[str, Any]) -> Usage:
+    peak = int(result.get("peak_kib") or 0) * 1024
+    times = {name: _TIMES.fullmatch(str(result.get(name, ""))) for name in ("user", "system")}
+    seconds = {f"{name}_seconds": int(m[1]) * 60 + float(m[2]) for name, m in times.items() if m}
+    return Usage(peak or None, sum(seconds.values()) if seconds else None, seconds)
+
+
+def _name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,209 @@
+"""Hands runs to Slurm: those that ask for the same resources as one job array, and none of them twice."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tradewind.deployer.environment import job_environment
+from tradewind.deployer.runner.files import document
+from tradewind.deployer.runner.slurm_options import SlurmSettings, cpus_of, memory_of, options_of, words_of
+from tradewind.deployer.runner.slurm_programs import Programs, refusal
+from tradewind.deployer.runner.slurm_queue import Queue, comment_of
+from tradewind.deployer.runner.slurm_spool import Note, Spool, make_folder, order_of, plain
+from tradewind.errors import DeployError, TradewindError, UnreachableError
+from tradewind.problem import RunRequest
+
+_log = logging.getLogger("tradewind.deployer")
+
+_SUBMIT_SECONDS = 60.0
+
+
+@dataclass
+class Submitter:
+    """Hands runs to Slurm.
+
+    Args:
+        spool: The files that controllers and jobs share.
+        programs: Slurm's programs.
+        queue: What Slurm says.
+        settings: The settings of the runner.
+        runs: The folder of the runs' own folders, or None where they are those of this machine.
+    """
+
+    spool: Spool
+    programs: Programs
+    queue: Queue
+    settings: SlurmSettings
+    runs: Path | None
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def submit(self, requests: Sequence[RunRequest]) -> dict[str, TradewindError]:
+        """Start some runs, unless they were started before; the errors of those that could not be, by run id."""
+        errors: dict[str, TradewindError] = {}
+        old: dict[str, tuple[str, ...]] = {}
+        fresh: dict[str, tuple[str, ...]] = {}
+        groups: dict[tuple[str, tuple[str, ...]], list[RunRequest]] = {}
+        with self._writing:
+            for request in requests:
+                note = document(self.spool.note(request.owner, request.run_id))
+                options = options_of(request, self.settings)
+                if note is not None:
+                    old[str(note["batch"])] = options
+                else:
+                    groups.setdefault((request.owner, options), []).append(request)
+            for (_, options), group in groups.items():
+                for first in range(0, len(group), self.settings.max_array):
+                    name = self._write(group[first : first + self.settings.max_array], errors)
+                    fresh |= {name: options} if name else {}
+        for name, options in {**old, **fresh}.items():
+            about = self.spool.about(name)
+            if about is None:
+                continue  # its other runs are settled: poll tells what became of this one
+            try:
+                self._hand_over(name, options, fresh=name in fresh)
+            except TradewindError as error:
+                errors |= dict.fromkeys(about["runs"], error)
+                if name in fresh and not isinstance(error, UnreachableError):
+                    self.spool.refuse(about)
+        return errors
+
+    def _write(self, group: Sequence[RunRequest], errors: dict[str, TradewindError]) -> str:
+        """Write down some runs as a batch; its name, or an empty text when none of them can be run."""
+        requests: list[RunRequest] = []
+        orders, facts = [], []
+        name = plain(group[0].run_id) + (f"+{len(group) - 1}" if len(group) > 1 else "")
+        for request in group:
+            try:
+                index = len(requests)
+                order, fact = self._order(request, self.spool.mark(name, index))
+            except TradewindError as error:
+                errors[request.run_id] = error
+            else:
+                requests.append(request)
+                orders.append(order)
+                facts.append(fact)
+        if not requests:
+            return ""
+        try:
+            self.spool.create(name, requests, orders, facts)
+        except TradewindError as error:
+            errors |= {request.run_id: error for request in requests}
+            return ""
+        return name
+
+    def _order(self, request: RunRequest, mark: Path) -> tuple[bytes, Note]:
+        if not request.workdir.is_dir():
+            raise DeployError(
+                f"the working folder {request.workdir} does not exist",
+                hint="set job.workdir to a folder that is there",
+                retryable=False,
+            )
+        settings = self.settings
+        folder = request.folder.absolute() if self.runs is None else self.runs / plain(request.run_id)
+        make_folder(folder)
+        memory, wall = memory_of(request), request.limits.wall_seconds
+        names = [*request.env, *request.secrets, *job_environment(request, folder)]
+        words = words_of(request, folder, settings, list(dict.fromkeys(names)))
+        order = order_of(
+            request,
+            folder,
+            mark,
+            words,
+            {
+                "inherit": settings.inherit and not self.programs.remote,
+                "grace": settings.grace,
+                "wall_seconds": wall,
+                "memory_bytes": memory,
+                "log_bytes": request.limits.log_bytes,
+                "slots": cpus_of(request),
+            },
+        )
+        note = {
+            "folder": str(folder),
+            "expires": request.expires,
+            "submitted": time.time(),
+            "program": request.argv[0],
+            "workdir": str(request.workdir.absolute()),
+            "wall_seconds": wall,
+            "memory_bytes": memory,
+        }
+        return order, note
+
+    def _hand_over(self, name: str, options: Sequence[str], *, fresh: bool) -> None:
+        """Hand a batch to Slurm, unless that was done; a lost answer is looked for before sbatch is tried again."""
+        if self.spool.job(name):
+            return
+        until = time.monotonic() + self.settings.patience
+        with self.spool.locked(name, _SUBMIT_SECONDS) as fd:
+            pause = 1.0
+            while True:
+                try:
+                    self._sbatch(name, options, fd, sure=fresh)
+                    return
+                except UnreachableError as error:
+                    if time.monotonic() + pause > until:
+                        raise
+                    _log.info("%s; trying again in %g s", error, pause)
+                    fresh = False
+                    time.sleep(pause)
+                    pause = min(8.0, 2 * pause)
+
+    def _sbatch(self, name: str, options: Sequence[str], fd: int, *, sure: bool) -> None:
+        job = self.spool.job(name)
+        about = self.spool.about(name)
+        if job or about is None:
+            return
+        if not sure:
+            job = self.queue.named(name)
+            claims = {self.spool.claim(name, index) for index in range(len(about["runs"]))}
+            job = job or next((claim.partition("_")[0] for claim in claims if claim[:1].isdigit()), "")
+        waiting = [] if job else self.spool.waiting(about)
+        if waiting:
+            # The user's options win, but for what makes the run ours.
+            words = ["--parsable", *options, *self._identity(name, about, waiting)]
+            answer = self.programs.run(
+                "sbatch",
+                *words,
+                str(self.spool.script()),
+                str(self.spool.batch(name)),
+                timeout=_SUBMIT_SECONDS,
+                holding=fd,
+            )
+            if answer.code:
+                raise refusal("sbatch", answer)
+            # A site's own wrapper may say more before the id.
+            job = answer.stdout.decode(errors="replace").strip().rpartition("\n")[2].partition(";")[0]
+            self.queue.stir()
+        if job:
+            self.spool.keep_job(name, job)
+
+    def _identity(self, name: str, about: Note, waiting: Sequence[int]) -> list[str]:
+        words = [
+            f"--job-name={name}",
+            f"--comment={comment_of(plain(about['owner']), about['expires'], plain(str(self.spool.root)))}",
+            "--chdir=/",
+            "--input=/dev/null",
+            "--output=/dev/null",
+            "--error=/dev/null",
+            "--no-requeue",
+            "--export=ALL",
+        ]
+        if len(about["runs"]) > 1:
+            words.append(f"--array={ranges(waiting)}")
+        return words
+
+
+def ranges(indexes: Sequence[int]) -> str:
+    """Some numbers as sbatch's ``--array`` takes them: ``0-4,7``."""
+    parts: list[list[int]] = []
+    for index in sorted(indexes):
+        if parts and parts[-1][1] == index - 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -1,0 +1,218 @@
+"""A Slurm of three nodes on this machine, in a folder of its own and on ports of its own.
+
+It does not touch ``/etc/slurm`` or another Slurm: every program is told its configuration by ``SLURM_CONF``. Without a
+munge daemon: ``auth/none`` believes anyone, which is all right for a few seconds on loopback. The nodes hold jobs to
+their CPUs and their memory by cgroups, as real clusters do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.engines import program, require, until
+
+NODES = ("n1", "n2", "n3")
+
+_CONF = """\
+ClusterName={cluster}
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+MpiDefault=none
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdSpoolDir={folder}/spool-%n
+StateSaveLocation={folder}/state
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+JobCompType=jobcomp/filetxt
+JobCompLoc={folder}/jobcomp.log
+AccountingStorageType=accounting_storage/none
+SlurmdParameters=config_overrides
+SlurmctldParameters=enable_configless
+MessageTimeout=5
+TCPTimeout=2
+SlurmdTimeout=10
+KillWait=2
+MinJobAge={min_job_age}
+MaxArraySize=1001
+MaxJobCount=5000
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=short Nodes=n3 MaxTime=2 State=UP
+PartitionName=closed Nodes=n3 State=UP AllowGroups=nobody-is-in-it
+"""
+
+_CGROUP = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainCores=yes\nConstrainRAMSpace=yes\n"
+
+
+class SlurmCluster:
+    """A running Slurm.
+
+    Args:
+        folder: Where all its files go.
+        cpus: CPUs of each node; more than the machine has is allowed.
+        min_job_age: Seconds that the controller remembers an ended job.
+    """
+
+    def __init__(self, folder: Path, *, cpus: int = 2, min_job_age: int = 300) -> None:
+        self.folder = folder
+        self.conf = folder / "slurm.conf"
+        host = socket.gethostname().partition(".")[0]
+        ports = _free_ports(1 + len(NODES))
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=8000"
+            for name, port in zip(NODES, ports[1:], strict=True)
+        )
+        text = _CONF.format(
+            cluster=f"tw{os.getpid()}", host=host, port=ports[0], folder=folder, nodes=nodes, min_job_age=min_job_age
+        )
+        for name in ("state", *(f"spool-{node}" for node in NODES)):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        self.conf.write_text(text)
+        (folder / "cgroup.conf").write_text(_CGROUP)
+        self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
+
+    def call(self, name: str, *words: str, check: bool = True) -> str:
+        """What one of its programs prints."""
+        command = [str(program(name)), *words]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=30, check=False)
+        assert not check or done.returncode == 0, f"{name} {' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def start_controller(self) -> None:
+        """Start slurmctld and wait until it answers."""
+        self._start("slurmctld")
+        until(self.answers, 20, "slurmctld", self.folder / "slurmctld.log")
+
+    def start_node(self, node: str) -> None:
+        """Start the daemon of a node."""
+        self._start("slurmd", "-N", node)
+
+    def start(self) -> None:
+        """Start everything and wait until all nodes are idle."""
+        for node in NODES:
+            self.start_node(node)
+        self.start_controller()
+        until(self.idle, 20, "three idle nodes", self.folder / "slurmctld.log")
+
+    def _start(self, name: str, *words: str) -> None:
+        command = [str(program(name)), *words]
+        # The daemons would keep the pipes of a test runner open.
+        subprocess.run(
+            command, env=self.env, check=True, timeout=30, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def answers(self) -> bool:
+        """True when slurmctld answers."""
+        return "is UP" in self.call("scontrol", "ping", check=False)
+
+    def idle(self) -> bool:
+        """True when all nodes wait for work."""
+        return self.call("sinfo", "-h", "-p", "main", "-o", "%D %t", check=False).split() == [str(len(NODES)), "idle"]
+
+    def jobs(self, *words: str) -> list[str]:
+        """The ids of the jobs that have not ended, array elements one by one."""
+        return self.call("squeue", "-h", "-r", "-o", "%i", *words).split()
+
+    def kill_controller(self) -> None:
+        """Kill slurmctld with SIGKILL."""
+        self._kill(self.folder / "slurmctld.pid")
+
+    def kill_node(self, node: str) -> None:
+        """Kill the daemon of a node with SIGKILL; its jobs go on."""
+        self._kill(self.folder / f"slurmd-{node}.pid")
+
+    def heal(self) -> None:
+        """Start what a test has killed, and bring all nodes back."""
+        if not self.answers():
+            self.start_controller()
+        for node in NODES:
+            if _process(self.folder / f"slurmd-{node}.pid") is None:
+                self.start_node(node)
+        until(self._idle_again, 30, "three idle nodes", self.folder / "slurmctld.log")
+
+    def _idle_again(self) -> bool:
+        if self.jobs():
+            self.call("scancel", "--me", check=False)
+        if not self.idle():
+            self.call("scontrol", "update", f"nodename={','.join(NODES)}", "state=resume", check=False)
+        return self.idle()
+
+    def _kill(self, pidfile: Path) -> None:
+        process = _process(pidfile)
+        if process is not None:
+            process.send_signal(signal.SIGKILL)
+            until(lambda: _process(pidfile) is None, 10, "the end of a daemon")
+
+    def stop(self) -> None:
+        """End every job, every daemon and every step that is left."""
+        if self.answers():
+            self.call("scancel", "--me", check=False)
+            end = time.monotonic() + 5
+            while self.jobs() and time.monotonic() < end:
+                time.sleep(0.05)
+        for pidfile in (self.folder / "slurmctld.pid", *(self.folder / f"slurmd-{node}.pid" for node in NODES)):
+            self._kill(pidfile)
+        for process in psutil.process_iter():
+            # What a killed daemon left: its steps know its configuration.
+            with suppress(psutil.Error):
+                if process.name().startswith("slurm") and process.environ().get("SLURM_CONF") == str(self.conf):
+                    process.kill()
+
+
+def _process(pidfile: Path) -> psutil.Process | None:
+    try:
+        process = psutil.Process(int(pidfile.read_text()))
+    except (OSError, ValueError, psutil.NoSuchProcess):
+        return None
+    return None if process.status() == psutil.STATUS_ZOMBIE else process
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+@contextmanager
+def slurm_cluster(folder: Path, *, cpus: int = 2, min_job_age: int = 300) -> Iterator[SlurmCluster]:
+    """A Slurm that is stopped at the end, whatever happens."""
+    made = SlurmCluster(folder, cpus=cpus, min_job_age=min_job_age)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """A Slurm of three nodes with two CPUs each."""
+    require("slurmctld", "slurmd", "sbatch", "squeue", package="slurm-wlm")
+    with slurm_cluster(tmp_path_factory.mktemp("slurm")) as made:
+        yield made
