@@ -15,7 +15,21 @@ from typing import Annotated
 import typer
 
 from tradewind import __version__
-from tradewind.cli import doctor, export, init, logs, offers, plugins, recommend, report, schema, status, tune
+from tradewind.cli import (
+    doctor,
+    down,
+    export,
+    init,
+    logs,
+    offers,
+    plugins,
+    reap,
+    recommend,
+    report,
+    schema,
+    status,
+    tune,
+)
 from tradewind.cli import run as run_command
 
 app = typer.Typer(
@@ -48,6 +62,8 @@ app.command("run")(run_command.run)
 app.command("recommend")(recommend.recommend)
 app.command("status")(status.status)
 app.command("logs")(logs.logs)
+app.command("down")(down.down)
+app.command("reap")(reap.reap)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("import")(export.import_records)

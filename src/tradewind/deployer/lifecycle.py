@@ -222,15 +222,26 @@ class Deployer:
         """
         words = []
         known = known_run_ids | set(self._flights)
+        problems: list[TradewindError] = []  # what cannot be given back does not keep the rest
         for handle in self.runner.find(self.owner):
-            if handle.run_id not in known:
+            if handle.run_id in known:
+                continue
+            try:
                 if self._end_stray(handle):
                     words.append(f"ended run {handle.run_id}, which nobody waited for")
                 self.runner.forget(handle)
+            except TradewindError as error:
+                problems.append(error)
         for cluster in self.provisioner.find(self.owner):
-            if cluster.run_id not in known:
+            if cluster.run_id in known:
+                continue
+            try:
                 gone = self.provisioner.destroy(cluster).state is ClusterState.GONE
                 words.append(f"{'gave' if gone else 'is giving'} back the machines of run {cluster.run_id}")
+            except TradewindError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
         return words
 
     def _end_stray(self, handle: Handle) -> bool:

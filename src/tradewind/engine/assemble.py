@@ -238,7 +238,7 @@ def build_search(
         kill_seconds=deployer.kill_seconds,
         elsewhere=_elsewhere(spec, problem, deployer, data_folder),
         spot_attempts=spec.spot_attempts,
-        exit_codes=_accepted_exit_codes(spec),
+        exit_codes=accepted_exit_codes(spec),
         searcher=searcher.name or type(searcher).__name__,
         size=len(problem.candidates) if problem.space.enumerable else None,
     )
@@ -273,7 +273,7 @@ def _elsewhere(spec: Spec, problem: Problem, deployer: Deployer, data_folder: Pa
     return elsewhere(possible, spec.fallback)
 
 
-def _accepted_exit_codes(spec: Spec) -> frozenset[int]:
+def accepted_exit_codes(spec: Spec) -> frozenset[int]:
     """Exit codes other than 0 that the user's interpreters take for success."""
     return frozenset(
         int(code) for one in spec.interpret if one.name == "exit_code" for code in one.settings.get("allowed", ())

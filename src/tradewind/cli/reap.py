@@ -1,0 +1,172 @@
+"""``tradewind reap``: find what is left over, and give it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tradewind.engine.leftovers import Decision
+    from tradewind.engine.reaping import Outcome, Yard
+
+COLUMNS = ("what", "from", "run", "owner", "age", "expiry", "why", "price per hour")
+
+
+def reap(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    provisioner: Annotated[
+        list[str] | None,
+        typer.Option("--provisioner", help="Look there, too, though no study names it; repeatable.", metavar="NAME"),
+    ] = None,
+    runner: Annotated[
+        list[str] | None, typer.Option("--runner", help="Look there, too; repeatable.", metavar="NAME")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", help="Keep what is not known to exist for so long: 1h.", metavar="DURATION"),
+    ] = None,
+    foreign: Annotated[
+        bool, typer.Option("--foreign", help="What belongs to nobody of this store goes before its expiry, too.")
+    ] = False,
+    store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; asks nothing, so it wants --yes.")] = False,
+) -> None:
+    """Find machines and jobs that nobody waits for any more, at all providers, and give them back.
+
+    All provisioners and runners that the store's studies use are asked. What is past its expiry goes, and what this
+    store has no open run for. What belongs to a study that is being run is never touched, and what belongs to another
+    store only when it is past its expiry. Ends with exit code 11 if something could not be given back or asked.
+    """
+    import time
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+    from tradewind.engine.ending import could_not
+    from tradewind.engine.leftovers import Fate, decide
+    from tradewind.engine.reaping import Yard
+    from tradewind.errors import InputError
+    from tradewind.paths import data_folder
+    from tradewind.units import parse_duration
+
+    limit = None if older_than is None else parse_duration(older_than)
+    if as_json and not (yes or dry_run):
+        raise InputError("--json asks nothing", hint="give --yes or --dry-run with it")
+    with (
+        closing(open_store(store)) as opened,
+        closing(Yard(opened, data_folder(), provisioners=provisioner or (), runners=runner or ())) as yard,
+    ):
+        findings = yard.look()
+        known, now = yard.known(findings), time.time()
+        decisions = [decide(one, known, now, older_than=limit, foreign=foreign) for one in findings]
+        gone = [decision for decision in decisions if decision.fate is not Fate.KEEP]
+        if not as_json:
+            _show(decisions, gone, yard, now)
+        outcomes: list[Outcome] = []
+        if gone and not dry_run and (yes or _agreed(len(gone))):
+            for outcome in yard.give_back(gone):
+                outcomes.append(outcome)
+                if not as_json:
+                    typer.echo(_outcome_words(outcome))
+        if as_json:
+            _emit(decisions, outcomes, yard)
+        problems = [*yard.problems, *(outcome.problem for outcome in outcomes if outcome.problem and not outcome.kept)]
+    if problems:
+        raise could_not(problems)
+
+
+def _agreed(number: int) -> bool:
+    import sys
+
+    from tradewind.errors import InputError
+
+    if not sys.stdin.isatty():
+        raise InputError("nobody can be asked: this is no terminal", hint="give --yes, or --dry-run only to look")
+    return typer.confirm(f"Give {'it' if number == 1 else f'all {number}'} back?")
+
+
+def _show(decisions: Sequence[Decision], gone: Sequence[Decision], yard: Yard, now: float) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from tradewind.units import format_money
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=1000)
+    for line in (*yard.notes, *yard.problems):
+        console.print(line, style="yellow", markup=False)
+    kept = len(decisions) - len(gone)
+    if gone:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for title in COLUMNS:
+            table.add_column(title, overflow="fold", no_wrap=title in ("what", "age"))
+        for decision in gone:
+            table.add_row(*(escape(text) for text in _cells(decision, now)))
+        console.print(table)
+        hourly = sum(decision.price_per_hour or 0.0 for decision in gone if decision.finding.kind == "machines")
+        if hourly:
+            console.print(f"Together at least {format_money(hourly)} per hour.")
+    else:
+        console.print("Nothing is left over.")
+    if kept:
+        console.print(f"{kept} more {'is' if kept == 1 else 'are'} there and stay: --json --dry-run says why.")
+
+
+def _cells(decision: Decision, now: float) -> Sequence[str]:
+    from tradewind.units import format_duration, format_money
+
+    finding = decision.finding
+    expiry = "-"
+    if finding.expires is not None:
+        ago = now - finding.expires
+        expiry = f"{format_duration(ago)} ago" if ago >= 0 else f"in {format_duration(-ago)}"
+    what = finding.kind.value if finding.alive else f"{finding.kind.value} (ended)"
+    age, price = format_duration(decision.age), format_money(decision.price_per_hour)
+    return what, finding.part, finding.run_id, finding.owner or "-", age, expiry, decision.why, price
+
+
+def _outcome_words(outcome: Outcome) -> str:
+    finding = outcome.decision.finding
+    thing = f"{finding.kind.value} of run {finding.run_id} ({finding.part})"
+    if outcome.kept:
+        return f"kept: {thing}: {outcome.problem}"
+    return f"STILL THERE: {thing}: {outcome.problem}" if outcome.problem else f"gone: {thing}"
+
+
+def _emit(decisions: Sequence[Decision], outcomes: Sequence[Outcome], yard: Yard) -> None:
+    from tradewind.cli.common import emit_json
+    from tradewind.engine.leftovers import Fate
+
+    by_decision = {id(outcome.decision): outcome for outcome in outcomes}
+
+    def document(decision: Decision) -> dict[str, Any]:
+        finding, outcome = decision.finding, by_decision.get(id(decision))
+        return {
+            "what": finding.kind.value,
+            "from": finding.part,
+            "run": finding.run_id,
+            "owner": finding.owner,
+            "age": decision.age,
+            "expires": finding.expires,
+            "alive": finding.alive,
+            "fate": decision.fate.value,
+            "why": decision.why,
+            "price_per_hour": decision.price_per_hour,
+            "gone": outcome is not None and not outcome.problem,
+            "problem": outcome.problem if outcome is not None else "",
+        }
+
+    emit_json(
+        {
+            "left_over": [document(one) for one in decisions if one.fate is not Fate.KEEP],
+            "kept": [document(one) for one in decisions if one.fate is Fate.KEEP],
+            "problems": yard.problems,
+            "notes": yard.notes,
+        }
+    )

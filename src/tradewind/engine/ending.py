@@ -1,0 +1,257 @@
+"""Ends the runs of a study that nobody goes on with, and gives back its machines."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tradewind.clock import Clock
+from tradewind.engine.assemble import accepted_exit_codes, build_reader
+from tradewind.engine.deploying import build_deployer, request_maker
+from tradewind.engine.events import Interrupted, Opened
+from tradewind.engine.loop import Parts, Search
+from tradewind.engine.policy import Policy
+from tradewind.engine.state import SearchMachine
+from tradewind.errors import NoOfferError, TeardownError, TradewindError
+from tradewind.plugins import Settings
+from tradewind.problem import Categorical, Configuration, Offer, Problem, Run, RunOutput, RunRequest, Space, Terms
+from tradewind.processes import Gone, start_of
+from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.store.base import Store, StudyRow, this_process
+
+if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle import Deployer
+    from tradewind.problem.spec import Spec
+
+_HOLD_SECONDS = 3600.0
+"""How long giving back may take; a process of this host that has died lets go at once."""
+
+_OUTLAST_SECONDS = 15.0
+"""Within this time a process whose study was taken has noticed: it says that it lives every 10 s."""
+
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What ending a study came to.
+
+    Attributes:
+        study: The study.
+        runs: The rows of the runs that were open, as they are now.
+        words: What was given back besides, in words.
+        problems: What could not be given back, in words.
+    """
+
+    study: StudyRow
+    runs: tuple[Run, ...] = ()
+    words: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def cost(self) -> float:
+        """USD that those runs have cost, total."""
+        return sum(run.cost for run in self.runs)
+
+
+def end_study(
+    store: Store,
+    study: StudyRow,
+    data_folder: Path,
+    *,
+    only: Collection[str] | None = None,
+    reason: str = "it was ended by hand",
+    force: bool = False,
+) -> Ended:
+    """End the open runs of a study, give back its machines, and let its rows say so with what it cost.
+
+    A run whose job has ended by itself meanwhile keeps its result. The study can be gone on with.
+
+    Args:
+        store: Where it is kept.
+        study: The study.
+        data_folder: Where runners and provisioners keep what they need.
+        only: End only these runs, by id, and give nothing else back.
+        reason: Why, in words, for the rows.
+        force: Do so even if a live process runs the study: it ends when it finds out.
+
+    Raises:
+        StudyBusyError: A live process runs it, without ``force``.
+        TradewindError: Its specification cannot be used any more.
+    """
+    from tradewind.problem.spec import Spec
+
+    holder = store.summaries([study.id])[0].holder
+    token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
+    try:
+        open_runs = store.runs(study.id, open_only=True)
+        chosen = {run.run_id for run in open_runs if only is None or run.run_id in only}
+        spec = Spec.from_json(study.spec)
+        problems = _end_runs(spec, study, store, data_folder, chosen, reason) if chosen else []
+        words: list[str] = []
+        if only is None:
+            token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
+            if holder and force:
+                _outlast(holder)
+            with contextlib.closing(build_deployer(spec, study.owner, data_folder)) as deployer:
+                left = {run.run_id for run in store.runs(study.id, open_only=True)}
+                words, more = _sweep(deployer, left)
+                problems += more
+        now = {run.run_id: run for run in store.runs(study.id)} if chosen else {}
+        return Ended(study, tuple(now[run_id] for run_id in sorted(chosen)), tuple(words), tuple(problems))
+    finally:
+        store.release(study.id, token)
+
+
+def _end_runs(
+    spec: Spec, study: StudyRow, store: Store, data_folder: Path, chosen: Collection[str], reason: str
+) -> list[str]:
+    """End some runs as the engine would that the user interrupts; what went wrong, in words."""
+    problem = Problem(
+        job=spec.job,
+        # What may be chosen is of no interest any more, and no price list must be at hand for it.
+        space=Space([Categorical(name="nothing", values=("-",))]),
+        objective=spec.objective,
+        constraints=spec.constraints,
+        budget=spec.budget,
+        resolver=_Nobody(),
+        terms=Terms(spec.billing, spec.parallel, spec.future_runs),
+    )
+    policy = Policy(
+        owner=study.owner, retries=spec.retries, abort=spec.abort, exit_codes=accepted_exit_codes(spec), searcher=""
+    )
+    deployer = _Ending(build_deployer(spec, study.owner, data_folder), reason)
+    parts = Parts(
+        study=study,
+        problem=problem,
+        machine=SearchMachine(problem, policy),
+        searcher=_NoSearcher(settings=Settings(), problem=problem),
+        deployer=deployer,
+        store=store,
+        request=request_maker(spec, study, data_folder, deployer.clock.now),
+        read=lambda output: build_reader(spec)(output),
+    )
+    _Last(parts).end(chosen)
+    return deployer.problems
+
+
+class _Last(Search):
+    """The last turn of a search: it takes over what runs, and ends it."""
+
+    def end(self, chosen: Collection[str]) -> None:
+        """End some open runs; the others stay as they are."""
+        parts = self.parts
+        study_id = parts.study.id
+        self._token = parts.store.hold(study_id, this_process(), _HOLD_SECONDS)
+        try:
+            runs = [run for run in parts.store.runs(study_id) if run.state.ended or run.run_id in chosen]
+            parts.machine.parallel = 0  # nothing new is begun
+            self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed))
+            self._feed(Interrupted())
+        finally:
+            self._leave(cancel=False)
+
+
+class _Ending:
+    """A deployer that ends what it is asked to take over."""
+
+    def __init__(self, deployer: Deployer, reason: str) -> None:
+        self.problems: list[str] = []
+        self._deployer = deployer
+        self._reason = reason
+
+    @property
+    def clock(self) -> Clock:
+        return self._deployer.clock
+
+    def launch(self, run: Run, request: RunRequest) -> Run:
+        raise AssertionError(f"run {run.run_id} is not to be started")
+
+    def adopt(self, run: Run, request: RunRequest) -> Run:
+        try:
+            return self._deployer.end(run, request, self._reason)
+        except TradewindError as error:  # the others are ended all the same
+            self.problems.append(str(error))
+            return run
+
+    def poll(self) -> list[Run]:
+        return []
+
+    def wait(self, seconds: float) -> None:
+        return
+
+    def cancel(self, run_id: str, reason: str) -> Run | None:
+        return None
+
+    def settle(self, run_id: str) -> None:
+        self._deployer.settle(run_id)
+
+    def sweep(self, known_run_ids: set[str]) -> list[str]:
+        return []
+
+    def output(self, run: Run, request: RunRequest) -> RunOutput:
+        return self._deployer.output(run, request)
+
+    def close(self) -> None:
+        self._deployer.close()
+
+
+class _NoSearcher(Searcher):
+    """Proposes nothing and keeps nothing: the study's own searcher goes on where it was."""
+
+    def ask(self, state: SearchState, count: int = 1) -> NothingLeft:
+        return NothingLeft("the study is being ended")
+
+    def state(self) -> Mapping[str, object]:
+        return {}
+
+
+class _Nobody:
+    machine_parameters: tuple[str, ...] = ()
+
+    def resolve(self, configuration: Configuration) -> Offer:
+        raise NoOfferError("the study is being ended")
+
+
+def _sweep(deployer: Deployer, known: set[str]) -> tuple[list[str], list[str]]:
+    """Give back all that belongs to no open run, and wait until the provider confirms it."""
+    words: dict[str, None] = {}
+    until = time.monotonic() + max(30.0, deployer.provisioner.patience_seconds)
+    while True:
+        try:
+            words |= dict.fromkeys(deployer.sweep(known))
+            left = [cluster for cluster in deployer.provisioner.find(deployer.owner) if cluster.run_id not in known]
+            problem = f"the machines of {', '.join(sorted(c.run_id for c in left))} are still there" if left else ""
+        except TradewindError as error:
+            left, problem = [], str(error)
+        if not problem:
+            return list(words), []
+        if time.monotonic() > until:
+            return list(words), [problem]
+        pause = deployer.provisioner.next_change(left) if left else _PAUSE_SECONDS
+        deployer.clock.sleep(min(_PAUSE_SECONDS, pause) if pause > 0 else _PAUSE_SECONDS)
+
+
+def _outlast(holder: str) -> None:
+    """Wait until the process that ran the study has noticed: what it was just creating is there then."""
+    host, _, pid = holder.rpartition(":")
+    until = time.monotonic() + _OUTLAST_SECONDS
+    while time.monotonic() < until:
+        if host == socket.gethostname() and pid.isdigit():
+            try:
+                start_of(int(pid))
+            except Gone:
+                return
+        time.sleep(0.2)
+
+
+def could_not(problems: Collection[str]) -> TeardownError:
+    """The error for what could not be given back."""
+    first, *others = problems
+    more = f" (and {len(others)} more)" if others else ""
+    return TeardownError(f"not everything could be given back: {first}{more}", hint="it may still cost money")

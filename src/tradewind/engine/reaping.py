@@ -1,0 +1,304 @@
+"""Looks for what is left over at all providers and engines that a store knows of, and gives it back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tradewind import plugins
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
+from tradewind.deployer.runner.base import Runner, Simulates
+from tradewind.engine.deploying import make_part
+from tradewind.engine.ending import end_study
+from tradewind.engine.leftovers import Decision, Fate, Finding, Kind, Known, Owner, Row
+from tradewind.errors import MissingProgramError, PluginError, StudyBusyError, TeardownError, TradewindError
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Handle
+from tradewind.store.base import Store, StudyRow, this_process
+
+_HOLD_SECONDS = 3600.0
+_PATIENCE_SECONDS = 30.0
+_AGAIN_SECONDS = 10.0
+_PAUSE_SECONDS = 0.2
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of something that was to be given back.
+
+    Attributes:
+        decision: What was to become of it.
+        problem: Why it is still there, in words; empty when it is gone.
+        kept: True when it is still there because a live process has taken it over meanwhile.
+    """
+
+    decision: Decision
+    problem: str = ""
+    kept: bool = False
+
+
+class Yard:
+    """All provisioners and runners that the studies of a store use, and those that are named besides.
+
+    Provisioners and runners that only pretend are left out, unless they are named.
+
+    Args:
+        store: The store.
+        data_folder: Where the parts keep what they need between processes.
+        provisioners: Names of further provisioners, with their usual settings.
+        runners: Names of further runners, likewise.
+
+    Attributes:
+        problems: What could not be asked, and why; something may be left there.
+        notes: What is not installed here any more, and so was not asked.
+
+    Raises:
+        PluginError: One that is named is not installed.
+    """
+
+    def __init__(
+        self, store: Store, data_folder: Path, *, provisioners: Sequence[str] = (), runners: Sequence[str] = ()
+    ) -> None:
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self._store = store
+        self._data_folder = data_folder
+        self._studies = store.find_studies()
+        self._parts: list[Provisioner | Runner] = []
+        self._made: set[str] = set()
+        for kind, names in (("provisioner", provisioners), ("runner", runners)):
+            for name in names:
+                self._add(kind, {"use": name}, Path.cwd(), named=True)
+        for study in self._studies:
+            self._add_study(study)
+
+    def look(self) -> list[Finding]:
+        """All that the parts find by their tags, of all owners."""
+        found: dict[tuple[str, str, str], Finding] = {}
+        for part in self._parts:
+            try:
+                findings = list(_machines(part) if isinstance(part, Provisioner) else _jobs(part))
+            except TradewindError as error:
+                self.problems.append(f"{part.name} could not be asked: {error}")
+                continue
+            for finding in findings:
+                found.setdefault((finding.kind, finding.part, finding.run_id), finding)
+        return list(found.values())
+
+    def known(self, findings: Iterable[Finding]) -> Known:
+        """What the store says of some findings; to be asked after `look`, never before."""
+        studies = {study.owner: study for study in self._store.find_studies() if study.owner}
+        holders = {one.study.id: one.holder for one in self._store.summaries()} if studies else {}
+        owners = {tag: Owner(study.id, study.name, holders.get(study.id, "")) for tag, study in studies.items()}
+        rows: dict[str, Row] = {}
+        wanted: dict[str, set[str]] = {}
+        for finding in findings:
+            # The run's name begins with the tag of its owner, whatever became of the tag itself.
+            tag = finding.owner or next((tag for tag in studies if finding.run_id.startswith(f"{tag}-")), "")
+            if tag in studies:
+                wanted.setdefault(tag, set()).add(finding.run_id)
+        for tag, run_ids in wanted.items():
+            rows |= self._rows(studies[tag], run_ids)
+        return Known(owners, rows)
+
+    def give_back(self, decisions: Sequence[Decision]) -> Iterator[Outcome]:
+        """End, destroy or forget what was decided; each is tried, whatever became of the others."""
+        ours: dict[int, list[Decision]] = {}
+        others = []
+        for decision in decisions:
+            if decision.fate is Fate.KEEP:
+                continue
+            if decision.study_id is None:
+                others.append(decision)
+            else:
+                ours.setdefault(decision.study_id, []).append(decision)
+        for study_id, mine in ours.items():
+            yield from self._of_study(study_id, mine)
+        yield from self._all(others)
+
+    def close(self) -> None:
+        """Give back connections."""
+        for part in self._parts:
+            part.close()
+
+    # ------------------------------------------------------------------ parts
+
+    def _add_study(self, study: StudyRow) -> None:
+        document = study.spec.get("job")
+        deploy = document.get("deploy", {}) if isinstance(document, Mapping) else {}
+        runner, provisioner = deploy.get("runner", {}), deploy.get("provisioner", {})
+        with contextlib.suppress(PluginError):
+            if issubclass(plugins.load("runner", str(runner.get("use"))), Simulates):
+                return  # its machines are on a clock that stands still now
+        base = Path(str(study.spec.get("base", ".")))
+        for kind, choice in (("runner", runner), ("provisioner", provisioner)):
+            if choice.get("use"):
+                self._add(kind, choice, base)
+
+    def _add(self, kind: str, choice: Mapping[str, Any], base: Path, *, named: bool = False) -> None:
+        settings = {key: value for key, value in choice.items() if key != "use"}
+        key = json.dumps([kind, choice, str(base) if settings else ""], sort_keys=True, default=str)
+        if key in self._made:
+            return
+        self._made.add(key)
+        try:
+            self._parts.append(make_part(kind, str(choice["use"]), settings, base, self._data_folder))
+        except (PluginError, MissingProgramError) as error:
+            if named:
+                raise
+            self.notes.append(f"{kind} {choice['use']} was not asked: {error}")
+        except TradewindError as error:
+            self.problems.append(f"{kind} {choice['use']} could not be asked: {error}")
+
+    def _rows(self, study: StudyRow, run_ids: set[str]) -> dict[str, Row]:
+        rows = {}
+        for run in self._store.runs(study.id):
+            if run.run_id in run_ids:
+                trials = self._store.trials(study.id, since=run.trial, limit=1)
+                price = next((trial.offer.hourly for trial in trials if trial.number == run.trial), None)
+                rows[run.run_id] = Row(study.owner, run.state.ended, run.started, price)
+        return rows
+
+    # ------------------------------------------------------------------ giving back
+
+    def _of_study(self, study_id: int, decisions: Sequence[Decision]) -> Iterator[Outcome]:
+        """Give back what belongs to a study of this store, which nobody else can begin meanwhile."""
+        settled = [decision for decision in decisions if decision.fate is Fate.SETTLE]
+        rest = [decision for decision in decisions if decision.fate is not Fate.SETTLE]
+        if settled:
+            yield from self._settle(study_id, settled)
+        if not rest:
+            return
+        try:
+            token = self._store.hold(study_id, this_process(), _HOLD_SECONDS)
+        except StudyBusyError as error:
+            yield from (Outcome(decision, str(error), kept=True) for decision in rest)
+            return
+        try:
+            yield from self._all(rest)
+        finally:
+            self._store.release(study_id, token)
+
+    def _settle(self, study_id: int, decisions: Sequence[Decision]) -> Iterator[Outcome]:
+        run_ids = {decision.finding.run_id for decision in decisions}
+        study = self._store.study(study_id)
+        try:
+            ended = end_study(self._store, study, self._data_folder, only=run_ids, reason="it had expired")
+        except TradewindError as error:
+            for decision in decisions:
+                yield Outcome(decision, str(error), kept=isinstance(error, StudyBusyError))
+            return
+        still = {run.run_id: run.reason for run in ended.runs if not run.state.ended}
+        for decision in decisions:
+            run_id = decision.finding.run_id
+            problem = "; ".join(ended.problems) or still.get(run_id, "") or "it does not end"
+            yield Outcome(decision, problem if run_id in still else "")
+
+    def _all(self, decisions: Sequence[Decision]) -> Iterator[Outcome]:
+        """Several at a time where the provider takes its time and the part allows it."""
+        slow = [decision for decision in decisions if isinstance(decision.finding.thing[0], CallsNetwork)]
+        for decision in decisions:
+            if decision not in slow:
+                yield self._one(decision)
+        if slow:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                yield from pool.map(self._one, slow)
+
+    def _one(self, decision: Decision) -> Outcome:
+        part, thing = decision.finding.thing
+        try:
+            if isinstance(part, Provisioner):
+                _destroy(part, thing)
+            else:
+                if decision.fate is not Fate.FORGET:
+                    _end(part, thing)
+                part.forget(thing)
+        except TradewindError as error:
+            return Outcome(decision, str(error))
+        except Exception as error:  # a bug in one part must not keep what others can give back
+            return Outcome(decision, f"{type(error).__name__}: {error}")
+        return Outcome(decision)
+
+
+def _machines(part: Provisioner) -> Iterator[Finding]:
+    for cluster in part.find(None):
+        facts = cluster.data
+        yield Finding(
+            Kind.MACHINES,
+            part.name,
+            cluster.run_id,
+            cluster.owner,
+            cluster.expires,
+            _number(facts.get("created")),
+            price_per_hour=_number(facts.get("price_per_hour")),
+            thing=(part, cluster),
+        )
+
+
+def _jobs(part: Runner) -> Iterator[Finding]:
+    handles = part.find(None)
+    statuses = part.poll(handles) if handles else {}
+    for handle in handles:
+        facts, status = handle.data, statuses.get(handle.run_id)
+        yield Finding(
+            Kind.JOB,
+            part.name,
+            handle.run_id,
+            str(facts.get("owner", "")),
+            _number(facts.get("expires")),
+            _number(facts.get("created")),
+            alive=status is None or not status.state.ended,
+            thing=(part, handle),
+        )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _destroy(part: Provisioner, cluster: Cluster) -> None:
+    """Destroy machines, and wait until the provider confirms that they are gone.
+
+    Raises:
+        TeardownError: They are still there after a while.
+    """
+    cluster = part.destroy(cluster)
+    again = time.monotonic() + _AGAIN_SECONDS
+
+    def gone() -> bool:
+        nonlocal cluster, again
+        if cluster.state is not ClusterState.GONE and time.monotonic() > again:
+            again = time.monotonic() + _AGAIN_SECONDS
+            cluster = part.destroy(cluster)
+        elif cluster.state is not ClusterState.GONE:
+            cluster = part.poll([cluster])[cluster.run_id]
+        return cluster.state is ClusterState.GONE
+
+    _until(gone, max(_PATIENCE_SECONDS, part.patience_seconds), f"the machines of run {cluster.run_id} are still there")
+
+
+def _end(part: Runner, handle: Handle) -> None:
+    """End a job with all its processes.
+
+    Raises:
+        TeardownError: It is still there after a while.
+    """
+    part.cancel(handle)
+    _until(
+        lambda: part.poll([handle])[handle.run_id].state.ended, _PATIENCE_SECONDS, f"run {handle.run_id} does not end"
+    )
+
+
+def _until(done: Callable[[], bool], seconds: float, problem: str) -> None:
+    until = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > until:
+            raise TeardownError(problem)
+        time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.engine.test_kill import alive_with
+
+from tradewind.cli.app import run
+from tradewind.engine import ending
+from tradewind.errors import StudyBusyError, TeardownError
+from tradewind.problem import RunState, TrialState
+
+from .left_alone import World, world
+
+ELSEWHERE = "another-host.example:17:1.00"
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def test_runs_end_machines_go_and_the_bill_is_right(left: World, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = left.leave(0), left.leave(1)
+    time.sleep(0.3)
+    assert run(["down", "sort", "--yes"]) == 0
+    assert "2 runs ended" in capsys.readouterr().out
+    assert left.found() == set()
+    for launched in (first, second):
+        ended = left.run(launched.run_id)
+        assert (ended.state, ended.machines) == (RunState.CANCELLED, ())
+        assert "down" in ended.reason
+        # A dollar a second, booting included.
+        assert 0.3 < ended.runtime < 60
+        assert ended.runtime <= ended.cost <= ended.runtime + 30
+        assert ended.ended is not None
+    trials = left.store.trials(left.study.id)
+    assert [trial.state for trial in trials] == [TrialState.PENDING] * 2
+    assert sum(trial.spent for trial in trials) == pytest.approx(left.store.summaries()[0].spent)
+    summary = left.store.summaries()[0]
+    assert (summary.reserved, summary.holder, summary.study.state) == (0.0, "", "interrupted")
+    assert run(["down", "sort", "--yes"]) == 0
+    assert "nothing runs" in capsys.readouterr().out
+
+
+def test_what_ended_by_itself_keeps_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with world(tmp_path, "sleep 0.2") as left:
+        launched = left.leave()
+        end = time.monotonic() + 60
+        while launched.run_id in left.found() - _machines(left):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert run(["down", "sort", "--yes", "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert [each["state"] for each in document[0]["runs"]] == ["done"]
+        assert left.store.trials(left.study.id)[0].state is TrialState.SUCCEEDED
+        assert left.found() == set()
+
+
+def _machines(left: World) -> set[str]:
+    with left.deployer() as deployer:
+        return {cluster.run_id for cluster in deployer.provisioner.find(None)}
+
+
+def test_a_row_for_which_nothing_was_made_begins_nothing(left: World) -> None:
+    """The controller died between the row and the machines: they are not made only to be given back."""
+    from tradewind.problem import Configuration, Proposal, Run, Trial
+    from tradewind.store.base import Change
+
+    from .left_alone import OFFER
+
+    row = Run(f"{left.study.owner}-00000-1", 0, started=time.time(), reserved=1.0)
+    trial = Trial(0, Proposal(Configuration({"level": 1})), OFFER, TrialState.RUNNING, "key", attempts=1)
+    left.store.write(left.study.id, Change([trial], [row]))
+    assert run(["down", "sort", "--yes"]) == 0
+    ended = left.run(row.run_id)
+    assert (ended.state, ended.cost) == (RunState.CANCELLED, 0.0)
+    assert not list(left.folder.rglob("started.json"))
+    assert not (left.folder / "home" / "simulated-fleet.json").exists() or left.found() == set()
+
+
+def test_machines_without_a_row_go_too(left: World, capsys: pytest.CaptureFixture[str]) -> None:
+    with left.deployer() as deployer:
+        from .left_alone import OFFER
+
+        deployer.provisioner.make("stray", left.study.owner, time.time() + 600, OFFER)
+    assert run(["down", "--all", "--yes"]) == 0
+    assert "back the machines of run stray" in capsys.readouterr().out
+    assert left.found() == set()
+
+
+def test_a_study_that_is_being_run_is_left_alone(
+    left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = left.leave()
+    token = left.store.hold(left.study.id, ELSEWHERE, 600)
+    assert run(["down", "sort", "--yes"]) == StudyBusyError.exit_code
+    err = capsys.readouterr().err
+    assert "another-host.example:17" in err and "--force" in err and err.count("\n") == 1
+    assert launched.run_id in left.found()
+    assert run(["down", "--all", "--yes"]) == TeardownError.exit_code
+    monkeypatch.setattr(ending, "_OUTLAST_SECONDS", 0.1)
+    assert run(["down", "sort", "--yes", "--force"]) == 0
+    assert left.found() == set()
+    with pytest.raises(StudyBusyError):
+        left.store.renew(left.study.id, token, 60)
+
+
+def test_what_the_provider_refuses_ends_with_11_and_the_row_stays_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.deployer.lifecycle._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("tradewind.deployer.provisioner.base.Provisioner.patience_seconds", 0.2)
+    with world(tmp_path, refusals=0.999) as left:
+        launched = left.leave()
+        assert run(["down", "sort", "--yes"]) == TeardownError.exit_code
+        err = capsys.readouterr().err
+        assert "did not destroy" in err and err.count("\n") == 1
+        assert not left.run(launched.run_id).state.ended
+        assert launched.run_id in left.found()
+
+
+@pytest.mark.slow
+def test_after_kill_nine_nothing_is_left(left: World) -> None:
+    """The controller is killed at random moments; one command gives back all that it had made."""
+    chance = random.Random(4)
+    for _ in range(2):
+        words = [sys.executable, "-m", "tradewind", "tune", "job.yaml", "--quiet"]
+        with subprocess.Popen(words, cwd=left.folder, env=dict(os.environ), stderr=subprocess.DEVNULL) as process:
+            end = time.monotonic() + 60
+            while not left.found() and time.monotonic() < end:
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0.0, 0.5))
+            process.kill()
+        assert run(["down", "sort", "--yes"]) == 0
+        assert left.found() == set()
+        assert not alive_with(left.study.owner)
+        runs = left.store.runs(left.study.id)
+        assert runs and all(each.state.ended for each in runs)
+        spent = sum(trial.spent for trial in left.store.trials(left.study.id))
+        assert left.store.summaries()[0].spent == pytest.approx(spent) == pytest.approx(sum(one.cost for one in runs))
+
+
+def test_it_asks_first(left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = left.leave()
+    assert run(["down", "sort"]) == 3
+    assert "--yes" in capsys.readouterr().err
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda question: "sort (1 open run)" not in question)
+    assert run(["down", "sort"]) == 0
+    assert launched.run_id in left.found()
+
+
+@pytest.mark.parametrize("words", [["down"], ["down", "sort", "--all"], ["down", "sort", "--json"]])
+def test_it_wants_to_know_what(left: World, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words) == 3
+    assert capsys.readouterr().err.count("\n") == 1
