@@ -1,0 +1,362 @@
+"""Makes machines with Terraform or OpenTofu."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tradewind import plugins
+from tradewind.deployer.provisioner.base import (
+    Cluster,
+    ClusterState,
+    MakesMachines,
+    Provisioner,
+    ReachableBySsh,
+    RunsDocker,
+    TagsMachines,
+    TurnsOffMachines,
+)
+from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform_azure import AzureCloud
+from tradewind.deployer.provisioner.terraform_cloud import Cloud, Found
+from tradewind.deployer.provisioner.terraform_errors import error_of
+from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, write_private
+from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform_program import Outcome, Program
+from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
+from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TeardownError, TradewindError
+from tradewind.problem import Machine, Offer
+
+_MODULES = Path(__file__).parent / "modules"
+_CLOUD_INIT = _MODULES / "cloud-init.yaml.tftpl"
+_POLL_SECONDS = 2.0
+_TYPES = {
+    "aws": re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+"),
+    "azure": re.compile(r"[A-Z][A-Za-z]+_[A-Za-z0-9_-]+"),
+    "gcp": re.compile(r"[a-z][a-z0-9]*-[a-z0-9-]+"),
+}
+
+
+class TerraformProvisioner(
+    Provisioner,
+    MakesMachines,
+    TagsMachines,
+    ReachableBySsh,
+    RunsDocker,
+    TurnsOffMachines,
+    plugins.CallsNetwork,
+):
+    """Makes machines at Amazon, Google or Azure with Terraform or OpenTofu, or with a module of your own.
+
+    Each run has a folder of its own below the data folder: its record, which is written before anything is created, a
+    copy of the module, Terraform's state, and its keys. Terraform runs in a session of its own and holds the run's
+    lock, so that it goes on when this process is killed, and the next one waits for it. What it may have created while
+    it was killed itself is found by tag at the provider.
+    """
+
+    name = "terraform"
+    Settings = TerraformSettings
+    settings: TerraformSettings
+    patience_seconds: ClassVar[float] = 1200.0
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._base = data_folder / "terraform"
+        self._runs = self._base / "runs"
+        self._prober = Prober()
+        self._guard = threading.Lock()
+        self._asked: dict[str, Cloud] = {}
+
+    def refuses(self, offer: Offer) -> str:
+        """Why the machines of an offer can never be made; see `Provisioner.refuses`."""
+        given = self.settings
+        if given.module is None and offer.provider not in given.providers:
+            return f"provider {offer.provider} is not in the setting providers ({', '.join(given.providers)})"
+        if not offer.region and not given.region:
+            return "neither the offer nor the setting region names a region"
+        pattern = _TYPES.get(offer.provider)
+        if given.module is None and pattern is not None and not pattern.fullmatch(offer.instance_type):
+            return f"{offer.instance_type!r} is no name of an instance type of {offer.provider}"
+        return ""
+
+    def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
+        """Make the machines of an offer, and wait until Terraform has made them; see `Provisioner.make`.
+
+        Raises:
+            CapacityError: None of the zones has such machines, or a quota is used up.
+            OfferRefusedError: The provider does not know the instance type or region.
+            CredentialsError: It does not know us.
+            ImageError: The machine image is not there.
+            MissingProgramError: Terraform, a provider's plugin or a program to look for leftovers is not there.
+            DeployError: The template is wrong, or something else.
+        """
+        if why := self.refuses(offer):
+            raise OfferRefusedError(f"provisioner terraform cannot make {offer.key}: {why}")
+        folder = RunFolder(self._runs, run_id)
+        folder.wait(self.settings.boot_seconds)
+        with folder.locked(self.settings.boot_seconds) as lock:
+            record = folder.read()
+            if record is not None and record.made is not None:
+                return self._cluster(folder, record)
+            if record is not None:
+                # An earlier attempt was cut off, and may have created what its state does not know.
+                self._clear(folder, record, lock)
+            record = Record(run_id, owner, expires, offer.to_json(), self._region(offer), offer.provider)
+            record = folder.create(replace(record, started=self.clock.now()))
+            try:
+                record = self._apply(folder, record, lock)
+            except TradewindError as error:
+                self._clear_after(error, folder, lock)
+                raise
+        return self._cluster(folder, record)
+
+    def _apply(self, folder: RunFolder, record: Record, lock: int) -> Record:
+        given, offer = self.settings, Offer.from_json(record.offer)
+        cloud = self._cloud(record.provider)
+        if cloud is not None:
+            cloud.check()
+        program = self._program()
+        source = given.module or _MODULES / record.provider
+        module = program.prepare([_CLOUD_INIT, source])
+        program.settle(folder, module)
+        variables = self._variables(folder, record, offer)
+        last: DeployError | None = None
+        for zone in self._zones(record):
+            text = json.dumps({**variables, "zone": zone, **given.variables}, indent=1)
+            write_private(folder.path / "tradewind.auto.tfvars.json", text.encode())
+            left = record.started + given.boot_seconds - self.clock.now()
+            record = folder.write(replace(record, applying=True))
+            outcome = program.run(folder, lock, "apply", max(1.0, left))
+            record = folder.write(replace(record, applying=outcome.cut_off))
+            try:
+                machines = self._machines(outcome, record, offer)
+            except CapacityError as error:
+                last = error
+                continue
+            if cloud is not None:
+                with suppress(DeployError):  # these tags are for people who read lists; ours are on the machines
+                    cloud.label(record.run_id, record.region)
+            return folder.write(replace(record, made=self.clock.now(), machines=machines))
+        assert last is not None
+        raise last
+
+    def _machines(self, outcome: Outcome, record: Record, offer: Offer) -> tuple[Mapping[str, Any], ...]:
+        """What the module says that it made, or the error that it says."""
+        if outcome.late:
+            seconds = self.settings.boot_seconds
+            raise DeployError(f"terraform had not made {offer.key} after {seconds:g} s", hint="see boot_seconds")
+        if outcome.code:
+            if outcome.cut_off:
+                raise DeployError(f"terraform was ended while it made {offer.key} (exit code {outcome.code})")
+            raise error_of(outcome.diagnostics, record.provider, offer.key, applying=outcome.applying)
+        listed = (outcome.outputs or {}).get("machines")
+        if not isinstance(listed, list) or not all(isinstance(m, dict) and m.get("id") for m in listed):
+            raise DeployError(
+                "the module has no output `machines` that lists id and address of each",
+                retryable=False,
+                hint="see the guide on provisioner terraform",
+            )
+        if len(listed) != offer.nodes:
+            raise CapacityError(f"{offer.nodes} machines were wanted, and {len(listed)} came up")
+        if not all(machine.get("address") for machine in listed):
+            raise DeployError(
+                "the machines have no address",
+                hint="public_address: true, or a subnet that is reachable from here",
+                retryable=False,
+            )
+        return tuple(listed)
+
+    def _variables(self, folder: RunFolder, record: Record, offer: Offer) -> dict[str, Any]:
+        given = self.settings
+        made = {
+            "run_id": record.run_id,
+            "owner": record.owner,
+            "expires": int(record.expires),
+            "region": record.region,
+            "instance_type": offer.instance_type,
+            "nodes": offer.nodes,
+            "spot": offer.spot,
+            "arch": offer.arch or "x86_64",
+            "disk_gib": max(1, round(given.disk)),
+            "image": given.image,
+            "caller_cidrs": [given.caller_cidr or address_of_this_machine(given.address_url)],
+            **folder.public_keys(),
+        }
+        if record.provider == "aws" and given.endpoint:
+            made["endpoint"] = given.endpoint
+        return made
+
+    def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
+        """Where some clusters are; machines are looked at in the background. See `Provisioner.poll`."""
+        return {cluster.run_id: self._where(cluster) for cluster in clusters}
+
+    def _where(self, cluster: Cluster) -> Cluster:
+        folder = RunFolder(self._runs, cluster.run_id)
+        try:
+            record = folder.read()
+        except DeployError as error:
+            return replace(cluster, state=ClusterState.UNKNOWN, reason=str(error))
+        if record is None:
+            # Its folder goes when its machines are gone; those of another machine's folder are nothing that we see.
+            ours = str(folder.path) == cluster.data.get("folder") or cluster.state is ClusterState.GONE
+            return replace(cluster, state=ClusterState.GONE if ours else ClusterState.UNKNOWN)
+        return self._cluster(folder, record)
+
+    def find(self, owner: str | None) -> list[Cluster]:
+        """All clusters of an owner, by the folders here and by tag at the providers; see `Provisioner.find`.
+
+        Raises:
+            DeployError: A provider does not answer, and may have more than is known here.
+        """
+        found: dict[str, Cluster] = {}
+        for path in sorted(self._runs.glob("[!.]*/run.json")):
+            try:
+                record = RunFolder(self._runs, json.loads(path.read_bytes())["run_id"]).read()
+            except FileNotFoundError:
+                continue  # given back in this moment
+            except (ValueError, KeyError, TypeError, OSError) as error:
+                raise DeployError(f"{path} cannot be read: {error}") from error
+            if record is not None and owner in (None, record.owner):
+                found[record.run_id] = self._cluster(RunFolder(self._runs, record.run_id), record)
+        for provider in self.settings.providers if self.settings.sweep else ():
+            for each in self._cloud_of(provider).find(owner):
+                found.setdefault(each.run_id, _stray(each, provider, owner))
+        return list(found.values())
+
+    def destroy(self, cluster: Cluster) -> Cluster:
+        """Give machines back, and wait until the provider has none with the run's tag; see `Provisioner.destroy`.
+
+        Raises:
+            TeardownError: Some are still there.
+        """
+        folder = RunFolder(self._runs, cluster.run_id)
+        folder.stop(self.settings.stop_seconds)
+        with folder.locked(self.settings.destroy_seconds) as lock:
+            record = folder.read()
+            if record is None:
+                offer = {"provider": "", "instance_type": "", "vcpu": 0, "memory_gib": 0, "price_per_hour": 0}
+                region, provider = cluster.data.get("region", ""), cluster.data.get("provider", "")
+                record = Record(cluster.run_id, cluster.owner, cluster.expires or 0.0, offer, region, provider)
+            setup = self._cluster(folder, record).setup_seconds
+            self._clear(folder, record, lock)
+            folder.remove()
+        return replace(cluster, state=ClusterState.GONE, setup_seconds=max(setup, cluster.setup_seconds))
+
+    def _clear_after(self, error: TradewindError, folder: RunFolder, lock: int) -> None:
+        """Take back what a failed attempt has made; where that fails as well, the folder stays, to be found."""
+        record = folder.read()
+        assert record is not None
+        try:
+            self._clear(folder, record, lock)
+            folder.remove()
+        except TradewindError as problem:
+            folder.write(replace(record, reason=f"{error}; and giving it back has failed: {problem}"))
+
+    def _clear(self, folder: RunFolder, record: Record, lock: int) -> None:
+        """Take back all that a run has; the lock is held."""
+        until = time.monotonic() + self.settings.destroy_seconds
+        listed_by = time.monotonic() + (self.settings.listing_seconds if record.applying else 0.0)
+        places = self._places(record)
+        for cloud, region in places:
+            cloud.give_back(record.run_id, region)
+        covered: frozenset[str] = frozenset().union(*(cloud.covers for cloud, _ in places))
+        if folder.kinds() - covered:
+            outcome = self._program().run(folder, lock, "destroy", self.settings.destroy_seconds)
+            if outcome.code:
+                why = str(outcome.diagnostics[0]) if outcome.diagnostics else f"exit code {outcome.code}"
+                raise TeardownError(f"terraform did not destroy the machines of run {record.run_id}: {why}")
+        while True:
+            left = [words for cloud, region in places for words in cloud.give_back(record.run_id, region)]
+            if not left and time.monotonic() >= listed_by:
+                return
+            if time.monotonic() > until:
+                raise TeardownError(
+                    f"the provider still has {', '.join(left)} of run {record.run_id}", hint="they may still cost money"
+                )
+            time.sleep(min(_POLL_SECONDS, max(0.1, listed_by - time.monotonic())) if not left else _POLL_SECONDS)
+
+    def _places(self, record: Record) -> list[tuple[Cloud, str]]:
+        """Where things of a run may be: its own region, or all of our providers where that is not known."""
+        if not self.settings.sweep:
+            return []
+        if record.provider in self.settings.providers and record.region:
+            return [(self._cloud_of(record.provider), record.region)]
+        if record.provider and record.region:
+            return []
+        found = [
+            (self._cloud_of(name), each) for name in self.settings.providers for each in self._cloud_of(name).find(None)
+        ]
+        return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
+
+    def next_change(self, clusters: Sequence[Cluster]) -> float:
+        """A quarter of a second where machines are about to answer, else the usual second."""
+        return 0.25 if any(cluster.state is ClusterState.BOOTING for cluster in clusters) else 1.0
+
+    def _cluster(self, folder: RunFolder, record: Record) -> Cluster:
+        now = self.clock.now()
+        given = self.settings
+        machines = self._machines_of(folder, record)
+        state, reason = ClusterState.BOOTING, record.reason
+        if record.made is not None and record.ready is None:
+            probe = self._prober.look(record.run_id, machines, given.ready)
+            reason = probe.missing
+            if probe.ready:
+                record = replace(record, ready=now)
+                with suppress(FileNotFoundError):  # given back in this moment
+                    folder.write(record)
+        if record.ready is not None:
+            state, reason = ClusterState.READY, ""
+        elif record.started and now > record.started + given.boot_seconds:
+            state, reason = ClusterState.FAILED, f"not ready after {given.boot_seconds:g} s: {reason or 'not made'}"
+        setup = max(0.0, (now if record.ready is None else record.ready) - record.started) if record.started else 0.0
+        data = {"folder": str(folder.path), "region": record.region, "provider": record.provider}
+        return Cluster(record.run_id, state, machines, setup, reason, data, record.owner, record.expires)
+
+    def _machines_of(self, folder: RunFolder, record: Record) -> tuple[Machine, ...]:
+        keys = {"identity": str(folder.identity), "known_hosts": str(folder.known_hosts)}
+        return machines_of(record.machines, self.settings.ssh, keys)
+
+    def _region(self, offer: Offer) -> str:
+        return offer.region or self.settings.region
+
+    def _zones(self, record: Record) -> tuple[str, ...]:
+        """The zones of a region among those of the settings; the names of Azure's are numbers."""
+        zones = tuple(zone for zone in self.settings.zones if zone.isdigit() or zone.startswith(record.region))
+        return zones or ("",)
+
+    def _program(self) -> Program:
+        return Program(self.settings.program, self._base, self.settings.stop_seconds)
+
+    def _cloud(self, provider: str) -> Cloud | None:
+        wanted = self.settings.sweep and provider in self.settings.providers
+        return self._cloud_of(provider) if wanted else None
+
+    def _cloud_of(self, provider: str) -> Cloud:
+        with self._guard:
+            cloud = self._asked.get(provider)
+            if cloud is None:
+                given = self.settings
+                cloud = self._asked[provider] = (
+                    AmazonCloud(given.regions, given.endpoint)
+                    if provider == "aws"
+                    else GoogleCloud(str(given.variables.get("project", "")))
+                    if provider == "gcp"
+                    else AzureCloud()
+                )
+            return cloud
+
+
+def _stray(found: Found, provider: str, owner: str | None) -> Cluster:
+    """A cluster that the provider has and no folder here knows."""
+    machines = tuple(Machine(each) for each in found.machines)
+    data = {"region": found.region, "provider": provider}
+    tags: dict[str, Any] = {"owner": owner or found.owner, "expires": found.expires}
+    return Cluster(found.run_id, ClusterState.UNKNOWN, machines, data=data, reason="no folder here knows it", **tags)

@@ -1,0 +1,160 @@
+"""Asks Amazon EC2 for what has our tags."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from tradewind.deployer.provisioner.terraform_aws_api import (
+    Ec2,
+    Filter,
+    default_region,
+    filters,
+    find_keys,
+    is_gone,
+    tags_in,
+)
+from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, merge, tags_of
+from tradewind.errors import DeployError
+
+_ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
+_OTHERS = {
+    # what: (list, id, parameter of delete, delete)
+    "volume": ("DescribeVolumes", "volumeId", "VolumeId", "DeleteVolume"),
+    "network interface": (
+        "DescribeNetworkInterfaces",
+        "networkInterfaceId",
+        "NetworkInterfaceId",
+        "DeleteNetworkInterface",
+    ),
+    "security group": ("DescribeSecurityGroups", "groupId", "GroupId", "DeleteSecurityGroup"),
+}
+
+
+class AmazonCloud(Cloud):
+    """Amazon EC2.
+
+    Spot machines cannot be tagged while they are made, but their requests are, and lead to them.
+
+    Args:
+        regions: Where leftovers are looked for; all that the account has enabled when empty.
+        endpoint: Another address than Amazon's, or empty.
+    """
+
+    covers = frozenset({"aws_instance", "aws_spot_instance_request", "aws_security_group"})
+
+    def __init__(self, regions: Sequence[str], endpoint: str) -> None:
+        self._given = tuple(regions)
+        self._ec2 = Ec2(endpoint)
+
+    def check(self) -> None:
+        """Raise `CredentialsError` when there are no credentials for looking."""
+        find_keys()
+
+    def find(self, owner: str | None) -> list[Found]:
+        """See `Cloud.find`; all regions at once."""
+        wanted = filters(tag_key=RUN) if owner is None else _tagged(OWNER, owner)
+        regions = self._given or tuple(
+            each.findtext("regionName", "") for each in self._ec2.all(default_region(), "DescribeRegions")
+        )
+        with concurrent.futures.ThreadPoolExecutor(max(1, min(16, len(regions)))) as pool:
+            answers = list(pool.map(lambda region: self._in_region(region, wanted), regions))
+        return [each for answer in answers for each in answer]
+
+    def _in_region(self, region: str, wanted: list[Filter]) -> list[Found]:
+        found = []
+        for item in self._instances(region, wanted):
+            tags = tags_in(item)
+            if RUN in tags:
+                found.append(tags_of(tags[RUN], region, tags, (item.findtext("instanceId", ""),)))
+        for item, machine in self._requests(region, wanted):
+            tags = tags_in(item)
+            if RUN in tags and (machine or item.findtext("state") == "open"):
+                found.append(tags_of(tags[RUN], region, tags, (machine,) if machine else ()))
+        for action, *_ in _OTHERS.values():
+            for item in self._ec2.all(region, action, Filter=wanted):
+                tags = tags_in(item)
+                if RUN in tags:
+                    found.append(tags_of(tags[RUN], region, tags))
+        return merge(found)
+
+    def give_back(self, run_id: str, region: str) -> list[str]:
+        """See `Cloud.give_back`."""
+        wanted = _tagged(RUN, run_id)
+        requests = list(self._requests(region, wanted))
+        open_ones = [
+            r.findtext("spotInstanceRequestId") for r, _ in requests if r.findtext("state") in ("open", "active")
+        ]
+        if open_ones:
+            self._ec2.call(region, "CancelSpotInstanceRequests", SpotInstanceRequestId=open_ones)
+        states = {i.findtext("instanceId", ""): _state(i) for i in self._instances(region, wanted)}
+        states |= {machine: "running" for _, machine in requests if machine}
+        condemned = [machine for machine, state in states.items() if state != "shutting-down"]
+        if condemned:
+            try:
+                self._ec2.call(region, "TerminateInstances", InstanceId=condemned)
+            except DeployError as error:
+                if not is_gone(error):
+                    raise
+        if states:
+            # What they use can be deleted only after them.
+            left = [*self._instances(region, wanted), *(r for r, machine in self._requests(region, wanted) if machine)]
+            if left:
+                return [f"machine {machine}" for machine in states]
+        return [
+            f"{what} {item.findtext(name)}"
+            for what, (action, name, parameter, delete) in _OTHERS.items()
+            for item in self._ec2.all(region, action, Filter=wanted)
+            if not self._delete(region, delete, parameter, item.findtext(name, ""))
+        ]
+
+    def label(self, run_id: str, region: str) -> None:
+        """Tag spot machines, and the disks and network interfaces of all machines."""
+        wanted = _tagged(RUN, run_id)
+        machines = {i.findtext("instanceId", ""): tags_in(i) for i in self._instances(region, wanted)}
+        machines |= {machine: tags_in(request) for request, machine in self._requests(region, wanted) if machine}
+        if not machines:
+            return
+        things = list(machines)
+        for item in self._instances(region, filters(instance_id=list(machines))):
+            things += [e.text or "" for e in item.findall("networkInterfaceSet/item/networkInterfaceId")]
+            things += [e.text or "" for e in item.findall("blockDeviceMapping/item/ebs/volumeId")]
+        tags = next(iter(machines.values()))
+        # Names that begin with aws: are Amazon's own.
+        given = [{"Key": k, "Value": v} for k, v in tags.items() if not k.startswith("aws:")]
+        self._ec2.call(region, "CreateTags", ResourceId=things, Tag=given)
+
+    def _instances(self, region: str, wanted: list[Filter]) -> list[Element]:
+        both = [*wanted, *filters(instance_state_name=_ALIVE)]
+        reservations = self._ec2.all(region, "DescribeInstances", Filter=both)
+        return [item for reservation in reservations for item in reservation.findall("instancesSet/item")]
+
+    def _requests(self, region: str, wanted: list[Filter]) -> list[tuple[Element, str]]:
+        """Requests for spot machines, each with the id of its machine if that is there."""
+        requests = list(self._ec2.all(region, "DescribeSpotInstanceRequests", Filter=wanted))
+        ids = [machine for request in requests if (machine := request.findtext("instanceId"))]
+        if not ids:
+            return [(request, "") for request in requests]
+        alive = {item.findtext("instanceId") for item in self._instances(region, filters(instance_id=ids))}
+        return [(r, m if (m := r.findtext("instanceId", "")) in alive else "") for r in requests]
+
+    def _delete(self, region: str, action: str, parameter: str, name: str) -> bool:
+        """False when something still uses it."""
+        try:
+            self._ec2.call(region, action, **{parameter: name})
+        except DeployError as error:
+            if is_gone(error):
+                return True
+            if any(code in str(error) for code in ("DependencyViolation", "InUse", "IncorrectState")):
+                return False
+            raise
+        return True
+
+
+def _state(item: Element) -> str:
+    return item.findtext("instanceState/name", "")
+
+
+def _tagged(tag: str, value: str) -> list[Filter]:
+    return [{"Name": f"tag:{tag}", "Value": [value]}]

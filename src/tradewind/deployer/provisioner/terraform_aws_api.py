@@ -1,0 +1,266 @@
+"""Speaks EC2's query interface: requests signed with version 4 of Amazon's signatures, answers as XML.
+
+It is small on purpose: leftovers can be looked for wherever Terraform runs, without Amazon's packages for Python.
+"""
+
+from __future__ import annotations
+
+import configparser
+import datetime
+import hashlib
+import hmac
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
+from tradewind.errors import CredentialsError, DeployError, UnreachableError
+
+_VERSION = "2016-11-15"
+_SECONDS = 10.0
+_TRIES = 3
+_METADATA = "http://169.254.169.254/latest"
+_KEPT_SECONDS = 300.0
+
+
+Filter = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What requests are signed with."""
+
+    access: str
+    secret: str
+    token: str = ""
+
+
+class Ec2:
+    """EC2 of all regions of one account; may be used by several threads.
+
+    Args:
+        endpoint: Another address than Amazon's, or empty.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._keys: tuple[Keys, float] | None = None
+        self._guard = threading.Lock()
+
+    def all(self, region: str, action: str, **parameters: Any) -> Iterator[ElementTree.Element]:
+        """The items of a list, page by page: the children ``item`` of the answer's only list.
+
+        Raises:
+            CredentialsError: Amazon does not know us, or does not let us.
+            UnreachableError: It does not answer.
+        """
+        page: dict[str, Any] = {}
+        while True:
+            answer = self.call(region, action, **parameters, **page)
+            for child in answer:
+                yield from child.findall("item")
+            token = answer.findtext("nextToken")
+            if not token:
+                return
+            page = {"NextToken": token}
+
+    def call(self, region: str, action: str, **parameters: Any) -> ElementTree.Element:
+        """One request; its answer without namespaces. Lists and filters are written out as EC2 wants them.
+
+        Raises:
+            DeployError: What Amazon complained of, typed; its code stands in the message.
+        """
+        body = urllib.parse.urlencode(sorted(_flat({"Action": action, "Version": _VERSION, **parameters})))
+        for turn in range(1, _TRIES + 1):
+            try:
+                return _parse(self._send(region, body.encode()))
+            except urllib.error.HTTPError as error:
+                problem = _refusal(error.read(), error.code)
+                if error.code < 500 and "RequestLimitExceeded" not in problem:
+                    raise error_of([Diagnostic(problem)], "aws", action, applying=True) from None
+            except (OSError, ElementTree.ParseError) as error:
+                problem = str(getattr(error, "reason", error))
+            if turn < _TRIES:
+                time.sleep(0.2 * 4**turn / 4)
+        raise UnreachableError(f"aws does not answer {action} in {region}: {problem}")
+
+    def _send(self, region: str, body: bytes) -> bytes:
+        url = self._endpoint or f"https://ec2.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+        parts = urllib.parse.urlsplit(url)
+        headers = _signed(self._sign_with(), region, parts.netloc, parts.path or "/", body)
+        # The address is Amazon's, or the one in the user's own settings.
+        request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+            content: bytes = answer.read()
+            return content
+
+    def _sign_with(self) -> Keys:
+        with self._guard:
+            if self._keys is None or time.monotonic() > self._keys[1]:
+                self._keys = (find_keys(), time.monotonic() + _KEPT_SECONDS)
+            return self._keys[0]
+
+
+def filters(**wanted: str | list[str]) -> list[Filter]:
+    """Filters as EC2 wants them, ``_`` standing for ``-`` in their names."""
+    return [
+        {"Name": name.replace("_", "-"), "Value": [value] if isinstance(value, str) else value}
+        for name, value in wanted.items()
+    ]
+
+
+def tags_in(element: ElementTree.Element) -> dict[str, str]:
+    """The tags of an item."""
+    return {each.findtext("key", ""): each.findtext("value", "") for each in element.findall("tagSet/item")}
+
+
+def default_region() -> str:
+    """The region that the environment or the user's profile names, else the first that there was."""
+    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return named or _profile().get("region", "us-east-1")
+
+
+def find_keys() -> Keys:
+    """The credentials that Terraform would take too: environment, profile, ``aws`` program, the machine's role.
+
+    Raises:
+        CredentialsError: There are none.
+    """
+    environ = os.environ
+    if environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"):
+        token = environ.get("AWS_SESSION_TOKEN", "")
+        return Keys(environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], token)
+    profile = _profile()
+    if "aws_access_key_id" in profile and "aws_secret_access_key" in profile and "role_arn" not in profile:
+        token = profile.get("aws_session_token", "")
+        return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token)
+    if "credential_process" in profile:
+        found = _from_program(shlex.split(profile["credential_process"]))
+    elif shutil.which("aws"):
+        # Roles and single sign-on are its business.
+        found = _from_program(["aws", "configure", "export-credentials", "--format", "process"])
+    else:
+        found = None
+    found = found or _from_machine()
+    if found is None:
+        raise CredentialsError(
+            "there are no credentials for aws",
+            hint="set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; roles and single sign-on also need "
+            "the aws program",
+        )
+    return found
+
+
+def _profile() -> Mapping[str, str]:
+    name = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
+    merged: dict[str, str] = {}
+    places = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
+    for variable, usual in places:
+        parser = configparser.ConfigParser(interpolation=None, default_section="-")
+        try:
+            parser.read(Path(os.environ.get(variable) or usual).expanduser(), encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            raise CredentialsError(f"{usual} cannot be read: {type(error).__name__}") from None
+        for section in (name, f"profile {name}"):
+            if parser.has_section(section):
+                merged.update(parser[section])
+    return merged
+
+
+def _from_program(argv: list[str]) -> Keys | None:
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+        answer = json.loads(done.stdout)
+        return Keys(answer["AccessKeyId"], answer["SecretAccessKey"], answer.get("SessionToken", ""))
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
+        return None
+
+
+def _from_machine() -> Keys | None:
+    """The role of the machine that this runs on."""
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return None
+
+    def ask(path: str, method: str, name: str, value: str) -> str:
+        headers = {f"X-aws-ec2-metadata-{name}": value}
+        request = urllib.request.Request(f"{_METADATA}/{path}", method=method, headers=headers)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
+            text: str = answer.read().decode()
+            return text
+
+    try:
+        session = ask("api/token", "PUT", "token-ttl-seconds", "60")
+        place = "meta-data/iam/security-credentials/"
+        role = ask(place, "GET", "token", session).split()[0]
+        answer = json.loads(ask(place + role, "GET", "token", session))
+        return Keys(answer["AccessKeyId"], answer["SecretAccessKey"], answer["Token"])
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+
+
+def _signed(keys: Keys, region: str, host: str, path: str, body: bytes) -> dict[str, str]:
+    """The headers of a signed POST (AWS, "Signature Version 4 signing process")."""
+    moment = datetime.datetime.now(datetime.UTC)
+    stamp, day = moment.strftime("%Y%m%dT%H%M%SZ"), moment.strftime("%Y%m%d")
+    headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8", "host": host, "x-amz-date": stamp}
+    if keys.token:
+        headers["x-amz-security-token"] = keys.token
+    names = ";".join(sorted(headers))
+    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+    request = f"POST\n{path}\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
+    scope = f"{day}/{region}/ec2/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    key = f"AWS4{keys.secret}".encode()
+    for piece in (day, region, "ec2", "aws4_request"):
+        key = hmac.digest(key, piece.encode(), "sha256")
+    signature = hmac.new(key, text.encode(), "sha256").hexdigest()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={keys.access}/{scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    return headers
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """``{"Filter": [{"Name": "x", "Value": ["y"]}]}`` as ``Filter.1.Name=x`` and ``Filter.1.Value.1=y``."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _flat(each, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value, 1):
+            yield from _flat(each, f"{prefix}.{number}")
+    else:
+        yield prefix, str(value)
+
+
+def _parse(content: bytes) -> ElementTree.Element:
+    root = ElementTree.fromstring(content)  # noqa: S314  (the provider's own answer over its own connection)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def _refusal(content: bytes, status: int) -> str:
+    try:
+        error = _parse(content).find(".//Error")
+    except ElementTree.ParseError:
+        error = None
+    if error is None:
+        return f"HTTP {status}"
+    return f"{error.findtext('Code')}: {error.findtext('Message')}"
+
+
+def is_gone(error: DeployError) -> bool:
+    """True when an error says that a thing is not there."""
+    return ".NotFound" in str(error) or "NotFound:" in str(error)

@@ -1,0 +1,61 @@
+"""Asks Azure for what has our tags, with the ``az`` program."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
+from tradewind.errors import DeployError, MissingProgramError
+
+_GONE = re.compile(r"ResourceGroupNotFound|could not be found", re.IGNORECASE)
+
+
+class AzureCloud(Cloud):
+    """Azure: all that a run has is in a resource group of its own, which goes as a whole."""
+
+    covers = frozenset(
+        {
+            "azurerm_resource_group",
+            "azurerm_virtual_network",
+            "azurerm_subnet",
+            "azurerm_public_ip",
+            "azurerm_network_security_group",
+            "azurerm_network_interface",
+            "azurerm_network_interface_security_group_association",
+            "azurerm_linux_virtual_machine",
+            "azurerm_dev_test_global_vm_shutdown_schedule",
+        }
+    )
+
+    def check(self) -> None:
+        """Raise `MissingProgramError` when there is no ``az``."""
+        if shutil.which("az") is None:
+            raise MissingProgramError(
+                "there is no az program, by which leftovers at azure are looked for",
+                hint="install the Azure CLI, or set sweep: false",
+            )
+
+    def find(self, owner: str | None) -> list[Found]:
+        """See `Cloud.find`."""
+        wanted = f"{OWNER}={owner}" if owner else RUN
+        groups = ask("azure", "az", "group", "list", "--tag", wanted, "--output", "json") or []
+        found = []
+        for group in groups:
+            tags = group.get("tags") or {}
+            if RUN in tags:
+                found.append(tags_of(tags[RUN], group["location"], tags, (group["name"],)))
+        return merge(found)
+
+    def give_back(self, run_id: str, region: str) -> list[str]:
+        """See `Cloud.give_back`."""
+        groups = ask("azure", "az", "group", "list", "--tag", f"{RUN}={run_id}", "--output", "json") or []
+        for group in groups:
+            if group.get("properties", {}).get("provisioningState") == "Deleting":
+                continue
+            try:
+                ask("azure", "az", "group", "delete", "--name", group["name"], "--yes", "--no-wait")
+            except DeployError as error:
+                if not _GONE.search(str(error)):
+                    raise
+        return [f"resource group {group['name']}" for group in groups]

@@ -1,0 +1,133 @@
+"""What the terraform provisioner asks a provider itself: which machines have our tags, and to take them back.
+
+Terraform knows only what its state has. What was created while it was killed, or by a state that is lost, is found by
+the tags that every create call carries.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
+from tradewind.errors import MissingProgramError, UnreachableError
+
+RUN, OWNER, EXPIRES = "tradewind-run", "tradewind-owner", "tradewind-expires"
+"""The keys of the tags."""
+
+_ASK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a provider has with the tag of one run.
+
+    Attributes:
+        run_id: The run.
+        region: Where.
+        owner: The tag of who pays, or empty.
+        expires: The tag of when anyone may destroy it, or None.
+        machines: The ids of its machines that cost money; empty where only other things are left.
+    """
+
+    run_id: str
+    region: str
+    owner: str = ""
+    expires: float | None = None
+    machines: tuple[str, ...] = ()
+
+
+class Cloud(ABC):
+    """A provider, asked by tag.
+
+    Attributes:
+        covers: The types of Terraform's resources that `give_back` takes back by itself.
+    """
+
+    covers: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def find(self, owner: str | None) -> list[Found]:
+        """All that an owner has, one for each run and region; of all owners without one.
+
+        Raises:
+            UnreachableError: The provider does not answer: what it has is not known.
+            CredentialsError: It does not know us.
+            MissingProgramError: A program to ask it with is not there.
+        """
+
+    @abstractmethod
+    def give_back(self, run_id: str, region: str) -> list[str]:
+        """Ask it to take back all that has the tag of a run; may be repeated.
+
+        Returns:
+            What is still there, in words; empty when nothing is.
+        """
+
+    def label(self, run_id: str, region: str) -> None:  # noqa: B027  (nothing to do is the usual case)
+        """Put the tags on what the provider made along with the machines, where create calls cannot."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise before money is spent, if leftovers could not be looked for.
+
+        Raises:
+            MissingProgramError: A program to ask with is not there.
+            CredentialsError: There are no credentials.
+        """
+
+
+def tags_of(run_id: str, region: str, tags: dict[str, str], machines: Sequence[str] = ()) -> Found:
+    """What was found, with the owner and expiry that its tags say."""
+    try:
+        expires = float(tags.get(EXPIRES, ""))
+    except ValueError:
+        expires = None
+    return Found(run_id, region, tags.get(OWNER, ""), expires, tuple(machines))
+
+
+def merge(found: Sequence[Found]) -> list[Found]:
+    """One for each run and region."""
+    merged: dict[tuple[str, str], Found] = {}
+    for each in found:
+        key = (each.run_id, each.region)
+        other = merged.get(key)
+        machines = tuple(dict.fromkeys((*(other.machines if other else ()), *each.machines)))
+        owner = each.owner or (other.owner if other else "")
+        expires = each.expires if each.expires is not None else (other.expires if other else None)
+        merged[key] = Found(each.run_id, each.region, owner, expires, machines)
+    return list(merged.values())
+
+
+def ask(provider: str, program: str, *words: str) -> Any:
+    """Ask a provider's own command-line program; its answer is JSON, or nothing.
+
+    Raises:
+        MissingProgramError: It is not there.
+        DeployError: What it complained of, typed.
+    """
+    found = shutil.which(program)
+    if found is None:
+        raise MissingProgramError(
+            f"there is no {program} program, by which leftovers at {provider} are looked for",
+            hint=f"install {program}, or leave {provider} out of the setting providers",
+        )
+    try:
+        done = subprocess.run(
+            [found, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_ASK_SECONDS,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnreachableError(f"{provider}: {program} did not answer within {_ASK_SECONDS:g} s") from None
+    if done.returncode:
+        words_of = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise error_of([Diagnostic(words_of)], provider, f"{program} {' '.join(words[:3])}", applying=True)
+    return json.loads(done.stdout) if done.stdout.strip() else None

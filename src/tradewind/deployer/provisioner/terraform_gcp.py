@@ -1,0 +1,96 @@
+"""Asks Google Cloud for what has our labels, with the ``gcloud`` program."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import Any
+
+from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
+from tradewind.errors import DeployError, MissingProgramError
+
+_GONE = re.compile(r"was not found|notFound|404", re.IGNORECASE)
+
+
+class GoogleCloud(Cloud):
+    """Google Compute Engine.
+
+    Machines and disks have labels; firewall rules have none and keep the same facts in their description.
+
+    Args:
+        project: The project, or empty for the one that ``gcloud`` is set to.
+    """
+
+    covers = frozenset({"google_compute_instance", "google_compute_firewall", "google_compute_disk"})
+
+    def __init__(self, project: str) -> None:
+        self._project = ("--project", project) if project else ()
+
+    def check(self) -> None:
+        """Raise `MissingProgramError` when there is no ``gcloud``."""
+        if shutil.which("gcloud") is None:
+            raise MissingProgramError(
+                "there is no gcloud program, by which leftovers at gcp are looked for",
+                hint="install the Google Cloud CLI, or set sweep: false",
+            )
+
+    def find(self, owner: str | None) -> list[Found]:
+        """See `Cloud.find`."""
+        wanted = f"labels.{RUN}:*" + (f" AND labels.{OWNER}={label(owner)}" if owner else "")
+        found = []
+        for kind in ("instances", "disks"):
+            for each in self._list(kind, wanted):
+                labels = each.get("labels", {})
+                machines = (each["name"],) if kind == "instances" else ()
+                found.append(tags_of(labels.get(RUN, ""), _region(each), labels, machines))
+        for rule in self._rules():
+            facts = rule["facts"]
+            if owner is None or facts.get(OWNER) == label(owner):
+                found.append(tags_of(facts[RUN], facts.get("region", ""), facts))
+        return merge(found)
+
+    def give_back(self, run_id: str, region: str) -> list[str]:
+        """See `Cloud.give_back`; what it waits for is the provider's own operation."""
+        wanted = f"labels.{RUN}={label(run_id)}"
+        for kind in ("instances", "disks"):
+            for each in self._list(kind, wanted):
+                self._delete(kind, each["name"], "--zone", each["zone"].rpartition("/")[2])
+        for rule in self._rules():
+            if rule["facts"][RUN] == label(run_id):
+                self._delete("firewall-rules", rule["name"])
+        left = [f"{kind[:-1]} {each['name']}" for kind in ("instances", "disks") for each in self._list(kind, wanted)]
+        return left + [f"rule {rule['name']}" for rule in self._rules() if rule["facts"][RUN] == label(run_id)]
+
+    def _list(self, kind: str, wanted: str) -> list[dict[str, Any]]:
+        return (
+            ask("gcp", "gcloud", "compute", kind, "list", f"--filter={wanted}", "--format=json", *self._project) or []
+        )
+
+    def _rules(self) -> list[dict[str, Any]]:
+        rules = []
+        for rule in self._list("firewall-rules", "name~^tradewind-"):
+            try:
+                facts = json.loads(rule.get("description", ""))
+            except ValueError:
+                continue
+            if isinstance(facts, dict) and RUN in facts:
+                rules.append({"name": rule["name"], "facts": facts})
+        return rules
+
+    def _delete(self, kind: str, name: str, *place: str) -> None:
+        try:
+            ask("gcp", "gcloud", "compute", kind, "delete", name, *place, "--quiet", "--format=json", *self._project)
+        except DeployError as error:
+            if not _GONE.search(str(error)):
+                raise
+
+
+def label(text: str) -> str:
+    """A text as a label's value: as the module writes it."""
+    return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:63]
+
+
+def _region(each: dict[str, Any]) -> str:
+    zone: str = each.get("zone", "")
+    return zone.rpartition("/")[2].rpartition("-")[0]

@@ -1,0 +1,141 @@
+"""Finds out whether machines answer, without ever waiting for them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.deployer.link import SshLink, SshTarget
+from tradewind.errors import DeployError, TradewindError
+from tradewind.problem import Machine
+
+_CONNECT_SECONDS = 3.0
+_COMMAND_SECONDS = 15.0
+_READY_FILE = "/var/lib/tradewind-ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What one look at some machines has shown.
+
+    Attributes:
+        ready: True when all answer.
+        missing: What is still missing, in words.
+    """
+
+    ready: bool
+    missing: str = ""
+
+
+class Prober:
+    """Looks at the machines of many runs, each in a thread of its own, one look at a time."""
+
+    def __init__(self) -> None:
+        self._looks: dict[str, Future[Probe]] = {}
+        self._guard = threading.Lock()
+
+    def look(self, run_id: str, machines: Sequence[Machine], what: str) -> Probe:
+        """What the last look has shown; a new one is begun when it had ended.
+
+        Args:
+            run_id: The run.
+            machines: Its machines.
+            what: ``docker``, ``ssh`` or ``none``.
+        """
+        if what == "none":
+            return Probe(True)
+        with self._guard:
+            last = self._looks.pop(run_id, None)
+            if last is not None and not last.done():
+                self._looks[run_id] = last
+                return Probe(False, "they do not answer yet")
+            seen = last.result() if last is not None else Probe(False, "they were just made")
+            if not seen.ready:
+                look: Future[Probe] = Future()
+                self._looks[run_id] = look
+                threading.Thread(
+                    target=_carry_out, args=(look, machines, what), name="tradewind-terraform", daemon=True
+                ).start()
+            return seen
+
+
+def _carry_out(look: Future[Probe], machines: Sequence[Machine], what: str) -> None:
+    try:
+        look.set_result(next((seen for m in machines if not (seen := _one(m, what)).ready), Probe(True)))
+    except BaseException as error:
+        look.set_result(Probe(False, f"{type(error).__name__}: {error}"))
+
+
+def _one(machine: Machine, what: str) -> Probe:
+    target = SshTarget.of(machine)
+    if not target.jump and not _speaks_ssh(target.host, target.port or 22):
+        return Probe(False, f"the SSH server of {machine.id} ({target.host}) does not answer")
+    if what == "ssh" and not target.jump:
+        return Probe(True)
+    link = SshLink(target, connect_seconds=_CONNECT_SECONDS)
+    command = ["test", "-e", _READY_FILE] if what == "docker" else ["true"]
+    try:
+        if link.run(command, timeout=_COMMAND_SECONDS, check=False).code:
+            return Probe(False, f"{machine.id} is installing its container engine")
+    except TradewindError as error:
+        return Probe(False, f"{machine.id}: {error.message}")
+    finally:
+        with suppress(OSError, subprocess.SubprocessError):
+            link.close()
+    return Probe(True)
+
+
+def _speaks_ssh(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), _CONNECT_SECONDS) as connection:
+            connection.settimeout(_CONNECT_SECONDS)
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def machines_of(
+    listed: Sequence[Mapping[str, Any]], given: Mapping[str, Any], keys: Mapping[str, str]
+) -> tuple[Machine, ...]:
+    """The machines that a module's output lists.
+
+    Args:
+        listed: The output ``machines``: ``id``, ``address``, and perhaps ``private_address``, ``user`` and ``port``.
+        given: How they are reached instead, in the user's settings.
+        keys: ``identity`` and ``known_hosts`` of the run.
+    """
+    machines = []
+    for each in listed:
+        address = str(given.get("host") or each["address"])
+        said = {name: each[name] for name in ("user", "port") if each.get(name)}
+        own = {} if given.get("accept_new") else {"known_hosts": keys["known_hosts"]}
+        ssh = {"identity": keys["identity"], **own, **said, **given, "host": address}
+        data = {"ssh": ssh, "private_address": each.get("private_address") or address}
+        machines.append(Machine(str(each["id"]), address, data))
+    return tuple(machines)
+
+
+def address_of_this_machine(url: str) -> str:
+    """The address that the outside sees this machine under, as a network of one.
+
+    Raises:
+        DeployError: It cannot be found out.
+    """
+    hint = "write it into the setting caller_cidr of provisioner terraform"
+    try:
+        # The page is the one in the user's own settings.
+        with urllib.request.urlopen(url, timeout=_CONNECT_SECONDS) as answer:  # noqa: S310
+            text = answer.read(100).decode().strip()
+        socket.inet_pton(socket.AF_INET, text)
+    except (OSError, ValueError, UnicodeDecodeError) as error:
+        reason = getattr(error, "reason", error)
+        raise DeployError(f"{url} does not say which address this machine has: {reason}", hint=hint) from None
+    return f"{text}/32"

@@ -1,0 +1,98 @@
+"""The settings of the terraform provisioner."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tradewind import plugins
+
+SHIPPED = ("aws", "azure", "gcp")
+"""The providers that a module is shipped for."""
+
+
+class TerraformSettings(plugins.Settings):
+    """Settings of the terraform provisioner."""
+
+    program: str = Field("auto", description="terraform, tofu, the path of one of them, or auto for the first found")
+    providers: tuple[Literal["aws", "azure", "gcp"], ...] = Field(
+        ("aws",), description="Providers whose offers are taken, and in whose accounts leftovers are looked for by tag"
+    )
+    module: Path | None = Field(
+        None, description="Folder with a Terraform module of your own, instead of the one shipped for the provider"
+    )
+    variables: dict[str, Any] = Field(
+        default_factory=dict, description="Further variables of the module, such as subnet_id, or project at gcp"
+    )
+    region: str = Field("", description="Region of offers that name none")
+    regions: tuple[str, ...] = Field(
+        (), description="Regions of AWS where leftovers are looked for; empty means all that the account has"
+    )
+    zones: tuple[str, ...] = Field(
+        (), description="Zones to try one after the other when there is no capacity; empty leaves it to the provider"
+    )
+    image: str = Field("", description="Machine image, as the provider names it; empty means the newest Debian 12")
+    disk: float = Field(30.0, gt=0, description="Size of each machine's disk, in GiB")
+    caller_cidr: str = Field(
+        "", description="Addresses that may reach the machines by SSH (198.51.100.7/32); empty means this machine's"
+    )
+    open_to_all: bool = Field(False, description="Allow caller_cidr: 0.0.0.0/0, which lets the whole internet try")
+    address_url: str = Field(
+        "https://checkip.amazonaws.com", description="Web page that says from which address it is asked"
+    )
+    ready: Literal["docker", "ssh", "none"] = Field(
+        "docker",
+        description="When a machine is ready: its container engine runs, its SSH server answers, or when it is made",
+    )
+    ssh: dict[str, str | int | bool] = Field(
+        default_factory=dict,
+        description="How machines are reached instead: host, port, user, identity, known_hosts, jump, accept_new",
+    )
+    boot_seconds: float = Field(
+        900.0, gt=0, description="Longest time until machines are ready; then they are given up"
+    )
+    stop_seconds: float = Field(60.0, gt=0, description="Longest time for Terraform to stop after it was interrupted")
+    destroy_seconds: float = Field(600.0, gt=0, description="Longest time for giving machines back, in one attempt")
+    listing_seconds: float = Field(
+        20.0,
+        ge=0,
+        description="How long after a killed creation the provider's lists may still miss what was created",
+    )
+    sweep: bool = Field(True, description="Look for leftovers by tag; without, machines of a lost state are not found")
+    endpoint: str = Field("", description="Another address of EC2's interface, for tests and clouds that speak it")
+
+    @field_validator("program")
+    @classmethod
+    def _expanded(cls, value: str) -> str:
+        return str(Path(value).expanduser()) if value.startswith("~") else value
+
+    @field_validator("module")
+    @classmethod
+    def _is_module(cls, value: Path | None) -> Path | None:
+        if value is None:
+            return None
+        value = value.expanduser().absolute()
+        if not any(value.glob("*.tf")) and not any(value.glob("*.tf.json")):
+            raise ValueError(f"{value} has no *.tf files")
+        return value
+
+    @field_validator("ssh")
+    @classmethod
+    def _known_keys(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        known = {"host", "port", "user", "identity", "known_hosts", "jump", "accept_new"}
+        if unknown := sorted(set(value) - known):
+            raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        return value
+
+    @model_validator(mode="after")
+    def _narrow(self) -> Self:
+        if self.caller_cidr:
+            network = ipaddress.ip_network(self.caller_cidr, strict=False)
+            if network.prefixlen == 0 and not self.open_to_all:
+                raise ValueError(f"caller_cidr: {network} is the whole internet; set open_to_all: true if you mean it")
+        if not self.providers and self.module is None:
+            raise ValueError("providers is empty, and there is no module")
+        return self
