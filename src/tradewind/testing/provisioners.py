@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -35,7 +36,13 @@ def settled(provisioner: Provisioner, cluster: Cluster, wanted: ClusterState) ->
 
 
 class ProvisionerConformance:
-    """The suite. A subclass gives the fixture ``bench``; its provisioner must not fail on purpose."""
+    """The suite. A subclass gives the fixture ``bench``; its provisioner must not fail on purpose.
+
+    Attributes:
+        offer: What is made; two machines.
+    """
+
+    offer: ClassVar[Offer] = _OFFER
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
@@ -45,21 +52,21 @@ class ProvisionerConformance:
     def test_machines_come_and_go(self, bench: Bench) -> None:
         """Machines become ready, one for each node, and are gone after they were destroyed."""
         provisioner = bench()
-        cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, _OFFER), ClusterState.READY)
+        cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, self.offer), ClusterState.READY)
         assert cluster.run_id == "run-1"
         assert cluster.machines
         assert cluster.setup_seconds >= 0
         if isinstance(provisioner, MakesMachines):
-            assert len(cluster.machines) == _OFFER.nodes
-            assert len({machine.id for machine in cluster.machines}) == _OFFER.nodes
+            assert len(cluster.machines) == self.offer.nodes
+            assert len({machine.id for machine in cluster.machines}) == self.offer.nodes
         settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
         assert provisioner.find("owner-a") == []
 
     def test_making_again_finds_them(self, bench: Bench) -> None:
         """The same run gets the same machines, also in another process."""
         first, second = bench(), bench()
-        made = first.make("run-1", "owner-a", _LATER, _OFFER)
-        again = second.make("run-1", "owner-a", _LATER, _OFFER)
+        made = first.make("run-1", "owner-a", _LATER, self.offer)
+        again = second.make("run-1", "owner-a", _LATER, self.offer)
         one = settled(first, made, ClusterState.READY)
         other = settled(second, again, ClusterState.READY)
         assert [machine.id for machine in one.machines] == [machine.id for machine in other.machines]
@@ -71,8 +78,8 @@ class ProvisionerConformance:
         if not isinstance(first, TagsMachines):
             assert first.find("owner-a") == []
             return
-        first.make("run-1", "owner-a", _LATER, _OFFER)
-        first.make("run-2", "owner-b", _LATER, _OFFER)
+        first.make("run-1", "owner-a", _LATER, self.offer)
+        first.make("run-2", "owner-b", _LATER, self.offer)
         [mine] = second.find("owner-a")
         [theirs] = second.find("owner-b")
         assert (mine.run_id, theirs.run_id) == ("run-1", "run-2")
@@ -85,7 +92,7 @@ class ProvisionerConformance:
     def test_destroying_is_repeatable_and_not_found_is_success(self, bench: Bench) -> None:
         """Machines may be destroyed twice, and strangers once."""
         provisioner = bench()
-        cluster = provisioner.make("run-1", "owner-a", _LATER, _OFFER)
+        cluster = provisioner.make("run-1", "owner-a", _LATER, self.offer)
         for _ in range(2):
             gone = settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
             assert gone.run_id == "run-1"
@@ -95,14 +102,14 @@ class ProvisionerConformance:
     def test_machines_may_be_destroyed_while_they_boot(self, bench: Bench) -> None:
         """Nothing is left of machines that were destroyed too early."""
         provisioner = bench()
-        cluster = provisioner.make("run-1", "owner-a", _LATER, _OFFER)
+        cluster = provisioner.make("run-1", "owner-a", _LATER, self.offer)
         settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
         assert provisioner.find("owner-a") == []
 
     def test_setup_time_stands_still_once_they_are_ready(self, bench: Bench) -> None:
         """Setup is the time until machines are ready, and no longer."""
         provisioner = bench()
-        cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, _OFFER), ClusterState.READY)
+        cluster = settled(provisioner, provisioner.make("run-1", "owner-a", _LATER, self.offer), ClusterState.READY)
         provisioner.clock.sleep(0.05)
         later = provisioner.poll([cluster])["run-1"]
         assert later.setup_seconds == cluster.setup_seconds
