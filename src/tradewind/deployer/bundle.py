@@ -207,8 +207,7 @@ def _make(entries: list[_Entry], cache: Path) -> Bundle:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    newest = max((entry.facts.st_ctime for entry in entries), default=0.0)
-    if newest < began - _SETTLED_SECONDS:
+    if all(entry.facts.st_ctime < began - _SETTLED_SECONDS for entry in entries):
         note = cache / f"{_fingerprint(entries)}.made"
         note.with_suffix(".part").write_text(digest, encoding="ascii")
         note.with_suffix(".part").replace(note)
@@ -260,8 +259,7 @@ def _cannot(what: str, error: OSError) -> DeployError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DeployError(f"{what}: the disk is full", hint="make room and start again")
     place = f": {error.filename}" if error.filename else ""
-    retryable = error.errno not in _LASTING
-    return DeployError(f"{what}{place}: {error.strerror or error}", retryable=retryable)
+    return DeployError(f"{what}{place}: {error.strerror or error}", retryable=error.errno not in _LASTING)
 
 
 def unpack(
@@ -363,12 +361,12 @@ def _stays(link: Path, root: Path) -> bool:
 
 
 def _check(member: tarfile.TarInfo) -> None:
-    parts = PurePosixPath(member.name).parts
+    parts, link = PurePosixPath(member.name).parts, member.linkname
     if ".." in parts or member.name.startswith("/") or "\0" in member.name:
         raise _hostile(f"the name {member.name!r} leads out of the archive")
     if len(parts) > _DEPTH_LIMIT:
         raise _hostile(f"folders are nested more than {_DEPTH_LIMIT} deep")
-    if member.islnk() and (".." in PurePosixPath(member.linkname).parts or member.linkname.startswith("/")):
+    if member.islnk() and (".." in PurePosixPath(link).parts or link.startswith("/")):
         raise _hostile(f"the link {member.name!r} leads out of the archive")
     if member.size < 0:
         raise _hostile(f"{member.name!r} has a size below zero")
