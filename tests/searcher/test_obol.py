@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tradewind import plugins
+from tradewind import compiling, plugins
 from tradewind.problem import Billing, Budget, Configuration, Integer, Objective, Offer, Problem, TrialState
 from tradewind.searcher.acquisition import expected_saving
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
-from tradewind.searcher.obol import ObolSearcher, ObolSettings, compiling, kernel
+from tradewind.searcher.obol import ObolSearcher, ObolSettings, kernel
 from tradewind.searcher.obol.arrays import Floats, Ints, Rules
 from tradewind.searcher.obol.columns import Columns, ParameterMap
 from tradewind.searcher.obol.design import latin_hypercube
