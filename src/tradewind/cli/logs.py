@@ -9,8 +9,9 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tradewind.engine.streaming import FarLog
     from tradewind.problem import Run
-    from tradewind.store.base import Store
+    from tradewind.store.base import Store, StudyRow
 
 WHOLE = 4 * 2**20
 """Bytes up to which a log is printed whole; of a larger one the last lines are."""
@@ -18,6 +19,9 @@ WHOLE = 4 * 2**20
 SHORTENED = 1000
 POLL_SECONDS = 0.2
 """How often ``-f`` looks for more."""
+
+FAR_SECONDS = 1.0
+"""How often it asks a run that is elsewhere."""
 
 
 def logs(
@@ -33,7 +37,11 @@ def logs(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print where the log is, not the log.")] = False,
 ) -> None:
-    """Print what the program of a trial printed, in its last run."""
+    """Print what the program of a trial printed, in its last run.
+
+    The log of a run that is running elsewhere is read there, if its runner can do that, and on this machine when the
+    run has ended.
+    """
     from contextlib import closing
     from pathlib import Path
 
@@ -43,7 +51,8 @@ def logs(
     if as_json and follow:
         raise InputError("--json and -f do not go together", hint="leave one out")
     with closing(open_store(store, must_exist=True)) as opened:
-        study_id = find_study(opened, study).id
+        row = find_study(opened, study)
+        study_id = row.id
         run = _last_run(opened, study_id, _number(opened, study_id, trial))
         path = Path(run.folder) / ("stderr" if stderr else "stdout")
         if as_json:
@@ -51,8 +60,70 @@ def logs(
             facts = {"run": run.run_id, "trial": run.trial, "attempt": run.attempt, "state": run.state.value}
             emit_json({**facts, "path": str(path), "bytes": size})
             return
+        if not path.is_file() and not run.state.ended and run.folder and _elsewhere(row):
+            _print_far(opened, row, run, path, tail, follow)
+            return
         _check(run, path, follow)
         _print(opened, study_id, run, path, tail, follow)
+
+
+def _elsewhere(study: StudyRow) -> bool:
+    from tradewind.engine.streaming import streams
+
+    return streams(study)
+
+
+def _print_far(store: Store, study: StudyRow, run: Run, path: Path, tail: int | None, follow: bool) -> None:
+    """Print the log of a run where it runs; with ``follow`` until it ends."""
+    import sys
+    import time
+    from contextlib import closing
+
+    from tradewind.engine.streaming import FarLog
+    from tradewind.errors import UnreachableError
+    from tradewind.paths import data_folder
+
+    with closing(FarLog(study, path.name, data_folder())) as log:
+        _begin(log, run, tail)
+        said = log.problem
+        if said and not follow:
+            raise UnreachableError(said)
+        while follow and not run.state.ended:
+            time.sleep(FAR_SECONDS)
+            run = _latest(store, study.id, run)
+            for text in log.read(run):
+                _write(text)
+            sys.stdout.flush()
+            if log.problem and log.problem != said:
+                print(f"tradewind: {log.problem}; trying again", file=sys.stderr)
+            said = log.problem
+        # Of a run that has ended the whole log is here: what was not read there is read here.
+        here = run.state.ended and path.is_file() and path.stat().st_size >= log.offset
+        if here:
+            _print(store, study.id, run, path, None, follow, offset=log.offset)
+        else:
+            _write(log.rest())
+            sys.stdout.flush()
+
+
+def _begin(log: FarLog, run: Run, tail: int | None) -> None:
+    """Print what there is already, or its last lines."""
+    import sys
+    from collections import deque
+
+    if not tail:
+        for text in log.read(run):
+            _write(text)
+    else:
+        kept: deque[str] = deque(maxlen=tail)
+        part = ""
+        for text in log.read(run):
+            *whole, part = (part + text).split("\n")
+            kept.extend(f"{line}\n" for line in whole)
+        if part:
+            kept.append(part)
+        _write("".join(kept))
+    sys.stdout.flush()
 
 
 def _number(store: Store, study_id: int, trial: str) -> int:
@@ -103,16 +174,18 @@ def _check(run: Run, path: Path, follow: bool) -> None:
     raise InputError(f"{what} in {path.parent}", hint=run.reason or None)
 
 
-def _print(store: Store, study_id: int, run: Run, path: Path, tail: int | None, follow: bool) -> None:
+def _print(
+    store: Store, study_id: int, run: Run, path: Path, tail: int | None, follow: bool, *, offset: int | None = None
+) -> None:
     import sys
     import time
 
     from tradewind.reporting.readers import LogReader
 
-    reader = LogReader(path, _offset(path, tail))
+    reader = LogReader(path, _offset(path, tail) if offset is None else offset)
     while True:
         # Asked before reading: what a run writes before it ends is then never missed.
-        ended = not follow or _ended(store, study_id, run)
+        ended = not follow or _latest(store, study_id, run).state.ended
         for text in reader.read():
             _write(text)
         sys.stdout.flush()
@@ -140,9 +213,9 @@ def _offset(path: Path, tail: int | None) -> int:
     return tail_offset(path, tail or SHORTENED)
 
 
-def _ended(store: Store, study_id: int, run: Run) -> bool:
-    found = [one for one in store.runs(study_id, trial=run.trial) if one.run_id == run.run_id]
-    return not found or found[0].state.ended
+def _latest(store: Store, study_id: int, run: Run) -> Run:
+    """The row of a run as it is now."""
+    return next((one for one in store.runs(study_id, trial=run.trial) if one.run_id == run.run_id), run)
 
 
 def _write(text: str) -> None:
