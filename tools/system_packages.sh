@@ -20,6 +20,7 @@ need() {
 if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
   need 'the store on PostgreSQL' postgres postgresql
 fi
+need 'runner docker, with a Docker engine' dockerd docker.io iptables busybox-static
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi

@@ -1,0 +1,246 @@
+"""Runs jobs in containers, with Docker or Podman, here or on other machines."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from tradewind import plugins
+from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.runner.base import (
+    DrivesLoad,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    NeedsImages,
+    Runner,
+    StreamsLogs,
+    SurvivesController,
+    UsesImages,
+    UsesMachines,
+)
+from tradewind.deployer.runner.docker_collect import collect, members, remove
+from tradewind.deployer.runner.docker_engine import LOOK_SECONDS, Address, Engine, default_address, machine_address
+from tradewind.deployer.runner.docker_events import Ear
+from tradewind.deployer.runner.docker_logs import Place, read_from
+from tradewind.deployer.runner.docker_notes import Notes
+from tradewind.deployer.runner.docker_reaper import ensure_reaper
+from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker_submit import start_run
+from tradewind.deployer.runner.docker_watch import Watch, runs_of
+from tradewind.errors import DeployError, TradewindError, UnreachableError
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
+
+_DEAF_SECONDS = 0.25
+_APART_SECONDS = 5.0
+
+
+class DockerRunner(
+    Runner,
+    CallsNetwork,
+    DrivesLoad,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    NeedsImages,
+    StreamsLogs,
+    SurvivesController,
+    UsesImages,
+    UsesMachines,
+):
+    """Runs each job in a container of its image, held to the CPUs and the memory of its offer.
+
+    The engine is Docker or Podman: of this machine, or of the machine that a provisioner gives, through an SSH tunnel.
+    The job starts in a copy of the working folder's place, ``/tradewind/work``; on this machine's engine that is the
+    folder itself. Memory is limited with swap off. The wall time is kept by whoever polls, and by a small process of
+    this machine when nobody does; a container on another machine outlives both when this machine is turned off.
+    """
+
+    name = "docker"
+    Settings = DockerSettings
+    settings: DockerSettings
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._folder = data_folder / "docker"
+        self._notes = Notes(self._folder / "runs")
+        self._lock = threading.Lock()
+        self._watches: dict[Address, Watch] = {}
+        self._ears: dict[Address, Ear] = {}
+        self._places: dict[tuple[str, str], Place] = {}
+        self._changed = threading.Event()
+
+    @property
+    def kill_seconds(self) -> float:
+        """The grace between SIGTERM and SIGKILL, and the time in which the end is noticed."""
+        return self.settings.grace + 2.0
+
+    def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
+        """True when this machine has the CPUs and the memory; offers of other providers have machines of their own."""
+        every = [*running, offer]
+        if not running or any(each.provider != "local" for each in every):
+            return True
+        cpus = sum(each.vcpu * each.nodes for each in every)
+        memory = sum(each.memory_gib * each.nodes for each in every) * 2**30
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return cpus <= len(os.sched_getaffinity(0)) + 1e-9 and memory <= have
+
+    def _watch(self, address: Address) -> Watch:
+        with self._lock:
+            if address not in self._watches:
+                self._watches[address] = Watch(Engine(address, self.settings), self.settings)
+            return self._watches[address]
+
+    def _listen(self, address: Address) -> None:
+        with self._lock:
+            if address not in self._ears:
+                self._ears[address] = Ear(self._watches[address].engine, self._changed)
+
+    def _address_of(self, handle: Handle) -> Address:
+        told = handle.data.get("engine")
+        return Address.from_json(told) if told else default_address(self.settings)
+
+    def _handle(self, run_id: str, owner: str, expires: str, folder: str, address: Address) -> Handle:
+        data = {"owner": owner, "folder": folder, "engine": address.to_json()}
+        with suppress(ValueError):
+            data["expires"] = float(expires)  # type: ignore[assignment]
+        return Handle(run_id, self.name, data)
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Start a run; see `Runner.submit`."""
+        if len(machines) > 1:
+            raise DeployError(
+                f"runner docker runs on one machine, and {len(machines)} were made",
+                hint="allow one node in the space, or use a runner for several nodes",
+                retryable=False,
+            )
+        far = [machine for machine in machines if machine.address and machine.address != "localhost"]
+        address = machine_address(self.settings, far[0]) if far else default_address(self.settings)
+        watch = self._watch(address)
+        folder = str(request.folder.absolute())
+        handle = self._handle(request.run_id, request.owner, repr(request.expires), folder, address)
+        # The engine, or its machine, may not answer when the run is looked for.
+        self._notes.write(handle)
+        self._listen(address)
+        ports = start_run(watch.engine, self.settings, request, self._folder / "bundles")
+        if request.limits.wall_seconds is not None and self.settings.reaper:
+            ensure_reaper(self._folder, address, self.settings)
+        return Handle(handle.run_id, self.name, {**handle.data, "ports": dict(ports)}) if ports else handle
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; see `Runner.poll`."""
+        groups: dict[Address, list[Handle]] = {}
+        found: dict[str, RunStatus] = {}
+        for handle in handles:
+            try:
+                groups.setdefault(self._address_of(handle), []).append(handle)
+            except TradewindError:  # the settings are wrong now: what runs there cannot be known
+                found[handle.run_id] = RunStatus(RunState.EXECUTING)
+        watches = [(self._watch(address), group) for address, group in groups.items()]
+        if len(watches) <= 1:
+            for watch, group in watches:
+                found |= watch.poll(group)
+            return found
+        with ThreadPoolExecutor(min(32, len(watches))) as pool:
+            for answer in pool.map(lambda pair: pair[0].poll(pair[1]), watches):
+                found |= answer
+        return found
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Return when a container has started or ended, or after ``seconds``."""
+        until = time.monotonic() + seconds
+        with suppress(TradewindError):
+            for address in {self._address_of(handle) for handle in handles}:
+                until = min(until, time.monotonic() + self._watch(address).next_change())
+                self._listen(address)
+        deaf = not all(ear.listening for ear in self._ears.values())
+        left = max(0.0, until - time.monotonic())
+        if not deaf:
+            self._changed.wait(left)
+        elif not self._changed.wait(min(left, _DEAF_SECONDS)) and left > _DEAF_SECONDS:
+            return
+        self._changed.clear()
+
+    def cancel(self, handle: Handle) -> None:
+        """End a run with all its containers; see `Runner.cancel`."""
+        self._watch(self._address_of(handle)).cancel(handle.run_id)
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, whose containers are not removed; see `Runner.find`."""
+        noted = self._notes.read(owner)
+        found: dict[str, Handle] = {}
+        silent = set()
+        with suppress(UnreachableError):  # what is noted below counts; there may be no engine on this machine
+            self._find_at(default_address(self.settings), owner, found)
+        for address in {self._address_of(handle) for handle in noted}:
+            try:
+                self._find_at(address, owner, found)
+            except TradewindError:
+                silent.add(address)
+        for handle in noted:
+            address = self._address_of(handle)
+            if handle.run_id in found:
+                continue
+            if address in silent and (address.local or time.time() < handle.data.get("expires", 0)):
+                found[handle.run_id] = handle  # unknown counts as alive
+            else:
+                self._notes.remove(handle)
+        return list(found.values())
+
+    def _find_at(self, address: Address, owner: str | None, found: dict[str, Handle]) -> None:
+        wanted = names.RUN if owner is None else f"{names.OWNER}={owner}"
+        for run_id, labels in runs_of(self._watch(address).engine, wanted).items():
+            whose, until = labels.get(names.OWNER, ""), labels.get(names.EXPIRES, "")
+            found[run_id] = self._handle(run_id, whose, until, labels.get(names.FOLDER, ""), address)
+
+    def collect(self, handle: Handle, request: RunRequest) -> None:
+        """Bring the logs, and from elsewhere the files too, into the run's folder; see `Runner.collect`.
+
+        Raises:
+            DeployError: The container is gone, or what it left is too large.
+        """
+        collect(self._watch(self._address_of(handle)).engine, request, self.settings.copy_limit)
+
+    def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
+        """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
+        engine = self._watch(self._address_of(handle)).engine
+        found = [row for row in members(engine, handle.run_id) if row.role == names.JOB]
+        if not found:
+            return b""
+        key = (found[0].id, stream)
+        client = engine.client(LOOK_SECONDS)
+        try:
+            piece, self._places[key] = read_from(client, found[0].id, stream, offset, self._places.get(key, Place()))
+        except Exception as error:
+            raise engine.trouble(error) from error
+        finally:
+            client.close()
+        return piece
+
+    def forget(self, handle: Handle) -> None:
+        """Remove the containers and the network of a run that is settled; its folder stays."""
+        address = self._address_of(handle)
+        watch = self._watch(address)
+        watch.drop(handle.run_id)
+        try:
+            remove(watch.engine, handle.run_id)
+        except DeployError:
+            # A machine that was given back took its containers along; elsewhere the next sweep removes them.
+            if address.local:
+                return
+        self._notes.remove(handle)
+
+    def close(self) -> None:
+        """Close the connections; containers go on."""
+        for ear in self._ears.values():
+            ear.close()
+        for watch in self._watches.values():
+            watch.close()
+        self._ears.clear()
+        self._watches.clear()

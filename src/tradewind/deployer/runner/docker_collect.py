@@ -1,0 +1,97 @@
+"""Brings what a run left in its containers into its folder, and removes them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
+from tradewind.deployer.runner.docker_errors import words_of
+from tradewind.deployer.runner.docker_files import fetch
+from tradewind.deployer.runner.docker_logs import save_log
+from tradewind.deployer.runner.docker_names import Listed
+from tradewind.deployer.runner.files import folder_error, replace_document
+from tradewind.errors import DeployError
+from tradewind.problem import RunRequest
+
+_GONE = (404, 409)
+RESULT = "result.json"
+
+
+def collect(engine: Engine, request: RunRequest, limit: int) -> None:
+    """Write the logs of a run into its folder; from an engine that does not see it, the files too.
+
+    Args:
+        engine: The engine.
+        request: The run.
+        limit: The most bytes of files.
+
+    Raises:
+        DeployError: The container is gone, the engine does not answer, or the disk is full.
+    """
+    from docker.errors import APIError
+
+    rows = members(engine, request.run_id)
+    if not any(row.role == names.JOB for row in rows):
+        raise DeployError(f"the container of run {request.run_id} is gone, and what it printed with it")
+    try:
+        request.folder.mkdir(parents=True, exist_ok=True)
+        cut = False
+        for row in rows:
+            prefix = "" if row.role == names.JOB else f"{row.role}."
+            cut |= engine.call(partial(_logs, row=row, request=request, prefix=prefix), CALL_SECONDS)
+            if row.role == names.JOB and row.labels.get(names.COPIED):
+                engine.call(partial(fetch, container=row.id, request=request, limit=limit), CALL_SECONDS)
+        replace_document(request.folder / RESULT, {"truncated": cut})
+    except OSError as error:
+        raise folder_error(error, request.folder) from error
+    except APIError as error:
+        raise DeployError(f"what run {request.run_id} left cannot be fetched: {words_of(error)}") from error
+
+
+def _logs(client: Any, row: Listed, request: RunRequest, prefix: str) -> bool:
+    limit = request.limits.log_bytes
+    cut = [
+        save_log(client, row.id, stream, request.folder / f"{prefix}{stream}", limit) for stream in ("stdout", "stderr")
+    ]
+    return any(cut)
+
+
+def members(engine: Engine, run_id: str) -> list[Listed]:
+    """All containers of a run."""
+    filters = {"label": [f"{names.RUN}={run_id}"]}
+    rows = engine.call(lambda client: client.containers(all=True, filters=filters))
+    return [Listed.of(row) for row in rows]
+
+
+def remove(engine: Engine, run_id: str) -> None:
+    """Remove all containers and networks of a run; not finding them is success.
+
+    Raises:
+        DeployError: The engine does not answer, or refuses.
+    """
+    from docker.errors import APIError
+
+    filters = {"label": [f"{names.RUN}={run_id}"]}
+
+    def clear(client: Any) -> None:
+        for row in client.containers(all=True, filters=filters):
+            _unless_gone(lambda row=row: client.remove_container(row["Id"], v=True, force=True))
+        for network in client.networks(filters=filters):
+            _unless_gone(lambda network=network: client.remove_network(network["Id"]))
+
+    try:
+        engine.call(clear, CALL_SECONDS)
+    except APIError as error:
+        raise DeployError(f"the containers of run {run_id} cannot be removed: {words_of(error)}") from error
+
+
+def _unless_gone(act: Any) -> None:
+    from docker.errors import APIError
+
+    try:
+        act()
+    except APIError as error:
+        if error.status_code not in _GONE:
+            raise

@@ -1,0 +1,303 @@
+"""Finds and calls a container engine: Docker or Podman, here or on another machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from tradewind.deployer.link import SshLink, SshTarget
+from tradewind.deployer.runner.docker_names import instant
+from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.problem import Machine
+
+CALL_SECONDS = 60.0
+"""How long a call that changes something may take: engines are slow under load."""
+
+LOOK_SECONDS = 4.0
+"""How long a call that only looks may take."""
+
+_DOCKER_SOCKET = "/var/run/docker.sock"
+_FRESH_SECONDS = 0.5
+_START = "start it (systemctl start docker, or podman system service), or set deploy.runner's host"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an engine is.
+
+    Attributes:
+        host: ``unix://``, ``tcp://`` or ``ssh://``; the path of a socket behind SSH if there is a target.
+        target: How its machine is reached by SSH, or None.
+    """
+
+    host: str
+    target: SshTarget | None = None
+
+    @property
+    def local(self) -> bool:
+        """True for an engine of this machine, which sees this machine's folders."""
+        return self.target is None and self.host.startswith("unix://")
+
+    def __str__(self) -> str:
+        return f"{self.target.host}:{self.host}" if self.target else self.host
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able document, for handles."""
+        return {"host": self.host, "target": self.target.to_json() if self.target else None}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Address:
+        """The address of a document that `to_json` made."""
+        target = document.get("target")
+        return cls(str(document["host"]), SshTarget(**target) if target else None)
+
+
+def default_address(settings: DockerSettings) -> Address:
+    """The engine that is used without machines: the setting, ``DOCKER_HOST``, or a socket that is there.
+
+    Raises:
+        CredentialsError: It would be reached over the network without TLS.
+        DeployError: The address is not understood.
+    """
+    host = settings.host or os.environ.get("DOCKER_HOST", "")
+    if not host:
+        places = [_DOCKER_SOCKET, f"{os.environ.get('XDG_RUNTIME_DIR', '/run')}/podman/podman.sock"]
+        places.append("/run/podman/podman.sock")
+        return Address("unix://" + next((place for place in places if Path(place).exists()), _DOCKER_SOCKET))
+    parts = urlsplit(host)
+    if parts.scheme == "unix" and parts.path:
+        return Address(f"unix://{parts.path}")
+    if parts.scheme == "ssh" and parts.hostname:
+        login = {"user": parts.username, "port": parts.port}
+        given = {**settings.ssh.facts(), **{key: value for key, value in login.items() if value}}
+        target = SshTarget(**{"host": parts.hostname, **given})
+        return Address(parts.path if parts.path not in ("", "/") else settings.remote_socket, target)
+    if parts.scheme in ("tcp", "https") and parts.hostname:
+        _certificates(settings, host)
+        return Address(f"tcp://{parts.netloc}")
+    raise DeployError(
+        f"the engine's address {host!r} is not understood",
+        hint="write unix:///path, ssh://user@host, or tcp://host:port with TLS",
+        retryable=False,
+    )
+
+
+def machine_address(settings: DockerSettings, machine: Machine) -> Address:
+    """The engine of a machine that a provisioner gave us."""
+    return Address(settings.remote_socket, SshTarget.of(machine, settings.ssh.facts()))
+
+
+def _certificates(settings: DockerSettings, host: str) -> tuple[str, str, str]:
+    """The files for mutual TLS, from the settings or as the ``docker`` command finds them."""
+    files = (settings.tls_ca, settings.tls_cert, settings.tls_key)
+    if not any(files) and os.environ.get("DOCKER_TLS_VERIFY"):
+        folder = Path(os.environ.get("DOCKER_CERT_PATH") or "~/.docker").expanduser()
+        files = (str(folder / "ca.pem"), str(folder / "cert.pem"), str(folder / "key.pem"))
+    if not all(files):
+        raise CredentialsError(
+            f"{host} would be an open port: who can reach it is root on that machine",
+            hint="use ssh://user@host, or set tls_ca, tls_cert and tls_key",
+        )
+    for file in files:
+        if not Path(file).is_file():
+            raise CredentialsError(f"there is no file {file}", hint="set tls_ca, tls_cert and tls_key")
+    return files
+
+
+class Engine:
+    """Calls one engine, from several threads.
+
+    Args:
+        address: Where it is.
+        settings: How it is reached.
+
+    Attributes:
+        link: The connection to its machine, or None.
+        answering: False while the connection to its machine has to be opened first, which may take a while.
+    """
+
+    def __init__(self, address: Address, settings: DockerSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._idle: list[tuple[Any, float]] = []
+        self._lock = threading.Lock()
+        self.link = (
+            SshLink(address.target, connect_seconds=settings.ssh.connect_seconds)
+            if address.target is not None
+            else None
+        )
+        self.answering = address.target is None
+        self._version: str | None = None
+        self._facts: Mapping[str, Any] | None = None
+        self._offset = 0.0
+
+    @property
+    def mounts(self) -> bool:
+        """True when jobs see this machine's folders, rather than copies."""
+        choice = self._settings.files
+        return choice == "mount" or (choice == "auto" and self.address.local)
+
+    def call(self, function: Callable[[Any], T], seconds: float = LOOK_SECONDS) -> T:
+        """Do something with a client of the engine; it may be done twice, when a connection has become stale.
+
+        Args:
+            function: What to do, with a ``docker.APIClient``.
+            seconds: How long each answer may take.
+
+        Raises:
+            UnreachableError: The engine does not answer.
+            CredentialsError: It does not let us in.
+            docker.errors.APIError: It refuses; see `docker_errors`.
+        """
+        requests = _package("requests.exceptions")
+        docker = _package("docker.errors")
+        while True:
+            client, fresh = self._take(seconds)
+            client.timeout = seconds
+            try:
+                result = function(client)
+            except docker.APIError:
+                self._give(client)  # an answer, even a bad one, leaves the connection as it was
+                raise
+            except (requests.RequestException, docker.DockerException, OSError) as error:
+                client.close()
+                self.answering = self.link is None
+                waits = seconds > LOOK_SECONDS or self.link is None
+                if fresh or not waits or isinstance(error, requests.Timeout | docker.DockerException):
+                    raise self.trouble(error) from error
+                continue
+            except BaseException:
+                client.close()
+                raise
+            self._give(client)
+            self.answering = True
+            return result
+
+    def client(self, seconds: float) -> Any:
+        """A client of one's own, to be closed by the caller."""
+        docker = _package("docker")
+        base, tls = self.address.host, None
+        try:
+            if self.address.target is not None:
+                assert self.link is not None
+                base = f"unix://{self.link.forward_socket(base)}"
+            elif base.startswith("tcp://"):
+                ca, cert, key = _certificates(self._settings, base)
+                tls = docker.tls.TLSConfig(client_cert=(cert, key), ca_cert=ca, verify=True)
+            made = docker.APIClient(base_url=base, version=self._version or "auto", timeout=seconds, tls=tls)
+        except docker.errors.DockerException as error:
+            raise self.trouble(error) from error
+        self._version = made.api_version
+        return made
+
+    def _take(self, seconds: float) -> tuple[Any, bool]:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    break
+                client, since = self._idle.pop()
+            if time.monotonic() - since < _FRESH_SECONDS:
+                return client, False
+            client.timeout = seconds
+            with suppress(Exception):
+                client.ping()
+                return client, False
+            client.close()
+        return self.client(seconds), True
+
+    def _give(self, client: Any) -> None:
+        with self._lock:
+            self._idle.append((client, time.monotonic()))
+
+    def trouble(self, error: Exception) -> DeployError:
+        """What a user should know when the engine could not be asked."""
+        host, words = self.address.host, str(error)
+        if self.link is not None:
+            return UnreachableError(
+                f"no container engine answers at {self.address}: {words}",
+                hint="install Docker there, or set remote_socket; the login must be in the group docker",
+            )
+        if host.startswith("unix://"):
+            return _socket_trouble(host.removeprefix("unix://"), words)
+        if "certificate" in words.lower() or "ssl" in words.lower():
+            return CredentialsError(
+                f"the engine at {host} and we do not accept each other's certificates: {words}",
+                hint="check tls_ca, tls_cert and tls_key",
+            )
+        return UnreachableError(f"the container engine at {host} does not answer: {words}", hint=_START)
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the engine says of itself, asked once."""
+        if self._facts is None:
+            told = self.call(lambda client: client.info(), CALL_SECONDS)
+            here, there = time.time(), instant(str(told.get("SystemTime") or ""))
+            # This machine's engine has this machine's clock, and asking took some time.
+            self._offset = there - here if there and not self.address.local else 0.0
+            self._facts = told
+        return self._facts
+
+    @property
+    def podman(self) -> bool:
+        """True for Podman, whose answers differ here and there."""
+        facts = self.facts()
+        return "buildahVersion" in facts or facts.get("ID") == "" or "podman" in str(facts.get("DockerRootDir", ""))
+
+    @property
+    def rootless(self) -> bool:
+        """True when root in a container is the user who runs the engine."""
+        return any("rootless" in str(option) for option in self.facts().get("SecurityOptions") or ())
+
+    def now(self) -> float:
+        """The time on the engine's clock."""
+        return time.time() + self._offset
+
+    def close(self) -> None:
+        """Close all connections; containers are not touched."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for client, _ in idle:
+            client.close()
+        if self.link is not None:
+            self.link.close()
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingProgramError(
+            "the Python package docker is not installed", hint="pip install 'tradewind[docker]'"
+        ) from None
+
+
+def _socket_trouble(path: str, words: str) -> DeployError:
+    """Ask the socket itself: the package's words hide the reason."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except FileNotFoundError:
+            return UnreachableError(f"there is no container engine: {path} does not exist", hint=_START)
+        except PermissionError:
+            return CredentialsError(
+                f"the socket of the container engine, {path}, may not be used by this user",
+                hint="join the group docker (which makes you root here), or use rootless Podman or Docker",
+            )
+        except ConnectionRefusedError:
+            return UnreachableError(f"the container engine is not running: nobody listens at {path}", hint=_START)
+        except OSError as error:
+            return UnreachableError(f"the container engine at {path} does not answer: {error.strerror or error}")
+    return UnreachableError(f"the container engine at {path} does not answer: {words}")

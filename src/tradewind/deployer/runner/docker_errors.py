@@ -1,0 +1,152 @@
+"""What a container engine's refusals mean to the user: one typed error with a hint for each."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    ImageError,
+    MissingProgramError,
+    OfferRefusedError,
+    TradewindError,
+    UnreachableError,
+)
+
+_NETWORK_WORDS = (
+    "no such host",
+    "i/o timeout",
+    "connection refused",
+    "network is unreachable",
+    "tls handshake",
+    "client.timeout exceeded",
+    "server misbehaving",
+    "connection reset",
+    "unexpected eof",
+)
+
+
+def words_of(error: Any) -> str:
+    """What the engine said, without the library's frame around it."""
+    said = getattr(error, "explanation", None) or str(error)
+    return str(said).strip()
+
+
+def refusal(error: Any, *, image: str, program: str, place: str) -> TradewindError:
+    """The typed error for what an engine refused to create or to start.
+
+    Args:
+        error: The library's ``APIError``.
+        image: The image of the container.
+        program: The first word of its command.
+        place: Where the engine is.
+    """
+    said = words_of(error)
+    low = said.lower()
+    if "no space left on device" in low or "disk quota exceeded" in low:
+        return DeployError(
+            f"the disk of the container engine at {place} is full",
+            hint="docker system prune removes what nobody uses",
+        )
+    return (
+        _program_refusal(said, low, image, program)
+        or _image_refusal(said, low, image)
+        or _resource_refusal(said, low, place)
+        or DeployError(f"the container engine at {place} refuses: {said}", retryable=_status(error) >= 500)
+    )
+
+
+def _status(error: Any) -> int:
+    return int(getattr(error, "status_code", None) or 500)
+
+
+def _program_refusal(said: str, low: str, image: str, program: str) -> TradewindError | None:
+    if "mkdir /tradewind" in low or "mounting" in low or "exec" not in low:
+        return None
+    if "executable file not found" in low or re.search(r"exec:? .*no such file or directory", low):
+        return MissingProgramError(
+            f"there is no program {program!r} in the image {image}",
+            hint="use another image, or give the program's path, relative to job.workdir",
+        )
+    if "exec format error" in low:
+        return MissingProgramError(
+            f"{program} is no program that this machine can run",
+            hint="a script needs a #! line; an image must be made for this kind of processor",
+        )
+    if "permission denied" in low or "is a directory" in low:
+        return MissingProgramError(f"{program} in the image {image} is not executable", hint=f"chmod +x {program}")
+    return None
+
+
+def _image_refusal(said: str, low: str, image: str) -> DeployError | None:
+    if "toomanyrequests" in low or "rate limit" in low:
+        return CapacityError(
+            f"the registry of the image {image} lets nobody pull so often", hint="docker login, or wait"
+        )
+    if "invalid reference format" in low or "invalid repository name" in low:
+        return ImageError(f"{image!r} is not the name of an image", hint="write registry/name:tag in lower case")
+    if "pull access denied" in low or "requested access to the resource is denied" in low:
+        return ImageError(
+            f"there is no image {image}, or its registry wants to know who asks",
+            hint="check the name, or docker login",
+        )
+    if "unauthorized" in low or "authentication required" in low or "no basic auth credentials" in low:
+        return CredentialsError(f"the registry of the image {image} does not let us in: {said}", hint="docker login")
+    missing = ("no such image", "manifest unknown", "not found: manifest", "image not known", "name unknown")
+    if any(words in low for words in missing) or ("manifest for" in low and "not found" in low):
+        return ImageError(
+            f"there is no image {image}", hint="check its name and tag, docker pull it, or set pull: missing"
+        )
+    if "no matching manifest" in low:
+        return ImageError(f"the image {image} is not made for this kind of processor", hint="build it for this one")
+    return None
+
+
+def _resource_refusal(said: str, low: str, place: str) -> DeployError | None:
+    taken = re.search(r"(?:127\.0\.0\.1|0\.0\.0\.0|\[::\]):(\d+)", said)
+    if "port is already allocated" in low or "address already in use" in low:
+        port = taken[1] if taken else "?"
+        return CapacityError(
+            f"port {port} of the machine is taken", hint="end what uses it, change job.ports, or set publish: free"
+        )
+    if "could not select device driver" in low or "nvidia-container" in low or "unresolvable cdi devices" in low:
+        return OfferRefusedError(
+            f"the container engine at {place} cannot give GPUs to containers: {said}",
+            hint="install the NVIDIA Container Toolkit there, or use offers without GPUs",
+        )
+    if "minimum memory limit" in low or "cpu-shares" in low or "range of cpus" in low:
+        return OfferRefusedError(
+            f"the container engine at {place} refuses the limits: {said}", hint="use a larger offer"
+        )
+    if "network" in low and "not found" in low:
+        return DeployError(said, hint="docker network ls shows the networks; set network", retryable=False)
+    if "bind source path does not exist" in low or "mounts denied" in low or "statfs" in low:
+        return DeployError(
+            f"the container engine at {place} does not see this machine's folders: {said}",
+            hint="set files: copy",
+            retryable=False,
+        )
+    if "docker-init" in low or "catatonit" in low:
+        return DeployError(f"the engine at {place} has no init program", hint="set init: false", retryable=False)
+    return None
+
+
+def pull_refusal(error: Any, image: str) -> TradewindError:
+    """The typed error for an image that could not be pulled."""
+    said = words_of(error)
+    low = said.lower()
+    if any(words in low for words in _NETWORK_WORDS):
+        return UnreachableError(f"the registry of the image {image} does not answer: {said}")
+    if "no space left on device" in low:
+        return DeployError(f"the disk of the engine is full: {image} cannot be pulled", hint="docker system prune")
+    named = _image_refusal(said, low, image)
+    if named is not None:
+        return named
+    if _status(error) in (401, 403):
+        return CredentialsError(f"the registry of the image {image} does not let us in: {said}", hint="docker login")
+    if _status(error) == 404 or "not found" in low:
+        return ImageError(f"there is no image {image}: {said}", hint="check its name and tag")
+    return DeployError(f"the image {image} cannot be pulled: {said}")

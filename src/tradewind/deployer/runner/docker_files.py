@@ -1,0 +1,152 @@
+"""Copies a job's files into a container whose engine does not see this machine, and back."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from tradewind.deployer.bundle import pack, unpack
+from tradewind.deployer.environment import METRICS, OUTPUTS
+from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.staging import INPUTS, stage_out
+from tradewind.problem import RunRequest
+
+_PIECE = 1 << 20
+_NOT_FOUND = 404
+
+
+def send(client: Any, container: str, request: RunRequest, cache: Path, limit: int) -> None:
+    """Copy the working folder and the inputs into a container that has not been started.
+
+    Whatever user the image has may read and write them.
+
+    Args:
+        client: A ``docker.APIClient``.
+        container: Its id.
+        request: The run.
+        cache: Where archives of working folders are kept.
+        limit: The most bytes that are copied.
+
+    Raises:
+        DeployError: The folder is not there or too large.
+    """
+    bundles = [(names.WORK_PLACE, pack(request.workdir, cache, limit_bytes=limit))]
+    staged = request.folder / INPUTS
+    if staged.is_dir() and any(staged.iterdir()):
+        bundles.append((names.INPUTS_PLACE, pack(staged, cache, limit_bytes=limit)))
+    client.put_archive(container, "/", _folders())
+    for place, bundle in bundles:
+        client.put_archive(container, place, _opened(bundle.path))
+
+
+def _folders() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for place in (
+            "tradewind",
+            names.WORK_PLACE,
+            names.RUN_PLACE,
+            f"{names.RUN_PLACE}/{OUTPUTS}",
+            names.INPUTS_PLACE,
+        ):
+            entry = tarfile.TarInfo(place.lstrip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o777
+            tar.addfile(entry)
+    return buffer.getvalue()
+
+
+def _opened(path: Path) -> Iterator[bytes]:
+    """An archive, piece by piece, with everybody allowed to write its files."""
+    with tarfile.open(path, "r:") as tar:
+        for member in tar:
+            member.mode |= 0o666 | (0o111 if member.isdir() else 0)
+            yield member.tobuf(tarfile.GNU_FORMAT, "utf-8")
+            if member.isreg():
+                file = tar.extractfile(member)
+                assert file is not None
+                with file:
+                    while piece := file.read(_PIECE):
+                        yield piece
+                yield b"\0" * (-member.size % tarfile.BLOCKSIZE)
+    yield b"\0" * (2 * tarfile.BLOCKSIZE)
+
+
+def fetch(client: Any, container: str, request: RunRequest, limit: int) -> None:
+    """Bring the metrics, ``outputs/`` and what the output patterns match out of a container that has ended.
+
+    Args:
+        client: A ``docker.APIClient``.
+        container: Its id.
+        request: The run.
+        limit: The most bytes of each.
+
+    Raises:
+        DeployError: It is too large, or damaged, or this machine's disk is full.
+    """
+    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=request.folder.parent, ignore_cleanup_errors=True) as made:
+        place = Path(made)
+        if _get(client, container, f"{names.RUN_PLACE}/{METRICS}", place / "metrics", limit):
+            (place / "metrics" / METRICS).replace(request.folder / METRICS)
+        if _get(client, container, f"{names.RUN_PLACE}/{OUTPUTS}", place / OUTPUTS, limit):
+            shutil.copytree(place / OUTPUTS / OUTPUTS, request.folder / OUTPUTS, symlinks=True, dirs_exist_ok=True)
+        work = place / "work"
+        for base in _bases(request.outputs):
+            target = work / base
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if _get(client, container, f"{names.WORK_PLACE}/{base}", place / "piece", limit) and not target.exists():
+                (place / "piece" / (base.name or PurePosixPath(names.WORK_PLACE).name)).replace(target)
+        if work.exists():
+            stage_out(replace(request, workdir=work))
+
+
+def _bases(patterns: tuple[str, ...]) -> list[PurePosixPath]:
+    """The folders or files below which some patterns match, none below another."""
+    found: set[PurePosixPath] = set()
+    for pattern in patterns:
+        parts = PurePosixPath(pattern).parts
+        plain = next((i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")), len(parts))
+        if ".." not in parts and not pattern.startswith("/"):
+            found.add(PurePosixPath(*parts[:plain]))
+    return sorted(base for base in found if not any(other in base.parents for other in found))
+
+
+def _get(client: Any, container: str, source: str, target: Path, limit: int) -> bool:
+    """Unpack one place of a container into a folder; False when it is not there."""
+    from docker.errors import APIError
+
+    try:
+        pieces, _ = client.get_archive(container, source, chunk_size=_PIECE)
+    except APIError as error:
+        if error.status_code == _NOT_FOUND:
+            return False
+        raise
+    with closing(_Stream(pieces)) as stream:
+        unpack(cast("IO[bytes]", stream), target, limit_bytes=limit)
+    return True
+
+
+class _Stream(io.RawIOBase):
+    """Pieces of bytes as a file to read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, as many as are asked for while there are any."""
+        found = bytearray(self._rest)
+        while size < 0 or len(found) < size:
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            found += piece
+        cut = len(found) if size < 0 else size
+        self._rest = bytes(found[cut:])
+        return bytes(found[:cut])

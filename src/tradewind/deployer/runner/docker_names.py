@@ -1,0 +1,154 @@
+"""Names and labels of what the docker runner creates, and the facts that are read back from them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+RUN, OWNER, EXPIRES = "tradewind.run", "tradewind.owner", "tradewind.expires"
+ROLE, WALL, MEMORY, FOLDER, COPIED, LOAD = (
+    "tradewind.role",
+    "tradewind.wall",
+    "tradewind.memory",
+    "tradewind.folder",
+    "tradewind.copied",
+    "tradewind.load",
+)
+
+JOB, APPLICATION = "job", "application"
+"""Roles: the container whose end is the run's, and the one that a load generator drives."""
+
+WORK_PLACE, RUN_PLACE, INPUTS_PLACE = "/tradewind/work", "/tradewind/run", "/tradewind/inputs"
+"""Where a job finds its working folder, its run's folder and its inputs."""
+
+_CANCELLED = ".cancelled"
+_LEFT_NOTHING = datetime(1971, 1, 1, tzinfo=UTC).timestamp()
+
+
+def container_name(run_id: str, role: str = JOB) -> str:
+    """The name of a run's container; it is the lock against a second one."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", run_id)
+    if plain != run_id or len(plain) > 150:
+        plain = f"{plain[:100]}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
+    return f"tradewind-{plain}" + ("" if role == JOB else f".{role}")
+
+
+def cancelled_name(name: str) -> str:
+    """The name that a cancelled container gets: labels cannot be changed, names can."""
+    return name + _CANCELLED
+
+
+def instant(text: str) -> float:
+    """Seconds since the epoch of a time as the engine writes it, or 0 for its zero time."""
+    try:
+        seconds = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+    return seconds if seconds > _LEFT_NOTHING else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One container as the engine's list has it.
+
+    Attributes:
+        id: Its id.
+        state: ``created``, ``running``, ``exited``, ``paused``, ``dead``, ``removing``, ...
+        cancelled: True when it was renamed because its run was cancelled.
+        labels: Its labels.
+    """
+
+    id: str
+    state: str
+    cancelled: bool
+    labels: Mapping[str, str]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Listed:
+        """From a row of the list."""
+        cancelled = any(name.endswith(_CANCELLED) for name in row.get("Names") or ())
+        return cls(row["Id"], str(row["State"]).lower(), cancelled, row.get("Labels") or {})
+
+    @property
+    def run_id(self) -> str:
+        """The run that it belongs to."""
+        return self.labels[RUN]
+
+    @property
+    def role(self) -> str:
+        """`JOB` or `APPLICATION`."""
+        return self.labels.get(ROLE, JOB)
+
+    @property
+    def alive(self) -> bool:
+        """True while it has processes."""
+        return self.state in ("running", "paused", "restarting", "stopping")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One container as the engine tells it when asked for all of it.
+
+    Attributes:
+        id: Its id.
+        state: As in `Listed`.
+        exit_code: Of its first process.
+        oom: True when the engine saw a process of it killed for memory.
+        error: What the engine says went wrong, or empty.
+        started: Seconds since the epoch, or 0 if it never was.
+        finished: Likewise.
+        program: The first word of its command.
+        pid: Its first process on the engine's machine, or 0.
+        labels: Its labels.
+        ports: Port of the job -> port of the engine's machine.
+    """
+
+    id: str
+    state: str
+    exit_code: int
+    oom: bool
+    error: str
+    started: float
+    finished: float
+    program: str
+    pid: int
+    labels: Mapping[str, str]
+    ports: Mapping[str, int]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Facts:
+        """From what inspecting a container gives."""
+        state = told["State"]
+        return cls(
+            told["Id"],
+            str(state.get("Status", "")).lower(),
+            int(state.get("ExitCode") or 0),
+            bool(state.get("OOMKilled")),
+            str(state.get("Error") or ""),
+            instant(str(state.get("StartedAt") or "")),
+            instant(str(state.get("FinishedAt") or "")),
+            str(told.get("Path") or ""),
+            int(state.get("Pid") or 0),
+            (told.get("Config") or {}).get("Labels") or {},
+            _ports(told),
+        )
+
+    @property
+    def wall(self) -> float | None:
+        """The wall time of its run in seconds, or None."""
+        text = self.labels.get(WALL)
+        return float(text) if text else None
+
+
+def _ports(told: Mapping[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    settings = told.get("NetworkSettings") or {}
+    for inside, outside in (settings.get("Ports") or {}).items():
+        places: Sequence[Mapping[str, str]] = outside or ()
+        for place in places:
+            found[inside.partition("/")[0]] = int(place["HostPort"])
+    return found

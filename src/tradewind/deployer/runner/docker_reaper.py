@@ -1,0 +1,162 @@
+"""Ends runs at their wall time when nobody else does: a small process that outlives the controlling one."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.runner.docker_engine import Address, Engine
+from tradewind.deployer.runner.docker_names import Facts
+from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.errors import TradewindError
+
+_LATE_SECONDS = 0.5  # whoever polls comes first
+_LOOK_SECONDS = 5.0
+_PATIENCE_SECONDS = 600.0
+
+
+def _lock_path(folder: Path, address: Address) -> Path:
+    return folder / f"reaper-{hashlib.sha256(str(address).encode()).hexdigest()[:16]}"
+
+
+def _locked(path: Path) -> IO[str] | None:
+    """The lock of a reaper, or None while one is at work."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
+
+
+def ensure_reaper(folder: Path, address: Address, settings: DockerSettings) -> None:
+    """Start the reaper of an engine unless there is one.
+
+    Args:
+        folder: Where its lock is.
+        address: The engine.
+        settings: The runner's.
+    """
+    path = _lock_path(folder, address)
+    with suppress(OSError):  # without a reaper the wall time is still kept by whoever polls
+        lock = _locked(path)
+        if lock is None:
+            return
+        # The reaper inherits the lock: there is no moment without one.
+        order = {"address": address.to_json(), "settings": settings.model_dump(), "path": str(path)}
+        with lock:
+            command = [sys.executable, "-m", "tradewind.deployer.runner.docker_reaper", str(lock.fileno())]
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(lock.fileno(),),
+                start_new_session=True,
+            )
+            _RUNNING.append(process)
+            _RUNNING[:] = [each for each in _RUNNING if each.poll() is None]
+            assert process.stdin is not None
+            with process.stdin as pipe:
+                pipe.write(json.dumps(order).encode())
+            os.truncate(path, 0)
+            path.write_text(str(process.pid))
+
+
+_RUNNING: list[subprocess.Popen[bytes]] = []
+"""The reapers that this process started, kept so that they leave no zombies."""
+
+
+class _Reaper:
+    """Ends the overdue containers of one engine."""
+
+    def __init__(self, engine: Engine, grace: float) -> None:
+        self._engine = engine
+        self._grace = grace
+        self._ends: dict[str, float] = {}
+
+    def reap(self) -> float | None:
+        """End what is overdue.
+
+        Returns:
+            Seconds until something will be; None when nothing with a wall time runs.
+        """
+        filters = {"label": [names.WALL], "status": ["created", "running", "paused"]}
+        rows = self._engine.call(lambda client: client.containers(all=True, filters=filters))
+        there = {row["Id"]: row for row in rows if (row.get("Labels") or {}).get(names.WALL)}
+        for container in set(there) - set(self._ends):
+            if there[container]["State"] == "created":
+                continue
+            facts = self._facts(container)
+            self._ends[container] = facts.started + (facts.wall or 0.0) + _LATE_SECONDS
+        self._ends = {container: end for container, end in self._ends.items() if container in there}
+        now = self._engine.now()
+        for container, end in self._ends.items():
+            if now >= end:
+                self._signal(container, "SIGTERM" if now < end + self._grace else "SIGKILL")
+        if not self._ends:
+            # What was never started has no wall time: whoever created it comes back, or it does nothing.
+            return None
+        nearest = min(end if now < end else now + max(0.05, self._grace) for end in self._ends.values())
+        return max(0.05, nearest - now)
+
+    def _facts(self, container: str) -> Facts:
+        return Facts.of(self._engine.call(lambda client: client.inspect_container(container)))
+
+    def _signal(self, container: str, signal: str) -> None:
+        from docker.errors import APIError
+
+        with suppress(APIError):
+            self._engine.call(lambda client: client.kill(container, signal))
+
+    @property
+    def last(self) -> float:
+        """When the last of the runs that it knows is over."""
+        return max(self._ends.values(), default=0.0)
+
+
+def main(descriptor: int, order: dict[str, Any]) -> None:
+    """Reap until nothing with a wall time runs.
+
+    Args:
+        descriptor: The open lock.
+        order: The engine's address and the runner's settings.
+    """
+    path = Path(order["path"])
+    lock: IO[str] | None = os.fdopen(descriptor, "a+")
+    settings = DockerSettings.model_validate(order["settings"])
+    engine = Engine(Address.from_json(order["address"]), settings)
+    reaper = _Reaper(engine, settings.grace)
+    unheard = time.time()
+    idle = 0
+    while lock is not None:
+        pause: float | None = _LOOK_SECONDS
+        try:
+            pause = reaper.reap()
+            unheard = time.time()
+        except (TradewindError, OSError, ValueError):
+            if time.time() > max(unheard, reaper.last) + _PATIENCE_SECONDS:
+                return
+        except Exception:
+            time.sleep(1.0)  # the engine said something strange: it is starting, or ending
+        idle = idle + 1 if pause is None else 0
+        if idle > 1:
+            # Looked at once more without the lock: who starts a run from now on starts a reaper.
+            lock.close()
+            lock = _locked(path) if reaper.reap() is not None else None
+        time.sleep(min(_LOOK_SECONDS, pause if pause is not None else _LOOK_SECONDS))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), json.load(sys.stdin))

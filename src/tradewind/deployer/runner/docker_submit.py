@@ -1,0 +1,253 @@
+"""Creates and starts the containers of a run, once however often it is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.environment import OUTPUTS, resolve_secrets
+from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.runner.docker_collect import members, remove
+from tradewind.deployer.runner.docker_container import container
+from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
+from tradewind.deployer.runner.docker_errors import pull_refusal, refusal, words_of
+from tradewind.deployer.runner.docker_files import send
+from tradewind.deployer.runner.docker_names import Facts, Listed
+from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.files import folder_error
+from tradewind.errors import DeployError, ImageError, TradewindError
+from tradewind.problem import RunRequest
+
+_IN_FLIGHT_SECONDS = 5.0
+_MISSING, _TAKEN = 404, 409
+
+
+def start_run(engine: Engine, settings: DockerSettings, request: RunRequest, cache: Path) -> Mapping[str, int]:
+    """Start a run, or find that it was started.
+
+    The container's name is the lock: whoever creates it starts it. One that another process created, and did not
+    start, is started only when no order to start it can be on its way any more.
+
+    Args:
+        engine: Where.
+        settings: The runner's.
+        request: The run.
+        cache: Where archives of working folders are kept.
+
+    Returns:
+        Port of the job -> port of the machine.
+
+    Raises:
+        DeployError: It cannot be started.
+        MissingProgramError: Its command is not in the image.
+    """
+    return _Start(engine, settings, request, cache).run()
+
+
+class _Start:
+    """One submission."""
+
+    def __init__(self, engine: Engine, settings: DockerSettings, request: RunRequest, cache: Path) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._request = request
+        self._cache = cache
+        self._secrets: Mapping[str, str] | None = None
+        self._pulled: set[str] = set()
+
+    def run(self) -> Mapping[str, int]:
+        request = self._request
+        if not request.image:
+            raise DeployError(
+                "runner docker runs jobs in containers, and the job names no image",
+                hint="set job.image",
+                retryable=False,
+            )
+        there = {row.role: row for row in members(self._engine, request.run_id)}
+        job = there.get(names.JOB)
+        if job is not None and job.labels.get(names.OWNER) != request.owner:
+            raise DeployError(
+                f"run {request.run_id} is there already, of another owner", hint="end that one", retryable=False
+            )
+        if job is not None and job.cancelled:
+            raise DeployError(f"run {request.run_id} was cancelled before it started", retryable=False)
+        try:
+            if request.load is None:
+                return self._ensure(names.JOB, job, self._settings.network, start=True)
+            network = self._network()
+            self._ensure(names.JOB, job, network, start=False)
+            if job is not None and job.state != "created":
+                return {}
+            return self._ensure(names.APPLICATION, there.get(names.APPLICATION), network, start=True)
+        except TradewindError as error:
+            # What could not be started keeps no name; what cannot be asked may be running.
+            if not (isinstance(error, DeployError) and error.retryable):
+                self._clear()
+            raise
+
+    def _clear(self) -> None:
+        rows = members(self._engine, self._request.run_id)
+        if not any(row.alive or row.state == "exited" for row in rows if row.role == names.JOB):
+            remove(self._engine, self._request.run_id)
+
+    def _ensure(self, role: str, found: Listed | None, network: str, *, start: bool) -> Mapping[str, int]:
+        """Have a container of the run, and have it started."""
+        ours = found is None
+        container_id = self._create(role, network) if found is None else found.id
+        if container_id is None:
+            container_id, ours = self._named(role), False
+        if not start:
+            if ours:
+                self._send(container_id)
+            return {}
+        if not ours:
+            facts = self._settled(container_id)
+            if facts.started or facts.error:
+                return facts.ports
+        self._send(container_id)
+        self._start(container_id, role)
+        return self._facts(container_id).ports if self._request.ports else {}
+
+    def _settled(self, container_id: str) -> Facts:
+        """A container that somebody else created, once nobody can be about to start it."""
+        end = time.monotonic() + _IN_FLIGHT_SECONDS
+        facts = self._facts(container_id)
+        while facts.state == "created" and not facts.error and time.monotonic() < end:
+            time.sleep(0.1)
+            facts = self._facts(container_id)
+        return facts
+
+    def _facts(self, container_id: str) -> Facts:
+        return Facts.of(self._engine.call(lambda client: client.inspect_container(container_id)))
+
+    def _create(self, role: str, network: str) -> str | None:
+        """Create a container; None when its name is taken."""
+        from docker.errors import APIError
+
+        request = self._request
+        self._prepare()
+        if self._secrets is None:
+            self._secrets = resolve_secrets(request.secrets)
+        document = container(request, role, self._engine, self._settings, self._secrets)
+        document["HostConfig"]["NetworkMode"] = network
+        if role == names.APPLICATION:
+            document["NetworkingConfig"] = {"EndpointsConfig": {network: {"Aliases": [names.APPLICATION]}}}
+        name, image = names.container_name(request.run_id, role), str(document["Image"])
+        if self._settings.pull == "always":
+            self._pull(image)
+        while True:
+            try:
+                made = self._engine.call(
+                    lambda client: client.create_container_from_config(document, name), CALL_SECONDS
+                )
+                return str(made["Id"])
+            except APIError as error:
+                if error.status_code == _TAKEN or "already in use" in words_of(error):
+                    return None
+                absent = error.status_code == _MISSING or "image not known" in words_of(error)
+                if not absent or image in self._pulled or self._settings.pull == "never":
+                    raise self._refusal(error, role) from error
+                self._pull(image)
+
+    def _prepare(self) -> None:
+        request = self._request
+        if not request.workdir.is_dir():
+            raise DeployError(
+                f"the working folder {request.workdir} does not exist",
+                hint="set job.workdir to a folder that is there",
+                retryable=False,
+            )
+        try:
+            (request.folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise folder_error(error, request.folder) from error
+
+    def _named(self, role: str) -> str:
+        """The container that has our name, if it is of our run."""
+        name = names.container_name(self._request.run_id, role)
+        told = self._engine.call(lambda client: client.inspect_container(name))
+        facts = Facts.of(told)
+        mine = (self._request.run_id, self._request.owner)
+        if (facts.labels.get(names.RUN), facts.labels.get(names.OWNER)) != mine:
+            raise DeployError(
+                f"the name {name} is taken by a container that is not ours", hint=f"docker rm {name}", retryable=False
+            )
+        return facts.id
+
+    def _network(self) -> str:
+        """The network of a run with a load generator."""
+        from docker.errors import APIError
+
+        request = self._request
+        labels = {
+            names.RUN: request.run_id,
+            names.OWNER: request.owner,
+            names.EXPIRES: repr(request.expires),
+            names.FOLDER: str(request.folder.absolute()),
+        }
+        filters = {"label": [f"{names.RUN}={request.run_id}"]}
+        name = names.container_name(request.run_id)
+
+        def ensure(client: Any) -> str:
+            found = sorted(client.networks(filters=filters), key=lambda each: (str(each.get("Created")), each["Id"]))
+            return str(found[0]["Id"] if found else client.create_network(name, driver="bridge", labels=labels)["Id"])
+
+        try:
+            return self._engine.call(ensure, CALL_SECONDS)
+        except APIError as error:
+            raise self._refusal(error, names.APPLICATION) from error
+
+    def _pull(self, image: str) -> None:
+        from docker.errors import APIError, DockerException
+
+        def pull(client: Any) -> None:
+            # Without a tag the package would pull every tag that there is.
+            whole = image if ":" in image.rpartition("/")[2] or "@" in image else f"{image}:latest"
+            for line in client.pull(whole, stream=True, decode=True):
+                if "error" in line:
+                    raise DockerException(line["error"])
+
+        self._pulled.add(image)
+        try:
+            self._engine.call(pull, self._settings.pull_seconds)
+        except APIError as error:
+            raise pull_refusal(error, image) from error
+        except DeployError as error:
+            raise _pull_error(error, image) from error
+
+    def _send(self, container_id: str) -> None:
+        from docker.errors import APIError
+
+        if self._engine.mounts:
+            return
+        limit = self._settings.copy_limit
+        try:
+            self._engine.call(
+                lambda client: send(client, container_id, self._request, self._cache, limit), CALL_SECONDS
+            )
+        except APIError as error:
+            raise self._refusal(error, names.JOB) from error
+
+    def _start(self, container_id: str, role: str) -> None:
+        from docker.errors import APIError
+
+        try:
+            self._engine.call(lambda client: client.start(container_id), CALL_SECONDS)
+        except APIError as error:
+            raise self._refusal(error, role) from error
+
+    def _refusal(self, error: Any, role: str) -> TradewindError:
+        request = self._request
+        load = request.load if role == names.JOB else None
+        image = (load.image if load else None) or request.image or ""
+        program = (load.argv if load else request.argv)[0]
+        return refusal(error, image=image, program=program, place=str(self._engine.address))
+
+
+def _pull_error(error: DeployError, image: str) -> TradewindError:
+    """What a registry said, which comes as a line of an answer that began well."""
+    cause = error.__cause__
+    named = pull_refusal(cause, image) if cause is not None and type(cause).__name__ == "DockerException" else error
+    return named if isinstance(named, TradewindError) else ImageError(str(error))

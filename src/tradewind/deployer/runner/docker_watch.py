@@ -1,0 +1,344 @@
+"""Follows the runs of one engine: one list for all of them, and a closer look at those that changed."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.runner.docker_collect import members
+from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
+from tradewind.deployer.runner.docker_load import Launch, load_status
+from tradewind.deployer.runner.docker_names import Facts, Listed
+from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker_status import ended_status, gone
+from tradewind.deployer.runner.docker_usage import Meters, larger, meters_of, usage_of
+from tradewind.errors import DeployError, TradewindError
+from tradewind.problem import Handle, RunState, RunStatus, Usage
+
+_LOOKS = 50
+_SAMPLES, _FAR_SAMPLES = 20, 3
+_NOT_FOUND = 404
+_REACH_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was learned of a container that runs."""
+
+    facts: Facts
+    meters: Meters | None
+    usage: Usage = field(default_factory=Usage)
+
+
+class Watch:
+    """Follows the runs of one engine.
+
+    Args:
+        engine: The engine.
+        settings: The runner's.
+    """
+
+    def __init__(self, engine: Engine, settings: DockerSettings) -> None:
+        self.engine = engine
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._known: dict[str, _Known] = {}
+        self._ended: dict[str, tuple[str, RunStatus]] = {}
+        self._ending: dict[str, float] = {}
+        self._launches: dict[str, Launch] = {}
+        self._reaching: threading.Thread | None = None
+        self._looks = 0
+        self._turn = 0
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; all as executing when the engine does not answer."""
+        from docker.errors import APIError
+
+        with self._lock:
+            wanted = {handle.run_id: handle for handle in handles}
+            try:
+                if not self._reachable():
+                    return self._unknown(wanted)
+                rows = self._list({str(handle.data.get("owner", "")) for handle in handles})
+                self._looks = _LOOKS
+                found: dict[str, dict[str, Listed]] = {}
+                for row in rows:
+                    if row.run_id in wanted:
+                        found.setdefault(row.run_id, {})[row.role] = row
+                self._sample([row.id for group in found.values() for row in group.values() if row.alive])
+                return {run_id: self._status(run_id, found.get(run_id, {})) for run_id in wanted}
+            except (DeployError, APIError):
+                return self._unknown(wanted)
+
+    def _reachable(self) -> bool:
+        """False while a connection is down; it is opened again without anybody waiting for long."""
+        if self.engine.answering:
+            return True
+        if self._reaching is None or not self._reaching.is_alive():
+            self._reaching = threading.Thread(target=self._reach, name="tradewind-docker-tunnel", daemon=True)
+            self._reaching.start()
+        self._reaching.join(_REACH_SECONDS)
+        return self.engine.answering
+
+    def _reach(self) -> None:
+        with suppress(TradewindError):
+            self.engine.call(lambda client: client.ping())
+
+    def _unknown(self, wanted: Mapping[str, Handle]) -> dict[str, RunStatus]:
+        now = self.engine.now()
+        began = {known.facts.labels.get(names.RUN): known.facts.started for known in self._known.values()}
+        return {
+            run_id: self._ended[run_id][1]
+            if run_id in self._ended
+            else RunStatus(RunState.EXECUTING, runtime=max(0.0, now - began.get(run_id, now)))
+            for run_id in wanted
+        }
+
+    def _list(self, owners: set[str]) -> list[Listed]:
+        [*one] = owners
+        label = f"{names.OWNER}={one[0]}" if len(one) == 1 and one[0] else names.RUN
+        rows = self.engine.call(lambda client: client.containers(all=True, filters={"label": [label]}))
+        return [Listed.of(row) for row in rows if names.RUN in (row.get("Labels") or {})]
+
+    def _status(self, run_id: str, rows: Mapping[str, Listed]) -> RunStatus:
+        job, application = rows.get(names.JOB), rows.get(names.APPLICATION)
+        if job is None:
+            if application is not None and application.alive:
+                self._end(application.id)
+                return RunStatus(RunState.EXECUTING)
+            return gone("there is no container of it")
+        ended = self._ended.get(run_id)
+        if ended is not None and ended[0] == job.id and not job.alive:
+            return ended[1]
+        if self._looks <= 0 and job.id not in self._known:
+            return RunStatus(RunState.EXECUTING)
+        try:
+            status = self._load(job, application) if names.LOAD in job.labels else self._plain(job)
+        except LookupError:
+            return gone("its container was removed")
+        if status.state.ended:
+            self._ended[run_id] = (job.id, status)
+        return status
+
+    def _plain(self, job: Listed) -> RunStatus:
+        if job.alive:
+            known = self._look(job)
+            runtime = max(0.0, self.engine.now() - known.facts.started)
+            if job.cancelled or (known.facts.wall is not None and runtime >= known.facts.wall):
+                self._end(job.id)
+            return RunStatus(RunState.EXECUTING, runtime=runtime, usage=known.usage)
+        facts = self._facts(job.id)
+        if facts.state in ("running", "paused"):
+            return RunStatus(RunState.EXECUTING)
+        if not facts.started and not facts.error and not job.cancelled:
+            return RunStatus(RunState.SUBMITTING)
+        return ended_status(
+            facts,
+            cancelled=job.cancelled,
+            podman=self.engine.podman,
+            usage=self._used(job.id),
+            from_outside=lambda: self._from_outside(facts),
+        )
+
+    def _load(self, job: Listed, application: Listed | None) -> RunStatus:
+        """The status of a run with a load generator, which is taken a step further where it can be."""
+        if application is None:
+            if job.alive:
+                self._end(job.id)
+                return RunStatus(RunState.EXECUTING)
+            if job.cancelled:
+                return RunStatus(RunState.CANCELLED)
+            return gone("the application's container is not there")
+        if application.alive or job.alive:
+            return self._load_running(job, application)
+        facts, driven = self._facts(job.id), self._facts(application.id)
+        if not driven.started and not driven.error and not job.cancelled:
+            return RunStatus(RunState.SUBMITTING)
+        return load_status(
+            facts,
+            driven,
+            cancelled=job.cancelled,
+            podman=self.engine.podman,
+            usage=self._used(application.id),
+            from_outside=self._from_outside,
+        )
+
+    def _load_running(self, job: Listed, application: Listed) -> RunStatus:
+        began, known = 0.0, None
+        if application.alive:
+            known = self._look(application)
+            began = known.facts.started
+        elif application.id in self._known:
+            began = self._known[application.id].facts.started
+        runtime = max(0.0, self.engine.now() - began) if began else 0.0
+        wall = known.facts.wall if known else None
+        over = job.cancelled or (wall is not None and runtime >= wall)
+        if over and job.run_id in self._launches:
+            self._launches.pop(job.run_id).stop()
+        if application.alive and (over or job.state not in ("created", "running")):
+            self._end(application.id)
+        if job.alive and (over or not application.alive):
+            self._end(job.id)
+        if known is not None and job.state == "created" and not over:
+            launch = self._launches.get(job.run_id)
+            if launch is None or not launch.waiting:
+                self._launches[job.run_id] = Launch(self.engine, known.facts, lambda: self._begin(job.id))
+        return RunStatus(RunState.EXECUTING, runtime=runtime, usage=self._used(application.id))
+
+    def _begin(self, container: str) -> None:
+        """Start a load, unless it was started or cancelled in the meantime."""
+        told = self.engine.call(lambda client: client.inspect_container(container))
+        if Facts.of(told).state == "created" and not str(told["Name"]).endswith(names.cancelled_name("")):
+            self.engine.call(lambda client: client.start(container), CALL_SECONDS)
+
+    def _look(self, row: Listed) -> _Known:
+        if row.id not in self._known:
+            facts = self._facts(row.id)
+            meters = meters_of(facts.pid, facts.id) if self.engine.address.local else None
+            self._known[row.id] = _Known(facts, meters)
+            self._measure(row.id)
+        return self._known[row.id]
+
+    def _facts(self, container: str) -> Facts:
+        from docker.errors import APIError
+
+        self._looks -= 1
+        try:
+            return Facts.of(self.engine.call(lambda client: client.inspect_container(container)))
+        except APIError as error:
+            if error.status_code == _NOT_FOUND:
+                raise LookupError(container) from error
+            raise
+
+    def _used(self, container: str) -> Usage:
+        known = self._known.get(container)
+        return known.usage if known else Usage()
+
+    def _sample(self, alive: Sequence[str]) -> None:
+        """Measure some of the containers, others the next time: following many must cost little."""
+        some = [container for container in alive if container in self._known]
+        count = min(len(some), _SAMPLES if self.engine.address.local else _FAR_SAMPLES)
+        for i in range(count):
+            self._measure(some[(self._turn + i) % len(some)])
+        self._turn += count
+
+    def _measure(self, container: str) -> None:
+        known = self._known[container]
+        if known.meters is not None:
+            read = known.meters.read()
+            known.usage = larger(known.usage, read) if read else known.usage
+        else:
+            with suppress(Exception):  # a figure that is nice to have
+                told: Mapping[str, Any] = self.engine.call(
+                    lambda client: client.stats(container, stream=False, one_shot=True)
+                )
+                known.usage = larger(known.usage, usage_of(told))
+
+    def _from_outside(self, facts: Facts) -> bool:
+        """True when somebody but the job ended a container, or the engine did not see how it ended."""
+        filters = {"container": [facts.id], "event": ["kill", "die"]}
+        try:
+            events = self.engine.call(
+                lambda client: [
+                    event.get("Action") or event.get("status")
+                    for event in client.events(
+                        since=f"{int(facts.started) - 1}",
+                        until=f"{self.engine.now():.6f}",
+                        filters=filters,
+                        decode=True,
+                    )
+                ]
+            )
+        except Exception:
+            return True
+        return "kill" in events or not {"die", "died"} & set(events)
+
+    def _end(self, container: str) -> None:
+        """End a container: SIGTERM, and SIGKILL when the grace is over; called again until it has ended."""
+        asked, now = self._ending.get(container), time.monotonic()
+        if asked is None:
+            self._ending[container] = now
+            self._signal(container, "SIGTERM" if self._settings.grace > 0 else "SIGKILL")
+        elif now - asked >= self._settings.grace:
+            self._signal(container, "SIGKILL")
+
+    def _signal(self, container: str, signal: str) -> None:
+        from docker.errors import APIError
+
+        self._measure(container) if container in self._known else None
+        with suppress(APIError):  # it has ended, or is gone
+            self.engine.call(lambda client: client.kill(container, signal), CALL_SECONDS)
+
+    def cancel(self, run_id: str) -> None:
+        """End a run; what has ended keeps its end.
+
+        Raises:
+            DeployError: The engine does not answer.
+        """
+        from docker.errors import APIError
+
+        with self._lock:
+            rows = {row.role: row for row in members(self.engine, run_id)}
+            job = rows.get(names.JOB)
+            going = any(row.alive for row in rows.values())
+            if job is not None and not job.cancelled and (going or job.state == "created"):
+                name = names.cancelled_name(names.container_name(run_id))
+                with suppress(APIError):
+                    self.engine.call(lambda client: client.rename(job.id, name), CALL_SECONDS)
+            launch = self._launches.pop(run_id, None)
+            if launch is not None:
+                launch.stop()
+            for row in rows.values():
+                if row.alive:
+                    self._end(row.id)
+
+    def next_change(self) -> float:
+        """Seconds after which a run is to be ended, or ended more firmly."""
+        with self._lock:
+            now = self.engine.now()
+            walls = [
+                known.facts.started + known.facts.wall - now
+                for container, known in self._known.items()
+                if known.facts.wall is not None and container not in self._ending
+            ]
+            ends = [asked + self._settings.grace - time.monotonic() for asked in self._ending.values()]
+            return max(0.01, min([*walls, *ends], default=math.inf))
+
+    def drop(self, run_id: str) -> None:
+        """Forget what was learned of a run."""
+        with self._lock:
+            self._ended.pop(run_id, None)
+            launch = self._launches.pop(run_id, None)
+            gone_now = [key for key, known in self._known.items() if known.facts.labels.get(names.RUN) == run_id]
+            for container in gone_now:
+                self._known.pop(container)
+                self._ending.pop(container, None)
+        if launch is not None:
+            launch.stop()
+
+    def close(self) -> None:
+        """Stop following; containers go on."""
+        for launch in self._launches.values():
+            launch.stop()
+        self._launches.clear()
+        self.engine.close()
+
+
+def runs_of(engine: Engine, label: str) -> dict[str, Mapping[str, str]]:
+    """The labels of all runs that an engine has something of, by run id."""
+    found: dict[str, Mapping[str, str]] = {}
+    filters = {"label": [label]}
+    for network in engine.call(lambda client: client.networks(filters=filters)):
+        labels = network.get("Labels") or {}
+        found[labels.get(names.RUN, "")] = labels
+    for row in engine.call(lambda client: client.containers(all=True, filters=filters)):
+        labels = row.get("Labels") or {}
+        found[labels.get(names.RUN, "")] = labels
+    found.pop("", None)
+    return found

@@ -1,0 +1,60 @@
+"""The docker runner, against a real Docker daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker
+
+from tradewind.deployer.runner.docker import DockerRunner
+from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.problem import RunRequest
+from tradewind.testing.runners import OWNER_A, OWNER_B, RunnerBench, RunnerConformance
+
+__all__ = ["docker"]
+
+pytestmark = pytest.mark.xdist_group("docker")
+
+Make = Callable[..., DockerRunner]
+
+_CPUS = "q, p = (int(open(f'/sys/fs/cgroup/cpu/cpu.cfs_{n}_us').read()) for n in ('quota', 'period')); print(q // p)"
+
+
+class DockerBench(RunnerBench):
+    python = PYTHON
+    wall_seconds = 0.3
+
+    def __init__(self, folder: Path, engine: DockerEngine) -> None:
+        super().__init__(folder)
+        self.engine = engine
+
+    def make(self) -> DockerRunner:
+        settings = DockerSettings(host=self.engine.host, network="none", grace=0, reaper=False)
+        return DockerRunner(settings=settings, data_folder=self.folder / "data")
+
+    def request(self, kind: str, run_id: str = "run-1", owner: str = OWNER_A) -> RunRequest:
+        from dataclasses import replace
+
+        request = replace(super().request(kind, run_id, owner), image=IMAGE)
+        # A share of the processors' time does not show in the set of processors.
+        return replace(request, argv=(PYTHON, "-c", _CPUS)) if kind == "cpus" else request
+
+    def left(self, run_id: str) -> Sequence[object]:
+        return self.engine.running(run_id)
+
+    def close(self) -> None:
+        for runner in self._made:
+            for owner in (OWNER_A, OWNER_B):
+                for handle in runner.find(owner):
+                    runner.forget(handle)
+            runner.close()
+
+
+class TestConformance(RunnerConformance):
+    @pytest.fixture
+    def bench(self, tmp_path: Path, docker: DockerEngine) -> Iterator[RunnerBench]:
+        bench = DockerBench(tmp_path, docker)
+        yield bench
+        bench.close()
