@@ -146,7 +146,7 @@ class AmazonCloud(Cloud):
         except DeployError as error:
             if is_gone(error):
                 return True
-            if any(code in str(error) for code in ("DependencyViolation", "InUse", "IncorrectState")):
+            if any(code in str(error) for code in ("DependencyViolation", "InUse", "in use", "IncorrectState")):
                 return False
             raise
         return True

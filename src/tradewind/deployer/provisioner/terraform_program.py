@@ -88,10 +88,11 @@ class Program:
         files = dict(sorted(_files(sources).items()))
         for name, path in files.items():
             digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
-        target = self._folder / "modules" / digest.hexdigest()[:16]
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        modules = self._folder / "modules"
+        target = modules / digest.hexdigest()[:16]
+        modules.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A cache of plugins is not safe for several inits at a time.
-        with (self._folder / "init.lock").open("a") as lock:
+        with (modules / "init.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not _initialised(target):
                 shutil.rmtree(target, ignore_errors=True)
@@ -138,7 +139,7 @@ class Program:
             for name, value in os.environ.items()
             if not name.startswith("TF_CLI_ARGS") and name not in ("TF_WORKSPACE", "TF_LOG", "TF_DATA_DIR")
         }
-        cache = self._folder / "plugins"
+        cache = self._folder / "modules" / "plugins"
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         ours = {
             "TF_DATA_DIR": str(data),

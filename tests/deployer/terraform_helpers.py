@@ -1,0 +1,47 @@
+"""What the tests of the terraform provisioner share."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.engines.moto import DEBIAN
+
+from tradewind.deployer.provisioner.terraform import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.problem import Offer
+
+LATER = 4e9
+OFFER = Offer("aws", "t3.micro", 2, 1, 0.0104, region="us-east-1", arch="x86_64")
+
+_REGIONS = itertools.cycle(
+    f"{place}-{number}"
+    for place in ("us-east", "us-west", "eu-west", "ap-northeast", "ap-southeast")
+    for number in (1, 2)
+)
+
+
+def fresh_region() -> str:
+    """A region that no other test uses at the same time."""
+    return next(_REGIONS)
+
+
+def over(data: Path, endpoint: str, initialised: Path | None = None, **settings: Any) -> TerraformProvisioner:
+    """A provisioner over a data folder, against moto."""
+    (data / "terraform").mkdir(parents=True, exist_ok=True)
+    modules = data / "terraform" / "modules"
+    if initialised is not None and not modules.is_symlink():
+        modules.symlink_to(initialised)
+    given: dict[str, Any] = {"endpoint": endpoint, "caller_cidr": "127.0.0.1/32", "ready": "none"}
+    given |= {"listing_seconds": 0.5, "image": DEBIAN, **settings}
+    return TerraformProvisioner(settings=TerraformSettings(**given), data_folder=data)
+
+
+def at_once(work: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """The results of some calls made at the same time, by name; an exception counts as a result."""
+    with concurrent.futures.ThreadPoolExecutor(len(work)) as pool:
+        tasks = {name: pool.submit(call) for name, call in work.items()}
+    return {name: task.exception() or task.result() for name, task in tasks.items()}
