@@ -101,14 +101,27 @@ class Platform:
         """Seconds that a machine takes to fetch one file of so many bytes."""
         return size / MEGABYTE / self.bandwidth + self.latency
 
-    def seconds(self, flow: Workflow) -> Numbers:
-        """Seconds of each task on each machine, reading from shared storage included; shape (tasks, machines)."""
+    def check(self, flow: Workflow) -> None:
+        """See that every task fits on some machine.
+
+        Raises:
+            WorkflowError: One uses more cores than any machine has.
+        """
+        most = max(vm.slots for vm in self.vms)
         for task in flow.tasks:
-            if task.cores > max(vm.slots for vm in self.vms):
+            if task.cores > most:
                 raise WorkflowError(
                     f"task {task.id!r} uses {task.cores} cores, and no machine has as many",
                     hint="give larger machines, or read the workflow with one core a task",
                 )
+
+    def seconds(self, flow: Workflow) -> Numbers:
+        """Seconds of each task on each machine, reading from shared storage included; shape (tasks, machines).
+
+        Raises:
+            WorkflowError: A task fits on no machine.
+        """
+        self.check(flow)
         return np.asarray(flow.runtimes[:, None] / self.speeds[None, :] + self.reading(flow)[:, None])
 
     def cost(self, busy: Numbers) -> float:

@@ -1,0 +1,1 @@
+"""Decides which machine runs which task, and in which order."""

@@ -1,0 +1,201 @@
+"""A readable event-driven simulator: what a schedule or an online policy does on a set of machines."""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.simulator.world import World
+
+
+@dataclass
+class State:
+    """What a policy may know at a moment.
+
+    Attributes:
+        flow: The workflow.
+        platform: Its machines.
+        now: Seconds since the beginning.
+        free: Free slots of each machine.
+        holding: The files on each machine, under local storage.
+        vm: The machine of each task that was placed, else -1.
+        finished: The tasks that have ended.
+    """
+
+    flow: Workflow
+    platform: Platform
+    now: float = 0.0
+    free: list[int] = field(default_factory=list)
+    holding: list[set[str]] = field(default_factory=list)
+    vm: list[int] = field(default_factory=list)
+    finished: set[int] = field(default_factory=set)
+
+    def fits(self, task: int, vm: int) -> bool:
+        """True when a machine has the free slots that a task uses."""
+        return self.free[vm] >= self.flow.tasks[task].cores
+
+    def fetching(self, task: int, vm: int) -> float:
+        """Seconds that bringing a task's inputs to a machine takes."""
+        if self.platform.storage == "shared":
+            return float(self.platform.reading(self.flow)[task])
+        if self.platform.storage == "local":
+            missing = [name for name in self.flow.real_inputs[task] if name not in self.holding[vm]]
+            return sum(self.platform.fetching(self.flow.sizes.get(name, 0)) for name in missing)
+        return 0.0
+
+
+class Director(ABC):
+    """Decides what runs next; it is asked whenever something has changed."""
+
+    @abstractmethod
+    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+        """A ready task and the machine with free slots for it that it is placed on now, or None to wait.
+
+        Args:
+            ready: Tasks whose parents have ended, in the order in which they became ready.
+            state: What is known; it changes after each answer.
+        """
+
+
+class Following(Director):
+    """Follows a schedule: each machine runs its tasks in their order, and waits for the one whose turn it is.
+
+    Args:
+        schedule: The schedule; only machines and order are read from it.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._turns = {vm: list(reversed(tasks)) for vm, tasks in schedule.order.items()}
+
+    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+        """The next task of a machine, when it is ready and fits."""
+        there = set(ready)
+        for vm, turns in self._turns.items():
+            if turns and turns[-1] in there and state.fits(turns[-1], vm):
+                return turns.pop(), vm
+        return None
+
+
+class ByKey(Director):
+    """Gives the ready task of the smallest key to the first machine of a list that has room for it.
+
+    Args:
+        keys: One number for each task.
+        preference: The machines, the most preferred first.
+    """
+
+    def __init__(self, keys: Sequence[float], preference: Sequence[int]) -> None:
+        self._keys, self._preference = keys, preference
+
+    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+        """The first task in the order of keys that fits somewhere."""
+        for task in sorted(ready, key=lambda each: self._keys[each]):
+            for vm in self._preference:
+                if state.fits(task, vm):
+                    return task, vm
+        return None
+
+
+def simulate(flow: Workflow, platform: Platform, director: Director, world: World | None = None) -> Schedule:
+    """Run a workflow in simulated time.
+
+    Args:
+        flow: The workflow.
+        platform: The machines.
+        director: Who decides.
+        world: What is not as planned: noise, failures, delays; nothing without it.
+
+    Returns:
+        When and where each task really ran; of a repeated task, its last attempt.
+
+    Raises:
+        WorkflowError: A task fits on no machine, or the director places nothing although nothing runs.
+    """
+    platform.check(flow)
+    return _Run(flow, platform, director, world or World()).run()
+
+
+class _Run:
+    """One simulation."""
+
+    def __init__(self, flow: Workflow, platform: Platform, director: Director, world: World) -> None:
+        self.flow, self.platform, self.director, self.world = flow, platform, director, world
+        self.state = State(
+            flow, platform, 0.0, [0] * len(platform.vms), [set() for _ in platform.vms], [-1] * len(flow)
+        )
+        self.ready: list[int] = []
+        self.left = [len(parents) for parents in flow.parents]
+        self.start, self.finish = np.zeros(len(flow)), np.zeros(len(flow))
+        self.attempts = np.zeros(len(flow), dtype=np.int32)
+        # What happens: (when, in which order, what, task or machine).
+        self.events: list[tuple[float, int, str, int]] = []
+
+    def _at(self, time: float, what: str, number: int) -> None:
+        order = {"up": 0, "end": 0, "fail": 0, "ready": 1}[what]
+        heapq.heappush(self.events, (time, order, what, number))
+
+    def run(self) -> Schedule:
+        """Until every task has ended."""
+        for vm, machine in enumerate(self.platform.vms):
+            self._at(machine.boot_seconds, "up", vm)
+        for task, count in enumerate(self.left):
+            if not count:
+                self._at(self.world.delay("engine", self.flow, task), "ready", task)
+        while self.events:
+            self.state.now = self.events[0][0]
+            # All that happens at one moment happens before anything is decided.
+            while self.events and self.events[0][0] == self.state.now:
+                _, _, what, number = heapq.heappop(self.events)
+                self._take(what, number)
+            self._decide()
+        if len(self.state.finished) < len(self.flow):
+            raise self.world.stuck(self.flow, self.ready)
+        return Schedule(np.array(self.state.vm, dtype=np.int32), self.start, self.finish, self.attempts)
+
+    def _take(self, what: str, number: int) -> None:
+        if what == "up":
+            self.state.free[number] = self.platform.vms[number].slots
+        elif what == "ready":
+            self.ready.append(number)
+        else:
+            self.state.free[self.state.vm[number]] += self.flow.tasks[number].cores
+            if what == "fail":
+                self.state.vm[number] = -1
+                self.ready.append(number)
+                return
+            self.state.finished.add(number)
+            self.state.holding[self.state.vm[number]].update(self.flow.tasks[number].outputs)
+            for child in self.flow.children[number]:
+                self.left[child] -= 1
+                if not self.left[child]:
+                    wait = self.world.delay("post", self.flow, number) + self.world.delay("engine", self.flow, child)
+                    self._at(self.state.now + wait, "ready", child)
+
+    def _decide(self) -> None:
+        while self.ready:
+            picked = self.director.pick(self.ready, self.state)
+            if picked is None:
+                return
+            task, vm = picked
+            self.ready.remove(task)
+            self._place(task, vm)
+
+    def _place(self, task: int, vm: int) -> None:
+        state = self.state
+        begin = state.now + self.world.delay("queue", self.flow, task)
+        fetching = state.fetching(task, vm)
+        state.holding[vm].update(self.flow.real_inputs[task])
+        running = self.flow.tasks[task].runtime / self.platform.vms[vm].speed
+        seconds, fails = self.world.duration(task, vm, begin, int(self.attempts[task]), fetching, running)
+        state.free[vm] -= self.flow.tasks[task].cores
+        state.vm[task] = vm
+        self.attempts[task] += 1
+        self.start[task], self.finish[task] = begin, begin + seconds
+        self._at(begin + seconds, "fail" if fails else "end", task)

@@ -1,0 +1,122 @@
+"""What is not as planned: noise, machines that drift and move, failures, delays of the workflow system."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.graph import Workflow
+
+Moment = Literal["engine", "queue", "post"]
+
+
+@dataclass(frozen=True)
+class World:
+    """How tasks and machines deviate from what is known of them; without arguments they do not.
+
+    Everything is drawn from the seed together with the task, machine and attempt: two schedules of the same workflow
+    meet the same luck.
+
+    Attributes:
+        noise: Standard deviation of ln(run time / expected), for each attempt of a task.
+        unknown: Standard deviation of ln(speed / stated speed), once for each machine.
+        drift: Standard deviation of the change of ln(speed) of each machine in each ``period``.
+        period: Seconds between changes of speed and between possible migrations.
+        migration: Chance of each machine to be moved in each period; it then stands still for ``pause`` seconds.
+        pause: Seconds that a live migration takes.
+        failure: Chance of an attempt to fail; it has then used a uniform share of its time.
+        retries: Attempts that may fail; after so many, an attempt ends well.
+        delays: Seconds that the workflow system takes before a task is ready (``engine``), between its placement and
+            its start (``queue``), and after its end before its children are told (``post``). A list has one figure for
+            each depth, the last for all below.
+        seed: Of all chance.
+    """
+
+    noise: float = 0.0
+    unknown: float = 0.0
+    drift: float = 0.0
+    period: float = 60.0
+    migration: float = 0.0
+    pause: float = 0.0
+    failure: float = 0.0
+    retries: int = 3
+    delays: Mapping[Moment, float | Sequence[float]] = field(default_factory=dict)
+    seed: int = 0
+
+    def delay(self, moment: Moment, flow: Workflow, task: int) -> float:
+        """Seconds of one of the system's delays for a task."""
+        given = self.delays.get(moment, 0.0)
+        if isinstance(given, int | float):
+            return float(given)
+        return float(given[min(int(flow.depth[task]), len(given) - 1)]) if given else 0.0
+
+    def duration(
+        self, task: int, vm: int, begin: float, attempt: int, fetching: float, running: float
+    ) -> tuple[float, bool]:
+        """Seconds that an attempt occupies its machine, and whether it fails at the end of them.
+
+        Args:
+            task: The task.
+            vm: The machine.
+            begin: When it begins.
+            attempt: How many attempts there were before.
+            fetching: Seconds for its inputs.
+            running: Seconds at the stated speed.
+        """
+        luck = random.Random(f"{self.seed}/task/{task}/{attempt}")  # noqa: S311
+        work = running * (luck.lognormvariate(0.0, self.noise) if self.noise else 1.0)
+        fails = attempt < self.retries and luck.random() < self.failure
+        if fails:
+            work *= luck.random()
+        if not (self.unknown or self.drift or self.migration):
+            return fetching + work, fails
+        return fetching + self._at_real_speed(vm, begin + fetching, work), fails
+
+    def _at_real_speed(self, vm: int, begin: float, work: float) -> float:
+        """Seconds that so much work takes on a machine whose speed changes from period to period."""
+        now, left = begin, work
+        while True:
+            place = int(now / self.period)
+            speed, still_until = _speed(self, vm, place)
+            end = (place + 1) * self.period
+            if now < still_until:
+                now = min(still_until, end)
+                continue
+            possible = (end - now) * speed
+            if left <= possible or end <= now:
+                return now + left / speed - begin
+            left -= possible
+            now = end
+
+    def stuck(self, flow: Workflow, ready: Sequence[int]) -> WorkflowError:
+        """The error of a simulation in which nothing runs and nothing is placed."""
+        names = ", ".join(flow.tasks[task].id for task in ready[:3])
+        return WorkflowError(
+            f"workflow {flow.name} stands still: {names or 'no task'} is ready and was placed nowhere",
+            hint="the plan's order on a machine may contradict the graph, or no machine has enough slots",
+        )
+
+
+@lru_cache(maxsize=65536)
+def _walk(seed: int, vm: int, place: int, drift: float, unknown: float) -> float:
+    """Ln of a machine's speed factor in a period: a random walk from the machine's own deviation."""
+    if place == 0:
+        first = random.Random(f"{seed}/vm/{vm}")  # noqa: S311
+        return first.gauss(0.0, unknown) if unknown else 0.0
+    step = random.Random(f"{seed}/drift/{vm}/{place}").gauss(0.0, drift) if drift else 0.0  # noqa: S311
+    return _walk(seed, vm, place - 1, drift, unknown) + step
+
+
+def _speed(world: World, vm: int, place: int) -> tuple[float, float]:
+    """A machine's speed factor in a period, and until when it stands still in it."""
+    import math
+
+    for earlier in range(0, place, 500):  # the walk is recursive: no deep step at once
+        _walk(world.seed, vm, earlier, world.drift, world.unknown)
+    factor = math.exp(_walk(world.seed, vm, place, world.drift, world.unknown))
+    moved = world.migration and random.Random(f"{world.seed}/move/{vm}/{place}").random() < world.migration  # noqa: S311
+    return factor, place * world.period + (world.pause if moved else 0.0)

@@ -1,0 +1,179 @@
+"""The readable simulator, and the compiled loops, which do the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.workflow.datasets import dax, needs_datasets
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.bounds import lower_bound
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import Schedule, check, figures
+from tradewind.workflow.planner.heft import heft
+from tradewind.workflow.planner.lanes import Lanes
+from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.simulator.reference import ByKey, Following, simulate
+from tradewind.workflow.simulator.world import World
+
+
+@st.composite
+def workflows(draw: st.DrawFn, most: int = 14) -> Workflow:
+    count = draw(st.integers(1, most))
+    parents = tuple(
+        tuple(sorted(draw(st.sets(st.integers(0, task - 1), max_size=3)))) if task else () for task in range(count)
+    )
+    times = draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0, 7.25]), min_size=count, max_size=count))
+    tasks = tuple(
+        Task(str(i), f"a{i % 3}", times[i], tuple(f"f{p}" for p in parents[i]), (f"f{i}",)) for i in range(count)
+    )
+    return Workflow("drawn", tasks, parents, {f"f{i}": 3_000_000 * (i % 4) for i in range(count)})
+
+
+@st.composite
+def platforms(draw: st.DrawFn) -> Platform:
+    kinds = draw(
+        st.lists(st.sampled_from([(1.0, 1, 0.0), (4.0, 1, 0.0), (2.0, 3, 0.0), (4.0, 2, 5.0)]), min_size=1, max_size=4)
+    )
+    vms = tuple(
+        Vm(f"vm{i}", speed, slots, 0.1 * speed, boot_seconds=boot) for i, (speed, slots, boot) in enumerate(kinds)
+    )
+    return Platform(vms, draw(st.sampled_from(["none", "shared"])))
+
+
+@settings(max_examples=150, deadline=None)
+@given(workflows(), platforms())
+def test_heft_is_a_schedule_and_the_simulator_comes_to_the_same_times(flow: Workflow, platform: Platform) -> None:
+    plan = heft(flow, platform)
+    check(flow, platform, plan)
+    bound = lower_bound(flow, platform)
+    assert bound <= plan.makespan * (1 + 1e-9)
+    real = simulate(flow, platform, Following(plan))
+    check(flow, platform, real)
+    assert real.makespan <= plan.makespan * (1 + 1e-9) + 1e-9
+    said = figures(flow, platform, real, bound)
+    assert 0 <= said.utilisation <= 1 + 1e-9
+    assert said.gap >= -1e-9
+
+
+@settings(max_examples=150, deadline=None)
+@given(workflows(), platforms(), st.randoms(use_true_random=False))
+def test_the_compiled_loop_does_what_the_readable_one_does(flow: Workflow, platform: Platform, chance: object) -> None:
+    keys = np.array([float(task % 3) for task in range(len(flow))])
+    preference = np.argsort(-platform.speeds, kind="stable").astype(np.int32)
+    quick = Lanes(flow, platform).simulate(keys, preference)
+    plain = simulate(flow, platform, ByKey(keys.tolist(), preference.tolist()))
+    assert quick.start.tolist() == pytest.approx(plain.start.tolist())
+    assert quick.finish.tolist() == pytest.approx(plain.finish.tolist())
+    assert quick.vm.tolist() == plain.vm.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(workflows(7), platforms())
+def test_no_order_of_tasks_beats_the_lower_bound(flow: Workflow, platform: Platform) -> None:
+    bound = lower_bound(flow, platform)
+    lanes = Lanes(flow, platform)
+    for seed in range(20):
+        weights = np.random.default_rng(seed).random(len(flow))
+        sequence = np.array(sorted(range(len(flow)), key=lambda t: (flow.depth[t], weights[t])), dtype=np.int32)
+        assert lanes.place(sequence).makespan >= bound * (1 - 1e-9)
+
+
+def test_local_storage_fetches_a_file_once() -> None:
+    tasks = (Task("a", "a", 1.0, (), ("x",)), Task("b", "b", 1.0, ("x",)), Task("c", "c", 1.0, ("x",)))
+    flow = Workflow("w", tasks, ((), (0,), (1,)), {"x": 30_000_000})
+    two = Platform((Vm("one"), Vm("two")), "local", bandwidth=10.0, latency=0.5)
+    here = Schedule(np.array([0, 0, 0]), np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0]))
+    there = Schedule(np.array([0, 1, 1]), np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0]))
+    assert simulate(flow, two, Following(here)).makespan == 3.0
+    assert simulate(flow, two, Following(there)).makespan == 3.0 + 3.5
+
+
+def test_tasks_of_several_cores_wait_for_them() -> None:
+    tasks = (Task("a", "a", 2.0), Task("b", "b", 2.0, cores=3), Task("c", "c", 2.0))
+    flow = Workflow("w", tasks, ((), (), ()))
+    platform = Platform((Vm("one", slots=3),))
+    plan = simulate(flow, platform, ByKey([0.0, 1.0, 2.0], [0]))
+    check(flow, platform, plan)
+    assert plan.makespan == 4.0
+    with pytest.raises(WorkflowError, match="uses 3 cores, and no machine has as many"):
+        simulate(flow, Platform((Vm("one", slots=2),)), ByKey([0.0] * 3, [0]))
+
+
+def test_a_plan_against_the_graph_stands_still_with_one_line() -> None:
+    tasks = (Task("a", "a", 1.0), Task("b", "b", 1.0))
+    flow = Workflow("w", tasks, ((), (0,)))
+    wrong = Schedule(np.array([0, 0]), np.array([5.0, 0.0]), np.array([6.0, 1.0]))
+    with pytest.raises(WorkflowError, match="stands still: a is ready"):
+        simulate(flow, Platform((Vm("one"),)), Following(wrong))
+
+
+def test_delays_failures_and_noise() -> None:
+    tasks = tuple(Task(str(i), "t", 10.0) for i in range(4))
+    flow = Workflow("chain", tasks, ((), (0,), (1,), (2,)))
+    platform = Platform((Vm("one"),))
+    plan = Following(heft(flow, platform))
+    late = simulate(flow, platform, plan, World(delays={"engine": 1.0, "queue": 0.5, "post": [2.0, 0.25]}))
+    assert late.makespan == pytest.approx(40 + 4 * 1.0 + 4 * 0.5 + 2.0 + 2 * 0.25)
+    failing = simulate(flow, platform, ByKey([0.0] * 4, [0]), World(failure=0.9, retries=2, seed=4))
+    assert failing.attempts.max() <= 3
+    assert failing.attempts.sum() > 4
+    assert failing.makespan > 40.0
+    one, other = (simulate(flow, platform, ByKey([0.0] * 4, [0]), World(noise=0.3, seed=s)).makespan for s in (1, 2))
+    assert one != other
+    assert one == simulate(flow, platform, ByKey([0.0] * 4, [0]), World(noise=0.3, seed=1)).makespan
+
+
+def test_machines_that_drift_and_move() -> None:
+    flow = Workflow("w", (Task("a", "a", 300.0),), ((),))
+    platform = Platform((Vm("one"),))
+    moved = simulate(flow, platform, ByKey([0.0], [0]), World(migration=1.0, pause=6.0, period=60.0))
+    # 54 s of work in each minute: 300 s of work take 5 whole minutes, and 6 s of pause and 30 s of work in the sixth.
+    assert moved.makespan == pytest.approx(5 * 60 + 6 + 30)
+    times = {simulate(flow, platform, ByKey([0.0], [0]), World(drift=0.2, seed=s)).makespan for s in range(5)}
+    assert len(times) == 5
+    unknown = simulate(flow, platform, ByKey([0.0], [0]), World(unknown=0.5, seed=3)).makespan
+    assert unknown != 300.0
+
+
+_PLAIN = """
+import sys
+sys.modules["numba"] = None
+import numpy as np
+from tests.workflow.test_simulator import made
+from tradewind.workflow.planner.heft import heft
+print(heft(*made()).finish.tolist())
+"""
+
+
+def made() -> tuple[Workflow, Platform]:
+    parents = tuple(tuple(sorted({i // 2, i // 3} - {i})) if i else () for i in range(40))
+    tasks = tuple(Task(str(i), "t", 1.0 + (i * 7) % 5) for i in range(40))
+    return Workflow("made", tasks, parents), Platform((Vm("a"), Vm("b", 2.0, 2), Vm("c", 4.0)))
+
+
+def test_without_numba_the_plan_is_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", _PLAIN], capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout.strip() == str(heft(*made()).finish.tolist())
+
+
+@needs_datasets
+@pytest.mark.parametrize(
+    ("graph", "vcpu", "optimum"),
+    [
+        ("Montage_25", 16, 48.185),
+        ("Montage_25", 64, 25.753),
+        ("Montage_25", 128, 22.273),
+        ("Epigenomics_24", 16, 3406.738),
+    ],
+)
+def test_proven_optima_lie_between_bound_and_plan(graph: str, vcpu: int, optimum: float) -> None:
+    vms = [Vm(f"slow{i}") for i in range(8)] + [Vm(f"fast{i}", 4.156) for i in range((vcpu - 8) // 8)]
+    platform = Platform(tuple(vms), "shared")
+    assert lower_bound(dax(graph), platform) <= optimum + 1e-3
+    assert heft(dax(graph), platform).makespan >= optimum - 1e-2
