@@ -1,0 +1,321 @@
+"""Runs jobs on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.deployer import bundle
+from tradewind.deployer.environment import job_environment, resolve_secrets
+from tradewind.deployer.runner.base import (
+    HasOwnMachines,
+    LimitsMemory,
+    LimitsTime,
+    Runner,
+    SeveralNodes,
+    StreamsLogs,
+    SurvivesController,
+)
+from tradewind.deployer.runner.files import folder_error
+from tradewind.deployer.runner.ray_link import RayLink
+from tradewind.deployer.runner.ray_node import FOLDER
+from tradewind.errors import TradewindError
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
+from tradewind.units import format_duration, format_memory
+
+_POLL_SECONDS = 3.0
+_CALL_SECONDS = 30.0
+_FETCH_SECONDS = 600.0
+_AGAIN_SECONDS = 0.25
+_SLACK_SECONDS = 120.0
+
+
+class RaySettings(plugins.Settings):
+    """Settings of the Ray runner."""
+
+    address: str = Field(
+        "",
+        description="The cluster: host:port of its head where this machine is one of its nodes, ray://host:10001 from "
+        "elsewhere; empty for the one that this machine or RAY_ADDRESS names",
+    )
+    namespace: str = Field("tradewind", min_length=1, description="Ray's namespace of the runs")
+    python: str = Field("", description="A Python with the cluster's versions of Python and Ray; empty for this one")
+    resources: dict[str, float] = Field(
+        default_factory=dict, description="Custom resources that each node of a run must have, by name"
+    )
+    instance_resource: bool = Field(
+        False, description="Ask for a custom resource with the name of the offer's instance type, one on each node"
+    )
+    reserve_memory: bool = Field(True, description="Ask for the offer's memory too, not for its CPUs and GPUs only")
+    autoscales: bool = Field(False, description="The cluster makes nodes: wait for ones that it does not have yet")
+    scratch: str = Field("", description="A folder on the nodes for the files of runs; empty for their temporary one")
+    workdir_bytes: int = Field(500 * 2**20, gt=0, description="The most that the working folder may have, in bytes")
+    output_bytes: int = Field(2**30, gt=0, description="The most that a run may bring back, in bytes")
+    connect_seconds: float = Field(60.0, gt=0, description="Seconds that connecting to the cluster may take")
+
+
+class RayRunner(
+    Runner,
+    CallsNetwork,
+    HasOwnMachines,
+    LimitsMemory,
+    LimitsTime,
+    SeveralNodes,
+    StreamsLogs,
+    SurvivesController,
+):
+    """Runs jobs on the nodes of a Ray cluster, each as a detached actor that goes when its job has ended.
+
+    Ray finds the node with the offer's CPUs, memory and GPUs; it counts CPUs and does not hold a job to them. The actor
+    watches the job: its time, and its memory 20 times a second. Where a run is, and how it ended, is in the store of
+    the cluster's head. Several nodes are a placement group, one bundle on each; the command starts on the first.
+    """
+
+    name = "ray"
+    Settings = RaySettings
+    settings: RaySettings
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._folder = data_folder / "ray"
+        self._link: RayLink | None = None
+        self._lock = threading.Lock()
+
+    def _call(self, op: str, *, seconds: float, patient: bool = True, **arguments: Any) -> Any:
+        given = self.settings
+        with self._lock:
+            if self._link is None:
+                self._link = RayLink.shared(
+                    address=given.address,
+                    python=given.python,
+                    connect_seconds=given.connect_seconds,
+                    log=self._folder / "helper.log",
+                )
+            link = self._link
+        return link.call(op, seconds=seconds, patient=patient, namespace=given.namespace, **arguments)
+
+    @property
+    def kill_seconds(self) -> float:
+        """The time in which the node notices."""
+        return 1.0
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Start a run; see `Runner.submit`."""
+        values = resolve_secrets(request.secrets)
+        folder = request.folder.absolute()
+        handle = Handle(
+            request.run_id,
+            self.name,
+            {
+                "folder": str(folder),
+                "owner": request.owner,
+                "expires": request.expires,
+                "secrets": dict(request.secrets),
+                "memory_bytes": self._memory(request),
+                "wall_seconds": request.limits.wall_seconds,
+            },
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            packed = self._pack(request, folder)
+        except OSError as error:
+            raise folder_error(error, folder) from error
+        order = self._order(request, handle, values)
+        order["bundles"] = {name: each.digest for name, each in packed.items()}
+        order["archives"] = [(str(each.path), each.digest) for each in packed.values()]
+        order["record"]["bundles"] = sorted(order["bundles"].values())
+        self._call("submit", seconds=_FETCH_SECONDS, order=order)
+        return handle
+
+    def _pack(self, request: RunRequest, folder: Path) -> dict[str, bundle.Bundle]:
+        cache, limit = self.data_folder / "bundles", self.settings.workdir_bytes
+        packed = {"work": bundle.pack(request.workdir, cache, limit_bytes=limit)}
+        if request.inputs:
+            packed["inputs"] = bundle.pack(folder / "inputs", cache, limit_bytes=limit)
+        return packed
+
+    def _memory(self, request: RunRequest) -> int | None:
+        limit = request.limits.memory_bytes
+        return int(request.offer.memory_gib * 2**30) or None if limit is None else limit
+
+    def _order(self, request: RunRequest, handle: Handle, values: Mapping[str, str]) -> dict[str, Any]:
+        given, offer, limits = self.settings, request.offer, request.limits
+        wanted = {
+            "CPU": offer.vcpu if limits.cpus is None else limits.cpus,
+            "GPU": offer.gpus,
+            "memory": int(offer.memory_gib * 2**30) if given.reserve_memory else 0,
+            **given.resources,
+            **({offer.instance_type: 1} if given.instance_resource else {}),
+        }
+        return {
+            "key": _key(handle),
+            "name": request.run_id,
+            "run_id": request.run_id,
+            "record": {"run_id": request.run_id, **handle.data},
+            "expires": request.expires,
+            "resources": {name: amount for name, amount in wanted.items() if amount or name == "CPU"},
+            "group": offer.nodes if offer.nodes > 1 else 0,
+            "grows": given.autoscales,
+            "scratch": given.scratch,
+            "env": dict(request.env),
+            "tradewind": job_environment(request, FOLDER),
+            "secrets": sorted(values),
+            "values": dict(values),
+            "warden": {
+                "op": "start",
+                "run_id": request.run_id,
+                "owner": request.owner,
+                "argv": list(request.argv),
+                "cpus": None,
+                "memory_bytes": handle.data["memory_bytes"],
+                "address_space": 0,
+                "wall_seconds": limits.wall_seconds,
+                "log_bytes": limits.log_bytes,
+                "grace": 0.5,
+            },
+        }
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; see `Runner.poll`."""
+        keys = {handle.run_id: _key(handle) for handle in handles}
+        try:
+            found = self._call("poll", seconds=_POLL_SECONDS, patient=False, keys=keys)
+        except TradewindError:
+            return {handle.run_id: _unheard(handle) for handle in handles}
+        statuses = {}
+        for handle in handles:
+            facts = found[handle.run_id]
+            statuses[handle.run_id] = _status_of(handle, facts)
+            if facts["live"] and (facts["state"] or {}).get("state") == "waiting":
+                self._tell_secrets(handle)
+        return statuses
+
+    def _tell_secrets(self, handle: Handle) -> None:
+        """The process that submitted it may have died before the secrets were there."""
+        try:
+            values = resolve_secrets(handle.data.get("secrets", {}))
+            self._call("begin", seconds=_POLL_SECONDS, name=handle.run_id, values=values)
+        except TradewindError:  # the next poll tries again
+            return
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Return when a run has changed its state, or after ``seconds``."""
+        until = time.monotonic() + seconds
+        before = {name: status.state for name, status in self.poll(handles).items()} if handles else {}
+        if any(state.ended for state in before.values()):
+            return
+        while (left := until - time.monotonic()) > 0:
+            self.clock.sleep(min(left, _AGAIN_SECONDS))
+            if handles and {name: status.state for name, status in self.poll(handles).items()} != before:
+                return
+
+    def cancel(self, handle: Handle) -> None:
+        """End a run with all its processes; see `Runner.cancel`."""
+        reason = str(handle.data.get("reason", ""))
+        self._call("cancel", seconds=_CALL_SECONDS, key=_key(handle), name=handle.run_id, reason=reason)
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
+        quoted = None if owner is None else quote(owner, safe="")
+        records = self._call("find", seconds=_CALL_SECONDS, owner=quoted)
+        return [Handle(record.pop("run_id"), self.name, record) for record in records]
+
+    def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
+        """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
+        text = self._call("read", seconds=_CALL_SECONDS, key=_key(handle), stream=stream, offset=offset)
+        return b"" if text is None else str(text).encode("latin-1")
+
+    def collect(self, handle: Handle, request: RunRequest) -> None:
+        """Bring the files of a run into its folder; see `Runner.collect`."""
+        folder = request.folder.absolute()
+        archive, place = folder / "collected.tar", folder / "collected"
+        limit = self.settings.output_bytes
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            given: dict[str, Any] = {"patterns": list(request.outputs), "limit": limit, "target": str(archive)}
+            if not self._call("fetch", seconds=_FETCH_SECONDS, key=_key(handle), **given):
+                return
+            bundle.unpack(archive, place, limit_bytes=limit)
+            for found in place.iterdir():
+                target = folder / found.name
+                if target.is_dir() and found.is_dir():
+                    shutil.rmtree(target)
+                found.replace(target)
+        except OSError as error:
+            raise folder_error(error, folder) from error
+        finally:
+            archive.unlink(missing_ok=True)
+            shutil.rmtree(place, ignore_errors=True)
+
+    def forget(self, handle: Handle) -> None:
+        """Remove what the cluster keeps of a run that is settled, and its files there."""
+        self._call("forget", seconds=_CALL_SECONDS, key=_key(handle), name=handle.run_id)
+
+    def close(self) -> None:
+        """Let go of the helper process; runs go on."""
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+
+def _key(handle: Handle) -> str:
+    """Where the cluster's store has a run: by its owner first, so that an owner's runs are found in one call."""
+    return f"{quote(str(handle.data.get('owner', '')), safe='')}/{quote(handle.run_id, safe='')}"
+
+
+def _unheard(handle: Handle) -> RunStatus:
+    """The status of a run whose cluster does not answer: it counts as alive while it may be."""
+    expires, wall = handle.data.get("expires"), handle.data.get("wall_seconds")
+    if expires is not None and wall is not None and time.time() > expires + wall + _SLACK_SECONDS:
+        return _gone("its cluster does not answer, and its lease and its time limit are over")
+    return RunStatus(RunState.EXECUTING)
+
+
+def _gone(why: str, runtime: float = 0.0) -> RunStatus:
+    return RunStatus(
+        RunState.PREEMPTED,
+        runtime=runtime,
+        reason=f"the run is gone without a result: {why}",
+        fault=Fault.INFRASTRUCTURE,
+    )
+
+
+def _status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
+    state = facts["state"] or {}
+    runtime = max(0.0, time.time() - state["started"]) if "started" in state else 0.0
+    if facts["end"] is not None:
+        return _ended(handle, facts["end"])
+    if facts["live"]:
+        executing = state.get("state") == "executing"
+        return RunStatus(RunState.EXECUTING if executing else RunState.SUBMITTING, runtime=runtime)
+    if facts["cancel"] is not None:
+        return RunStatus(RunState.CANCELLED, runtime=runtime, reason=facts["cancel"]["reason"])
+    return _gone("its node or its actor died" if state else "there is no trace of it", runtime)
+
+
+def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
+    state, reason, code = result["state"], result["reason"], result["exit_code"]
+    fault: Fault | None = Fault.JOB
+    if state == "out_of_memory":
+        memory = result.get("memory_bytes") or handle.data.get("memory_bytes") or 0
+        state, reason = "failed", f"out of memory: it used more than {format_memory(memory)}"
+    elif state == "timed_out":
+        reason = f"it reached its time limit of {format_duration(result['wall_seconds'])}"
+    elif state == "failed":
+        reason = reason or (f"the program exited with code {code}" if code >= 0 else f"signal {-code} killed it")
+    elif state == "preempted":
+        fault = Fault.INFRASTRUCTURE
+    else:
+        fault = None
+    usage = Usage(result.get("peak_memory_bytes"), result.get("cpu_seconds"), result.get("profile", {}))
+    return RunStatus(RunState(state), result["runtime"], reason, fault, code, usage)

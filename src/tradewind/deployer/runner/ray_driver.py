@@ -1,0 +1,334 @@
+"""The helper process of the Ray runner: the only one that imports Ray.
+
+A process that is connected to a Ray cluster is ended by Ray when the cluster's head is gone for a minute, and starting
+one takes seconds: so it is not the controller. It is started by `tradewind.deployer.runner.ray_link` with the Python
+whose Ray fits the cluster's, and imports the standard library and Ray only. It reads JSON lines, each a call with an
+``id`` and an ``op``, and answers with JSON lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.runner import ray_node
+from tradewind.deployer.runner.ray_node import get, put
+
+Document = dict[str, Any]
+
+_KINDS = ("end", "cancel", "state", "run")
+_TASK_SECONDS = 60.0
+_LEAVE_SECONDS = 5.0
+_KNOWN_SECONDS = 60.0
+_PIECE = 4 << 20
+
+
+class Refusal(Exception):  # noqa: N818  (it is an answer)
+    """A call cannot be done; ``kind`` tells the runner which error to raise."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Driver:
+    """A connection to a Ray cluster.
+
+    Calls name Ray's namespace of the runs, and ``space``, which is the part of the store that belongs to it.
+
+    Args:
+        address: As ``ray.init`` takes it.
+        code: The sources of the warden, by file name.
+    """
+
+    def __init__(self, address: str, code: dict[str, str]) -> None:
+        _knock(address)
+        import ray
+
+        ray.init(address=address or "auto", namespace="tradewind", log_to_driver=False, logging_level=logging.ERROR)
+        self._ray: Any = ray
+        self._ray.cloudpickle.register_pickle_by_value(ray_node)
+        self._actor: Any = ray.remote(ray_node.RunActor)
+        self._tasks = {f.__name__: ray.remote(f) for f in (ray_node.gather, ray_node.piece, ray_node.remove)}
+        self._code = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
+        self._sources = code
+
+    def submit(self, namespace: str, order: Document) -> Document:
+        """Make the actor of a run, unless there is one or the run has ended."""
+        key, space = order["key"], space_of(namespace)
+        put(space, f"code/{self._code}", self._sources, overwrite=False)
+        put(space, f"run/{key}", order.pop("record"), overwrite=False)
+        if get(space, f"claim/{key}") is not None:
+            return {}
+        self._check_room(order)
+        for path, digest in order.pop("archives"):
+            put(space, f"uses/{digest}/{key}", {})
+            _upload(space, digest, Path(path))
+        order = {**order, "space": space, "code": self._code}
+        secrets = order.pop("values")
+        resources = dict(order["resources"])
+        options: Document = {
+            "name": order["name"],
+            "namespace": namespace,
+            "lifetime": "detached",
+            "get_if_exists": True,
+            "max_restarts": 0,
+            "max_concurrency": 4,
+            "num_cpus": resources.pop("CPU"),
+            "num_gpus": resources.pop("GPU", 0),
+            "memory": resources.pop("memory", None),
+            "resources": resources or None,
+        }
+        if order["group"]:
+            options["scheduling_strategy"] = self._group(order)
+        actor = self._actor.options(**{k: v for k, v in options.items() if v is not None}).remote(order)
+        if secrets:
+            actor.begin.remote(secrets)
+        # Ray makes the actor known later: until then a poll would take the run for one that is gone.
+        until = time.monotonic() + _KNOWN_SECONDS
+        while order["name"] not in self._live(namespace) and get(space, f"claim/{key}") is None:
+            if time.monotonic() > until:
+                raise Refusal("unreachable", "the cluster has not taken the run")
+            time.sleep(0.01)
+        return {}
+
+    def _group(self, order: Document) -> Any:
+        from ray.util.placement_group import get_placement_group, placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        try:
+            group = get_placement_group(order["name"])
+        except ValueError:
+            bundles = [dict(order["resources"]) for _ in range(order["group"])]
+            group = placement_group(bundles, strategy="STRICT_SPREAD", name=order["name"], lifetime="detached")
+        return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
+
+    def _check_room(self, order: Document) -> None:
+        """Refuse what no node could ever have: Ray would let it wait for ever."""
+        if order["grows"]:
+            return
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        wanted, count = order["resources"], max(1, order["group"])
+        fit = sum(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
+        if fit < count:
+            asked = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items())
+            most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
+            have = ", ".join(f"{name} {amount:g}" for name, amount in most.items())
+            raise Refusal("capacity", f"{fit} of the {count} nodes needed have {asked}; the most that one has: {have}")
+
+    def _live(self, namespace: str) -> set[str]:
+        named = self._ray.util.list_named_actors(all_namespaces=True)
+        return {each["name"] for each in named if each["namespace"] == namespace}
+
+    def poll(self, namespace: str, keys: dict[str, str]) -> Document:
+        """What the store knows of some runs (run id -> key), and which of their actors live."""
+        live = self._live(namespace)
+        # In this order: an actor that has ended since has left its result.
+        found = self._read(space_of(namespace), [f"{kind}/{key}" for key in keys.values() for kind in _KINDS])
+        return {
+            run_id: {**{kind: found.get(f"{kind}/{key}") for kind in _KINDS}, "live": run_id in live}
+            for run_id, key in keys.items()
+        }
+
+    def _read(self, space: str, keys: list[str]) -> dict[str, Any]:
+        from ray.experimental import internal_kv
+
+        client: Any = internal_kv.internal_kv_get_gcs_client()  # type: ignore[no-untyped-call]
+        if client is None:  # a client of Ray, outside of the cluster, asks for each
+            values = {key: get(space, key) for key in keys}
+            return {key: value for key, value in values.items() if value is not None}
+        found = client.internal_kv_multi_get([key.encode() for key in keys], space.encode())
+        return {key.decode(): json.loads(value) for key, value in found.items()}
+
+    def begin(self, namespace: str, name: str, values: dict[str, str]) -> None:
+        """Send a run its secrets once more."""
+        with contextlib.suppress(ValueError):
+            self._ray.get_actor(name, namespace).begin.remote(values)
+
+    def cancel(self, namespace: str, key: str, name: str, reason: str) -> None:
+        """End a run; one that has not been started never will be."""
+        space = space_of(namespace)
+        if get(space, f"run/{key}") is None or get(space, f"end/{key}") is not None:
+            return
+        again = not put(space, f"cancel/{key}", {"reason": reason}, overwrite=False)
+        unborn = put(space, f"claim/{key}", {"by": "cancel"}, overwrite=False)
+        if unborn:
+            put(space, f"end/{key}", {"state": "cancelled", "reason": reason, "exit_code": None, "runtime": 0.0})
+        try:
+            actor = self._ray.get_actor(name, namespace)
+        except ValueError:
+            self._drop_group(name)
+            return
+        if not (unborn or again):
+            actor.cancel.remote(reason)
+            return
+        # It never began, or it did not listen the first time.
+        self._ray.kill(actor)
+        self._drop_group(name)
+
+    def _drop_group(self, name: str) -> None:
+        with contextlib.suppress(ValueError):
+            self._ray.util.remove_placement_group(self._ray.util.get_placement_group(name))
+
+    def find(self, namespace: str, owner: str | None) -> list[Document]:
+        """The records of the runs of an owner (quoted), or of all, that are not settled."""
+        from ray.experimental import internal_kv
+
+        prefix = "run/" if owner is None else f"run/{owner}/"
+        keys = internal_kv._internal_kv_list(prefix.encode(), namespace=space_of(namespace).encode())
+        return list(self._read(space_of(namespace), [key.decode() for key in keys]).values()) if keys else []
+
+    def fetch(self, namespace: str, key: str, patterns: list[str], limit: int, target: str) -> bool:
+        """Bring the files of a run into a tar here; False when the run never had a folder."""
+        place = get(space_of(namespace), f"state/{key}")
+        if place is None:
+            return False
+        size, content = self._on(place["node"], "gather", place["folder"], patterns, limit)
+        if size < 0:
+            raise Refusal("large", "there is more")
+        with Path(target).open("wb") as file:
+            while content:
+                file.write(content)
+                if file.tell() >= size:
+                    break
+                content = self._on(place["node"], "piece", f"{place['folder']}/{ray_node.PACKED}", file.tell())
+        return True
+
+    def read(self, namespace: str, key: str, stream: str, offset: int) -> str | None:
+        """What a run wrote from a byte on, in Latin-1; None when its files are not there."""
+        place = get(space_of(namespace), f"state/{key}")
+        if place is None:
+            return None
+        content: bytes = self._on(place["node"], "piece", f"{place['folder']}/{stream}", offset)
+        return content.decode("latin-1")
+
+    def _on(self, node: str, task: str, *arguments: Any) -> Any:
+        """Do something on a node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        where = NodeAffinitySchedulingStrategy(node, soft=False)
+        work = self._tasks[task].options(num_cpus=0, max_retries=0, scheduling_strategy=where).remote(*arguments)
+        try:
+            return self._ray.get(work, timeout=_TASK_SECONDS)
+        except (self._ray.exceptions.RayError, TimeoutError) as error:
+            raise Refusal("node", f"node {node[:12]} does not give its files: {type(error).__name__}") from None
+
+    def forget(self, namespace: str, key: str, name: str) -> None:
+        """Remove all that the cluster keeps of a run."""
+        from ray.experimental import internal_kv
+
+        space = space_of(namespace)
+        place, record = get(space, f"state/{key}"), get(space, f"run/{key}") or {}
+        for digest in record.get("bundles", ()):
+            _delete(space, f"uses/{digest}/{key}")
+            if not internal_kv._internal_kv_list(f"uses/{digest}/".encode(), namespace=space.encode()):
+                _delete(space, f"bundle/{digest}")
+                _delete(space, f"piece/{digest}/", prefix=True)
+        self._drop_group(name)
+        # The record goes last: until then the run is found.
+        for kind in ("state", "cancel", "end", "claim", "run"):
+            _delete(space, f"{kind}/{key}")
+        if place is not None:
+            with contextlib.suppress(Refusal):
+                self._on(place["node"], "remove", place["folder"])
+
+
+def space_of(namespace: str) -> str:
+    """The part of the cluster's store for a namespace; Ray cannot tell a key from its part at a colon."""
+    return "tradewind-" + namespace.replace(":", "-")
+
+
+def _delete(space: str, key: str, *, prefix: bool = False) -> None:
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_del(key.encode(), del_by_prefix=prefix, namespace=space.encode())
+
+
+def _upload(space: str, digest: str, path: Path) -> None:
+    """Put an archive into the cluster's store, unless it is there."""
+    from ray.experimental import internal_kv
+
+    if get(space, f"bundle/{digest}") is not None:
+        return
+    count = 0
+    with path.open("rb") as file:
+        while content := file.read(_PIECE):
+            key = f"piece/{digest}/{count}"
+            internal_kv._internal_kv_put(key.encode(), zlib.compress(content, 1), namespace=space.encode())
+            count += 1
+    put(space, f"bundle/{digest}", {"pieces": count})
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody answers; Ray would try for a minute."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise Refusal("unreachable", f"nobody answers at {address}: {error.strerror or error}") from None
+
+
+def _kind_of(error: BaseException) -> str:
+    """What an error of Ray means to the user."""
+    words = f"{type(error).__name__} {error}".lower()
+    if "auth" in words and ("token" in words or "unauth" in words):
+        return "credentials"
+    if "version mismatch" in words or "same version" in words:
+        return "version"
+    if isinstance(error, ConnectionError) or "gcs" in words or "connect" in words:
+        return "unreachable"
+    return "other"
+
+
+def main() -> None:
+    """Serve calls until standard input is closed."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # Ray prints; the answers stay clean
+    lock = threading.Lock()
+
+    def answer(document: Document) -> None:
+        with lock, contextlib.suppress(OSError):
+            answers.write(json.dumps(document) + "\n")
+            answers.flush()
+
+    def carry_out(call: Document) -> None:
+        number, op = call.pop("id"), call.pop("op")
+        try:
+            answer({"id": number, "answer": getattr(driver, op)(**call)})
+        except BaseException as error:
+            kind = error.kind if isinstance(error, Refusal) else _kind_of(error)
+            answer({"id": number, "error": kind, "message": f"{error}" or type(error).__name__})
+
+    first = json.loads(sys.stdin.readline())
+    try:
+        driver = Driver(first["address"], first["code"])
+    except BaseException as error:
+        kind = error.kind if isinstance(error, Refusal) else _kind_of(error)
+        if isinstance(error, ImportError):
+            kind = "missing"
+        answer({"id": 0, "error": kind, "message": str(error)})
+        return
+    answer({"id": 0, "answer": {}})
+    pool = ThreadPoolExecutor(16)
+    for line in sys.stdin:
+        call = json.loads(line)
+        if call["op"] == "leave":
+            threading.Timer(_LEAVE_SECONDS, os._exit, (0,)).start()
+            pool.shutdown(wait=True)
+            break
+        pool.submit(carry_out, call)
+    # A controller that was killed has a successor soon: nothing may be made behind its back.
+    os._exit(0)

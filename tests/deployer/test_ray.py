@@ -1,0 +1,375 @@
+"""The Ray runner, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
+from tests.engines.ray import RayCluster, ray_cluster
+
+from tradewind.deployer.runner import procfs, ray_driver, ray_link
+from tradewind.deployer.runner.ray import RayRunner, RaySettings
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    MissingProgramError,
+    TradewindError,
+    UnreachableError,
+)
+from tradewind.problem import Fault, RunRequest, RunState
+from tradewind.testing.runners import ALIVE, OWNER_A, RunnerBench, RunnerConformance, ended, processes_of, until
+
+pytestmark = pytest.mark.xdist_group("ray")
+__all__ = ["ray_cluster"]
+
+
+class RayBench(RunnerBench):
+    wall_seconds = 0.3
+
+    def __init__(self, folder: Path, cluster: RayCluster) -> None:
+        super().__init__(folder)
+        self.cluster = cluster
+        # The cluster is one for all tests, and so are their run ids.
+        self.namespace = f"tradewind-{uuid.uuid4().hex}"
+
+    def make(self, **given: Any) -> RayRunner:
+        settings = {"address": self.cluster.address, "scratch": str(self.folder / "scratch")}
+        settings |= {"namespace": self.namespace, **given}
+        return RayRunner(settings=RaySettings(**settings), data_folder=self.folder / "data")
+
+    def count(self, request: RunRequest) -> int:
+        return sum(path.read_text().count("ran\n") for path in self.folder.glob("scratch/*/work/count"))
+
+
+@pytest.fixture(autouse=True)
+def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+
+
+class TestConformance(RunnerConformance):
+    @pytest.fixture
+    def bench(self, tmp_path: Path, ray_cluster: RayCluster) -> Iterator[RunnerBench]:
+        bench = RayBench(tmp_path, ray_cluster)
+        yield bench
+        bench.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_helper(ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps the helper process from one test to the next; starting it takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        settings = RaySettings(address=ray_cluster.address, namespace="nobody")
+        runner = RayRunner(settings=settings, data_folder=tmp_path_factory.mktemp("ray"))
+        assert runner.find(None) == []
+        yield
+        runner.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, ray_cluster: RayCluster) -> Iterator[RayBench]:
+    bench = RayBench(tmp_path, ray_cluster)
+    yield bench
+    bench.close()
+
+
+def shell(bench: RayBench, script: str, run_id: str = "run-1", **changes: Any) -> RunRequest:
+    return replace(bench.request("good", run_id), argv=("sh", "-c", script), **changes)
+
+
+def test_files_go_there_and_come_back(bench: RayBench) -> None:
+    request = shell(
+        bench,
+        "cat given data/large | wc -c; cat $TRADEWIND_INPUTS/part; echo oops >&2; echo $TRADEWIND_PARAM_KIND $COLOUR;"
+        " mkdir kept; echo a > kept/a; ln -s /etc/passwd kept/b; echo c > $TRADEWIND_OUTPUTS/c; echo d > left;"
+        ' echo "{}" > $TRADEWIND_METRICS; echo $RAY_ADDRESS',
+        env={"COLOUR": "blue"},
+        inputs=("part",),
+        outputs=("kept",),
+    )
+    (request.workdir / "given").write_text("12345")
+    (request.workdir / "data").mkdir()
+    (request.workdir / "data" / "large").write_bytes(os.urandom(5_000_000))
+    (request.folder / "inputs").mkdir(parents=True)
+    (request.folder / "inputs" / "part").write_text("part of it\n")
+    runner = bench.runner()
+    handle = bench.submit(runner, request)
+    assert ended(runner, handle).state is RunState.DONE
+    runner.collect(handle, request)
+    said = (request.folder / "stdout").read_text().splitlines()
+    assert said[:3] == ["5000005", "part of it", "good blue"]
+    assert said[3].endswith(f":{bench.cluster.port}")  # the job may use the cluster itself
+    assert (request.folder / "stderr").read_text() == "oops\n"
+    assert (request.folder / "metrics.jsonl").read_text() == "{}\n"
+    kept = {p.relative_to(request.folder / "outputs").as_posix() for p in (request.folder / "outputs").rglob("*")}
+    assert kept == {"c", "kept", "kept/a"}
+    assert not (request.workdir / "kept").exists()
+    runner.forget(handle)
+    assert [path.name for path in bench.folder.glob("scratch/*")] == ["tradewind-ray-bundles"]
+    assert runner.find(None) == []
+
+
+def test_outputs_beyond_the_limit_are_one_clear_error(bench: RayBench) -> None:
+    runner = bench.make(output_bytes=1000)
+    request = shell(bench, "head -c 2000 /dev/zero > $TRADEWIND_OUTPUTS/zeros")
+    handle = bench.submit(runner, request)
+    assert ended(runner, handle).state is RunState.DONE
+    with pytest.raises(DeployError, match="output_bytes") as caught:
+        runner.collect(handle, request)
+    assert not caught.value.retryable
+    runner.close()
+
+
+def test_secrets_reach_the_job_only(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hush-4711")
+    runner = bench.make()
+    request = shell(bench, "test $TOKEN = hush-4711; sleep 60", secrets={"TOKEN": "env:MY_TOKEN"})
+    handle = bench.submit(runner, request)
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    assert "hush-4711" not in json.dumps(handle.to_json())
+    [found] = runner.find(OWNER_A)
+    assert found.data["expires"] == request.expires
+    assert "hush-4711" not in json.dumps(found.to_json())
+    for path in bench.folder.rglob("*"):
+        assert not path.is_file() or b"hush-4711" not in path.read_bytes(), path
+    runner.cancel(handle)
+    assert ended(runner, handle).state is RunState.CANCELLED
+    runner.close()
+
+
+def test_secrets_come_late_when_the_submitting_process_died(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hush")
+    runner = bench.make()
+    whole = runner._call
+
+    def without_values(op: str, **given: Any) -> Any:
+        if op == "submit":
+            given["order"]["values"] = {}
+        return whole(op, **given)
+
+    monkeypatch.setattr(runner, "_call", without_values)
+    request = shell(bench, "test $TOKEN = hush", secrets={"TOKEN": "env:MY_TOKEN"})
+    assert ended(runner, bench.submit(runner, request)).state is RunState.DONE
+    runner.close()
+
+
+def test_a_log_is_read_while_the_run_goes_on(bench: RayBench) -> None:
+    runner = bench.make()
+    handle = bench.submit(runner, shell(bench, "echo one; echo two >&2; sleep 60"))
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    eventually(lambda: runner.read_log(handle, "stderr", 0) == b"two\n")
+    assert runner.read_log(handle, "stdout", 2) == b"e\n"
+    runner.cancel(handle)
+    runner.close()
+
+
+def test_several_nodes_are_a_placement_group(bench: RayBench) -> None:
+    runner = bench.make()
+    request = shell(bench, "echo $TRADEWIND_NODES; echo $TRADEWIND_NODE_IPS; cat $TRADEWIND_HOSTFILE")
+    request = replace(request, offer=request.offer.times(2))
+    handle = bench.submit(runner, request)
+    assert ended(runner, handle).state is RunState.DONE
+    runner.collect(handle, request)
+    [count, addresses, *hosts] = (request.folder / "stdout").read_text().splitlines()
+    assert (count, len(addresses.split())) == ("2", 2)
+    assert hosts == [f"{address} slots=1" for address in addresses.split()]
+    # Its CPUs are free again.
+    again = bench.submit(runner, replace(request, run_id="run-2", folder=bench.folder / "runs" / "run-2"))
+    assert ended(runner, again).state is RunState.DONE
+    runner.close()
+
+
+def test_a_cancelled_run_that_waits_for_cpus_never_starts(bench: RayBench) -> None:
+    runner = bench.make()
+    first = [bench.submit(runner, bench.request("long", f"run-{i}")) for i in range(2)]
+    waits = bench.submit(runner, bench.request("good", "run-2"))
+    assert runner.poll([waits])["run-2"].state is RunState.SUBMITTING
+    runner.cancel(waits)
+    assert runner.poll([waits])["run-2"].state is RunState.CANCELLED
+    for handle in first:
+        runner.cancel(handle)
+        ended(runner, handle)
+    assert not list(bench.folder.glob("scratch/*/work/count"))
+    runner.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"resources": {"no-such-thing": 1}}, CapacityError, "no-such-thing 1"),
+        ({"instance_resource": True}, CapacityError, "small 1"),
+        ({"address": "127.0.0.1:1"}, UnreachableError, "nobody answers at 127.0.0.1:1"),
+        ({"python": "/usr/bin/python3"}, MissingProgramError, "tradewind[ray]"),
+        ({"python": "/no/such/python"}, MissingProgramError, "/no/such/python"),
+    ],
+)
+def test_what_users_meet_is_one_typed_error(
+    bench: RayBench, given: dict[str, Any], error: type[TradewindError], words: str
+) -> None:
+    runner = bench.make(**given)
+    with pytest.raises(error) as caught:
+        bench.submit(runner, bench.request("good"))
+    assert words in str(caught.value)
+    assert caught.value.hint
+    runner.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (RuntimeError("Version mismatch: The cluster was started with: Ray: 2.9 Python: 3.10"), DeployError),
+        (RuntimeError("InvalidAuthToken: Authentication token is invalid"), CredentialsError),
+        (ConnectionError("ray client connection timeout"), UnreachableError),
+        (ValueError("something else"), DeployError),
+    ],
+)
+def test_what_ray_says_becomes_a_typed_error(told: Exception, error: type[DeployError]) -> None:
+    link = ray_link.RayLink(address="head:1", python="", connect_seconds=1, log=Path("log"))
+    raised = link._error(ray_link._Told(ray_driver._kind_of(told), str(told)))
+    assert type(raised) is error
+    assert "head:1" in str(raised)
+
+
+def _helper_pid(runner: RayRunner) -> int:
+    assert runner._link is not None
+    assert runner._link._helper is not None
+    return runner._link._helper._process.pid
+
+
+def test_a_helper_that_is_killed_is_replaced(bench: RayBench) -> None:
+    runner = bench.make()
+    handle = bench.submit(runner, bench.request("long"))
+    os.kill(_helper_pid(runner), signal.SIGKILL)
+    for _ in range(3):
+        assert runner.poll([handle])["run-1"].state in ALIVE
+        time.sleep(0.05)
+    eventually(lambda: runner.read_log(handle, "stdout", 0) == b"")
+    runner.cancel(handle)
+    assert ended(runner, handle).state is RunState.CANCELLED
+    runner.close()
+
+
+_CONTROLLER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.deployer.helpers import deployer_over, request_for, row
+from tradewind.deployer.runner.ray import RayRunner, RaySettings
+folder = Path({folder!r})
+runner = RayRunner(settings=RaySettings(**{settings!r}), data_folder=folder / "data")
+deployer = deployer_over(folder, runner=runner)
+print("ready", flush=True)
+for i in range(2):
+    run_id = f"run-{{i}}"
+    print(run_id, flush=True)          # the row is stored before anything is created
+    deployer.launch(row(run_id), request_for(folder, {argv!r}, run_id))
+while True:
+    deployer.poll()
+    deployer.wait(0.2)
+"""
+_JOB = ("sh", "-c", "echo ran >> count-$TRADEWIND_RUN_ID; setsid sleep 60 & sleep 60")
+
+
+def kill_controllers(bench: RayBench, kills: int, seed: int = 1) -> int:
+    """Kill controllers at random moments; the next one finds all, ends all, and nothing ran twice."""
+    chance = random.Random(seed)
+    settings = {"address": bench.cluster.address, "scratch": str(bench.folder / "scratch")}
+    for turn in range(kills):
+        folder = bench.folder / str(turn)
+        folder.mkdir()
+        settings["namespace"] = f"{bench.namespace}-{turn}"
+        code = _CONTROLLER.format(root=str(Path(__file__).parents[2]), folder=str(folder), settings=settings, argv=_JOB)
+        environment = {**os.environ, "TRADEWIND_TEST_OWNER": OWNER}
+        with subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+        ) as controller:
+            assert controller.stdout is not None
+            assert controller.stdout.readline() == "ready\n"
+            # From before the helper is connected to when the jobs run.
+            time.sleep(chance.uniform(0.0, 6.0))
+            controller.kill()
+            known = controller.stdout.read().split()
+        runner = RayRunner(settings=RaySettings(**settings), data_folder=folder / "data")
+        deployer = deployer_over(folder, runner=runner)
+        for run_id in known[:1]:
+            deployer.adopt(row(run_id), request_for(folder, _JOB, run_id))
+        deployer.sweep(set(known[:1]))
+        for run_id in known[:1]:
+            last = deployer.cancel(run_id, "the test is over")
+            assert last is not None and last.state in (RunState.CANCELLED, RunState.PREEMPTED)
+            deployer.settle(run_id)
+        eventually(lambda d=deployer: not d.sweep(set()))  # type: ignore[misc]
+        assert runner.find(None) == []
+        for count in bench.folder.glob("scratch/*/work/count-*"):
+            assert count.read_text() == "ran\n", "a run was started twice"
+        eventually(lambda: not [p for i in range(2) for p in processes_of_owner(f"run-{i}")])
+        deployer.close()
+    return kills
+
+
+def processes_of_owner(run_id: str) -> list[tuple[int, int]]:
+    return procfs.members(run_id, OWNER)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_or_left_when_controllers_are_killed(bench: RayBench) -> None:
+    assert kill_controllers(bench, 2) == 2
+
+
+@pytest.mark.slow
+def test_a_dead_actor_and_a_dead_node_are_the_infrastructures_fault(bench: RayBench) -> None:
+    runner = bench.make(resources={"two": 1})
+    for victim in ("actor", "node"):
+        handle = bench.submit(runner, bench.request("long", f"run-{victim}"))
+        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+        assert processes_of(f"run-{victim}")
+        if victim == "actor":
+            [actor] = [
+                p for p in psutil.process_iter(["cmdline"]) if "ray::RunActor" in " ".join(p.info["cmdline"] or [])
+            ]
+            actor.kill()
+        else:
+            bench.cluster.raylet("two").kill()
+        status = ended(runner, handle)
+        assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+        eventually(lambda name=victim: not processes_of(f"run-{name}"))  # type: ignore[misc]
+        with pytest.raises(DeployError) if victim == "node" else nullcontext():
+            runner.collect(handle, bench.request("long", f"run-{victim}"))
+        runner.forget(handle)
+    assert runner.find(None) == []
+    runner.close()
+
+
+@pytest.mark.slow
+def test_the_head_dies_and_another_one_takes_its_place(bench: RayBench) -> None:
+    """The last test: the cluster is not what it was."""
+    runner = bench.make(resources={"one": 1})
+    handle = bench.submit(runner, bench.request("long"))
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    bench.cluster.kill("head")
+    for _ in range(3):
+        began = time.monotonic()
+        assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+        assert time.monotonic() - began < 4.0
+    bench.cluster.start_head()
+    status = ended(runner, handle)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert runner.find(None) == []
+    bench.cluster.kill("one")
+    eventually(lambda: not processes_of("run-1"))
+    runner.close()
