@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.deployer.helpers import OFFER, OWNER, eventually, python, request_for
+from tests.deployer.slurm_helpers import programs, slurm_runner
+from tests.engines import require
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
+from tests.engines.ssh import Sshd
 
 from tradewind.deployer.runner.slurm import SlurmRunner
-from tradewind.deployer.runner.slurm_options import SlurmSettings
-from tradewind.testing.runners import RunnerBench, RunnerConformance
+from tradewind.errors import DeployError, ImageError, OfferRefusedError, UnreachableError
+from tradewind.problem import Fault, Handle, RunState
+from tradewind.testing.runners import RunnerBench, RunnerConformance, ended, processes_of, until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
+Make = Callable[..., SlurmRunner]
 
-def slurm_runner(folder: Path, **settings: Any) -> SlurmRunner:
-    given = {"interval": 0.1, "settle": 2.0, "grace": 0.3, "margin": 0.0, "patience": 0.0, **settings}
-    return SlurmRunner(settings=SlurmSettings(**given), data_folder=folder / "data")
+
+@pytest.fixture
+def cluster(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:  # noqa: F811
+    monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+    return slurm
+
+
+@pytest.fixture
+def make(tmp_path: Path, cluster: SlurmCluster) -> Iterator[Make]:
+    made: list[SlurmRunner] = []
+
+    def runner(**settings: object) -> SlurmRunner:
+        made.append(slurm_runner(tmp_path, **settings))
+        return made[-1]
+
+    yield runner
+    for each in made:
+        each.close()
+    cluster.call("scancel", "--me", check=False)
 
 
 class SlurmBench(RunnerBench):
@@ -41,7 +68,365 @@ class TestConformance(RunnerConformance):
         bench.close()
 
 
-@pytest.fixture
-def cluster(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:  # noqa: F811
-    monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
-    return slurm
+def test_words_variables_and_output_arrive_as_they_are(make: Make, tmp_path: Path) -> None:
+    odd = "a 'b' \"c\" $HOME `id` ; \\ \n end *"
+    code = "import os, sys; print(sys.argv[1:], os.environ['ODD'], os.getcwd(), os.environ['TRADEWIND_PARAM_X'])"
+    request = request_for(tmp_path, (*python(code), odd, "", "-x"), env={"ODD": odd})
+    (tmp_path / "mine").write_text("1")
+    runner = make(sbatch=["--comment=overridden", "--job-name=other"])
+    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    work = request.workdir.resolve()
+    assert (request.folder / "stdout").read_text() == f"{[odd, '', '-x']} {odd} {work} 1\n"
+    assert runner.read_log(Handle("run-1", "slurm", {"owner": OWNER}), "stdout", 1).startswith(b"'a")
+    assert runner.read_log(Handle("run-1", "slurm", {"owner": OWNER}), "../secret", 0) == b""
+
+
+def test_secrets_reach_the_job_and_nothing_else(
+    make: Make, tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cr3t-value")
+    runner = make(sbatch=["--hold"])
+    code = "import os; print(len(os.environ['TOKEN']))"
+    handle = runner.submit(request_for(tmp_path, python(code), secrets={"TOKEN": "env:MY_TOKEN"}), [])
+    order = tmp_path / "data" / "slurm" / "batches" / "run-1" / "0"
+    assert b"s3cr3t-value" in order.read_bytes()
+    assert stat.S_IMODE(order.stat().st_mode) == 0o600
+    status = runner.poll([handle])["run-1"]
+    assert (status.state, status.reason, status.runtime) == (RunState.SUBMITTING, "JobHeldUser", 0.0)
+    job = str(handle.data["job"])
+    told = cluster.call("scontrol", "show", "job", job) + cluster.call("scontrol", "write", "batch_script", job, "-")
+    assert "s3cr3t" not in told + json.dumps(handle.to_json())
+    cluster.call("scontrol", "release", job)
+    assert ended(runner, handle).state is RunState.DONE
+    assert (tmp_path / "runs" / "run-1" / "stdout").read_text() == "12\n"
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"s3cr3t" in p.read_bytes()]
+    # What Slurm kept of the job has the environment of sbatch only.
+    spools = [p for p in cluster.folder.rglob("*") if p.is_file() and "log" not in p.name]
+    assert not [p for p in spools if b"s3cr3t" in p.read_bytes()]
+
+
+def test_runs_that_ask_for_the_same_become_one_array(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
+    runner = make(max_array=4)
+    small = [
+        request_for(tmp_path, ("sh", "-c", "echo $TRADEWIND_RUN_ID; exit $N"), f"a-{i}", env={"N": str(i)})
+        for i in range(6)
+    ]
+    wide = request_for(tmp_path, ("nproc",), "wide", offer=replace(OFFER, vcpu=2))
+    gone = request_for(tmp_path, ("true",), "gone", workdir=tmp_path / "not-there")
+    answers = runner.submit_all([(each, ()) for each in [*small, wide, gone]])
+    assert isinstance(answers["gone"], DeployError)
+    handles = [answer for answer in answers.values() if isinstance(answer, Handle)]
+    assert [h.data["batch"] for h in handles] == ["a-0+3"] * 4 + ["a-4+2"] * 2 + ["wide"]
+    assert len({h.data["job"] for h in handles}) == 3
+    statuses = {h.run_id: ended(runner, h) for h in handles}
+    assert [statuses[f"a-{i}"].exit_code for i in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert (small[5].folder / "stdout").read_text() == "a-5\n"
+    assert (wide.folder / "stdout").read_text() == "2\n"
+    assert {h.run_id for h in runner.find(OWNER)} == set(statuses)
+    for handle in handles:
+        runner.forget(handle)
+    assert runner.find(OWNER) == []
+    assert not list((tmp_path / "data" / "slurm" / "batches").iterdir())
+
+
+def test_elements_of_an_array_are_cancelled_one_by_one(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
+    runner = make()
+    runs = [request_for(tmp_path, ("sleep", "60"), f"run-{i}") for i in range(9)]
+    handles = [h for h in runner.submit_all([(r, ()) for r in runs]).values() if isinstance(h, Handle)]
+    until(runner, handles[0], lambda status: status.state is RunState.EXECUTING)
+    waiting = [h for h in handles if runner.poll(handles)[h.run_id].state is RunState.SUBMITTING]
+    assert len(waiting) >= 3  # there are six CPUs
+    for each in (handles[0], waiting[-1]):
+        runner.cancel(replace(each, data={**each.data, "reason": "enough"}))
+        status = ended(runner, each)
+        assert (status.state, status.reason) == (RunState.CANCELLED, "enough")
+    assert ended(make(), waiting[-1]).state is RunState.CANCELLED
+    eventually(lambda: len(cluster.jobs(f"--name={handles[0].data['batch']}")) == 7)
+
+
+def test_a_job_on_several_nodes_starts_once_and_finds_them(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    script = (
+        'echo start; echo "$TRADEWIND_NODES"; echo "$TRADEWIND_NODE_IPS"; cat "$TRADEWIND_HOSTFILE"; '
+        "srun sh -c 'echo at $SLURMD_NODENAME' | sort"
+    )
+    request = request_for(tmp_path, ("sh", "-c", script), offer=replace(OFFER, vcpu=2, nodes=2))
+    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    lines = (request.folder / "stdout").read_text().splitlines()
+    assert lines[:4] == ["start", "2", "127.0.0.1", "127.0.0.1"]
+    assert lines[4:6] == ["127.0.0.1 slots=2"] * 2
+    assert len(set(lines[6:])) == 2
+
+
+def test_mpi_starts_one_task_for_each_cpu(make: Make, tmp_path: Path) -> None:
+    runner = make(mpi="none")
+    request = request_for(tmp_path, ("sh", "-c", "echo $SLURMD_NODENAME"), offer=replace(OFFER, vcpu=2, nodes=2))
+    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    nodes = (request.folder / "stdout").read_text().split()
+    assert len(nodes) == 4
+    assert {nodes.count(node) for node in nodes} == {2}
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
+def test_mpirun_finds_the_nodes_of_the_job(make: Make, tmp_path: Path) -> None:
+    runner = make(mpi="mpirun")
+    env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    request = request_for(tmp_path, ("sh", "-c", "echo $OMPI_COMM_WORLD_SIZE"), offer=replace(OFFER, vcpu=2), env=env)
+    status = ended(runner, runner.submit(request, []))
+    assert status.state is RunState.DONE, (request.folder / "stderr").read_text()
+    assert (request.folder / "stdout").read_text().split() == ["2", "2"]
+
+
+def test_a_signal_is_a_negative_exit_code(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    status = ended(runner, runner.submit(request_for(tmp_path, ("sh", "-c", "kill -SEGV $$")), []))
+    assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, -11, Fault.JOB)
+    assert "SIGSEGV" in status.reason
+
+
+def test_usage_logs_and_leftovers(make: Make, tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys, time\n"
+        "x = b'x' * (64 << 20)\n"
+        "end = time.process_time() + 0.3\n"
+        "while time.process_time() < end: pass\n"
+        "subprocess.Popen(['setsid', 'sleep', '60'])\n"
+        "sys.stdout.write('y' * 100000)\n"
+        "sys.stdout.flush()\n"
+        "time.sleep(0.5)\n"
+    )
+    runner = make()
+    request = request_for(tmp_path, python(code), log=1000)
+    handle = runner.submit(request, [])
+    status = ended(runner, handle)
+    assert status.state is RunState.DONE
+    assert not processes_of("run-1")
+    assert status.usage.cpu_seconds is not None and 0.3 <= status.usage.cpu_seconds < 5
+    assert status.usage.peak_memory_bytes is not None and 64 << 20 < status.usage.peak_memory_bytes < 200 << 20
+    runner.collect(handle, request)
+    assert (request.folder / "stdout").stat().st_size == 1000
+    assert json.loads((request.folder / "result.json").read_text())["truncated"] is True
+
+
+def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    request = request_for(tmp_path, ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"), wall=0.4)
+    status = ended(runner, runner.submit(request, []))
+    assert (status.state, status.exit_code) == (RunState.TIMED_OUT, -9)
+    assert 0.7 <= status.runtime < 3
+
+
+def test_programs_and_folders_that_are_not_there_on_the_node(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "data.txt").write_text("x")
+    passing = tmp_path / "passing"
+    passing.mkdir()
+    inert = runner.submit(request_for(tmp_path, ("./data.txt",), "inert"), [])
+    held = make(sbatch=["--hold"]).submit(request_for(tmp_path, ("true",), "moved", workdir=passing), [])
+    passing.rmdir()
+    runner._programs.ask("scontrol", "release", str(held.data["job"]), timeout=5)
+    status = ended(runner, inert)
+    assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, 127, Fault.JOB)
+    assert "not executable" in status.reason
+    status = ended(runner, held)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert "cannot enter the working folder" in status.reason
+
+
+def test_a_node_that_does_not_see_the_folders_is_named(make: Make, tmp_path: Path) -> None:
+    runner = make(sbatch=["--hold"])
+    handle = runner.submit(request_for(tmp_path, ("true",)), [])
+    spool = tmp_path / "data" / "slurm" / "batches"
+    spool.rename(tmp_path / "elsewhere")
+    runner._programs.ask("scontrol", "release", str(handle.data["job"]), timeout=5)
+    eventually(lambda: ("run-1", 0) not in runner._queue.all().rows)
+    (tmp_path / "elsewhere").rename(spool)
+    status = ended(runner, handle)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert "does not see" in status.reason
+    assert "set `folder`" in status.reason
+
+
+def test_a_folder_on_another_file_system(make: Make, tmp_path: Path) -> None:
+    runner = make(folder=tmp_path / "shared")
+    script = "echo $TRADEWIND_OUTPUTS; echo 1 > $TRADEWIND_OUTPUTS/x; ln -s /etc/passwd $TRADEWIND_OUTPUTS/link"
+    request = request_for(tmp_path, ("sh", "-c", script))
+    handle = runner.submit(request, [])
+    assert ended(runner, handle).state is RunState.DONE
+    runner.collect(handle, request)
+    shared = tmp_path / "shared" / "runs" / "run-1"
+    assert (request.folder / "stdout").read_text() == f"{shared}/outputs\n"
+    assert (request.folder / "outputs" / "x").read_text() == "1\n"
+    assert (request.folder / "outputs" / "link").is_symlink()
+
+
+def test_a_login_host(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
+    require("sshd", "ssh", "ssh-keygen", package="openssh-server openssh-client")
+    (tmp_path / "sshd").mkdir()
+    server = Sshd(tmp_path / "sshd", [f"SetEnv SHLVL=3 SLURM_CONF={cluster.conf}"])
+    server.start()
+    given = {"host": server.address, "ssh": server.facts, "folder": tmp_path / "shared"}
+    try:
+        runner = make(**given)
+        request = request_for(tmp_path, ("sh", "-c", "echo ran >> count; echo hello $MINE"), env={"MINE": "a 'b'"})
+        handle = runner.submit(request, [])
+        assert ended(runner, handle).state is RunState.DONE
+        runner.collect(handle, request)
+        assert (request.folder / "stdout").read_text() == "hello a 'b'\n"
+        other = make(**given)
+        assert [each.run_id for each in other.find(OWNER)] == ["run-1"]
+        long = runner.submit(request_for(tmp_path, ("sleep", "60"), "run-2"), [])
+        server.stop()
+        assert other.poll([long])["run-2"].state is RunState.EXECUTING
+        with pytest.raises(UnreachableError):
+            other.find(OWNER)
+        server.start()
+        other.cancel(long)
+        assert ended(other, long).state is RunState.CANCELLED
+    finally:
+        server.stop()
+
+
+def test_what_waits_for_ever_is_given_up(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
+    runner = make(partition="short", settle=0.5)
+    handle = runner.submit(request_for(tmp_path, ("true",), wall=600), [])
+    status = ended(runner, handle)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert "time limit is shorter" in status.reason
+    eventually(lambda: not cluster.jobs("--name=run-1"))
+
+
+def test_a_job_that_another_data_folder_has_is_found_and_ended(
+    make: Make, tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    runner = make()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    runs = [request_for(tmp_path, ("sleep", "60"), f"run-{i}") for i in range(2)]
+    runner.submit_all([(each, ()) for each in runs])
+    other = slurm_runner(tmp_path / "two")
+    found = {h.run_id: h for h in other.find(OWNER)}
+    assert set(found) == {"run-0", "run-1"}
+    assert float(found["run-0"].data["expires"]) == pytest.approx(runs[0].expires, abs=1)
+    # Even when nothing is left of that folder.
+    shutil.rmtree(tmp_path / "data")
+    strays = slurm_runner(tmp_path / "one").find(OWNER)
+    assert len(strays) == 2
+    for stray in strays:
+        other.cancel(stray)
+        assert ended(other, stray).state is RunState.CANCELLED
+    eventually(lambda: not cluster.jobs())
+
+
+@pytest.mark.parametrize(
+    ("settings", "offer", "error", "words"),
+    [
+        ({"partition": "nope"}, {}, OfferRefusedError, "invalid partition"),
+        ({"constraint": "fast"}, {}, OfferRefusedError, "constraint"),
+        ({}, {"memory_gib": 9000.0}, OfferRefusedError, "no node"),
+        ({}, {"gpus": 1}, OfferRefusedError, "gres"),
+        ({"sbatch": ["--frobnicate"]}, {}, DeployError, "setting `sbatch`"),
+        ({"sbatch": ["--array=0-5000"], "max_array": 1}, {}, DeployError, "max_array"),
+    ],
+)
+def test_what_sbatch_refuses_is_one_clear_error(
+    make: Make,
+    tmp_path: Path,
+    settings: dict[str, object],
+    offer: dict[str, float],
+    error: type[DeployError],
+    words: str,
+) -> None:
+    runner = make(**settings)
+    request = request_for(tmp_path, ("true",), offer=replace(OFFER, **offer))
+    with pytest.raises(error, match=words) as caught:
+        runner.submit(request, [])
+    assert not caught.value.retryable
+    assert runner.find(OWNER) == []
+
+
+def test_an_image_needs_a_way_to_run_it(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="set `container`"):
+        make().submit(request_for(tmp_path, ("true",), image="python:3"), [])
+
+
+def test_an_image_is_run_with_names_of_variables_only(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    podman = tmp_path / "bin" / "podman"
+    podman.write_text('#!/bin/sh\nfor each; do echo "$each"; done\n')
+    podman.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("MY_TOKEN", "s3cr3t-value")
+    runner = make(container="podman")
+    request = request_for(tmp_path, ("prog", "a b"), image="python:3", secrets={"TOKEN": "env:MY_TOKEN"})
+    handle = runner.submit(request, [])
+    assert ended(runner, handle).state is RunState.DONE
+    words = (request.folder / "stdout").read_text().splitlines()
+    assert words[-3:] == ["python:3", "prog", "a b"]
+    assert "--env=TOKEN" in words
+    assert f"--volume={request.folder}:{request.folder}" in words
+    assert not [word for word in words if "s3cr3t" in word]
+
+
+def test_runtime_grows_and_leaves_the_queue_out(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
+    runner = make(sbatch=["--begin=now+2"])
+    handle = runner.submit(request_for(tmp_path, ("sleep", "1.2")), [])
+    began = time.monotonic()
+    assert runner.poll([handle])["run-1"].reason in ("BeginTime", "None")
+    until(runner, handle, lambda status: status.runtime > 0.5)
+    status = ended(runner, handle)
+    assert 1.2 <= status.runtime < 1.9 < time.monotonic() - began
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk(make: Make, tmp_path: Path) -> None:
+    import subprocess
+
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        runner = make(folder=disk)
+        request = request_for(tmp_path, ("sh", "-c", "cat /dev/zero > $TRADEWIND_OUTPUTS/x"))
+        status = ended(runner, runner.submit(request, []))
+        assert (status.state, status.exit_code) == (RunState.FAILED, 1)
+        with pytest.raises(DeployError, match=r"disk under .* is full") as caught:
+            runner.submit(request_for(tmp_path, ("true",), "run-2"), [])
+        assert caught.value.retryable
+        assert [each.run_id for each in runner.find(OWNER)] == ["run-1"]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_lost_answer_is_looked_for_and_nothing_is_submitted_twice(
+    make: Make, tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    lossy = programs(
+        tmp_path / "bin", sbatch='"$REAL" "$@" > /dev/null; echo "sbatch: error: Socket timed out" >&2; exit 1'
+    )
+    request = request_for(tmp_path, ("sh", "-c", "echo ran >> count"))
+    with pytest.raises(UnreachableError):
+        make(bin=str(lossy)).submit(request, [])
+    runner = make()
+    handle = runner.submit(request, [])
+    assert ended(runner, handle).state is RunState.DONE
+    assert (request.workdir / "count").read_text() == "ran\n"
+    # The same, with another try within the call, and a job that ended before it was looked for.
+    again = request_for(tmp_path, ("sh", "-c", "echo ran >> count2"), "run-2")
+    patient = make(bin=str(lossy), patience=5)
+    assert ended(patient, patient.submit(again, [])).state is RunState.DONE
+    assert (request.workdir / "count2").read_text() == "ran\n"
+
+
+def test_of_two_jobs_for_one_run_one_runs_it(make: Make, tmp_path: Path) -> None:
+    twice = programs(tmp_path / "bin", sbatch='"$REAL" "$@" > /dev/null; exec "$REAL" "$@"')
+    runner = make(bin=str(twice))
+    request = request_for(tmp_path, ("sh", "-c", "echo ran >> count; sleep 0.3"))
+    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    eventually(lambda: not runner._queue.all().rows)
+    assert (request.workdir / "count").read_text() == "ran\n"

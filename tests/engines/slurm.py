@@ -136,6 +136,12 @@ class SlurmCluster:
         """The ids of the jobs that have not ended, array elements one by one."""
         return self.call("squeue", "-h", "-r", "-o", "%i", *words).split()
 
+    def save(self) -> None:
+        """Wait until slurmctld has written down the jobs that it has; one that is killed before forgets them."""
+        began = time.time()
+        state = self.folder / "state" / "job_state"
+        until(lambda: state.exists() and state.stat().st_mtime > began, 15, "the saved state of slurmctld")
+
     def kill_controller(self) -> None:
         """Kill slurmctld with SIGKILL."""
         self._kill(self.folder / "slurmctld.pid")

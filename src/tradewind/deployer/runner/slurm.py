@@ -74,9 +74,8 @@ class SlurmRunner(
         self.spool = Spool(root.absolute())
         link = None
         if given.host:
-            link = SshLink(
-                SshTarget(given.host, given.ssh_user, given.ssh_port, given.ssh_identity, given.ssh_known_hosts)
-            )
+            target = SshTarget(**{"host": given.host, **given.ssh.facts()})
+            link = SshLink(target, connect_seconds=given.ssh.connect_seconds)
         self._programs = Programs(given.bin, link)
         self._queue = Queue(self._programs, given.interval, given.timeout)
         self._follower = Follower(self.spool, self._queue, given.settle)
@@ -139,6 +138,7 @@ class SlurmRunner(
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that are in the queue or not settled; see `Runner.find`."""
+        self.spool.clean()
         found = {}
         for note in self.spool.notes(owner):
             found[note["batch"], note["index"]] = self._handle(note)

@@ -111,7 +111,7 @@ class Follower:
         """End a job that would wait for ever."""
         self.spool.take(_name(handle), _index(handle))
         with suppress(TradewindError):
-            self.queue.cancel([row.job])
+            self.queue.cancel(row.name, row.job)
         return self._write(handle, {"state": "lost", "reason": why, "runtime": 0.0})
 
     def _read(self, handle: Handle, seen: _Seen) -> RunStatus | None:
@@ -143,7 +143,8 @@ class Follower:
         if not unclear:
             return statuses
         since = min(float(handle.data.get("submitted") or time.time() - 86400) for handle in unclear.values())
-        evidence = self.queue.ends({job: self._seen[h.run_id].raw for job, h in unclear.items()}, since)
+        wanted = {job: (_name(handle), self._seen[handle.run_id].raw) for job, handle in unclear.items()}
+        evidence = self.queue.ends(wanted, since)
         for job, handle in unclear.items():
             statuses[handle.run_id] = self._without(handle, evidence.get(job, _GONE))
         return statuses
@@ -187,7 +188,11 @@ class Follower:
             if now - seen.missing_since < self.settle:
                 return alive
         made = verdict(evidence, result, handle.data, cancelled=wish is not None, used=seen.used)
-        return self._write(handle, made)
+        status = self._write(handle, made)
+        if evidence is _GONE and wish is None:
+            # A slurmctld that lost its state forgets jobs that run: they see this and end.
+            self._leave_wish(handle, status.reason)
+        return status
 
     def _write(self, handle: Handle, result: Mapping[str, Any]) -> RunStatus:
         """Write down how a run ended that did not do so itself, so that all processes say the same."""
@@ -213,14 +218,7 @@ class Follower:
         seen = self._seen.setdefault(handle.run_id, _Seen())
         if seen.final is not None or self._read(handle, seen) is not None:
             return
-        folder = _folder(handle)
-        if folder is not None and folder.is_dir():
-            with suppress(OSError):
-                fd = os.open(folder / CANCEL, os.O_WRONLY | os.O_CREAT, 0o644)
-                try:
-                    os.write(fd, reason.encode())
-                finally:
-                    os.close(fd)
+        self._leave_wish(handle, reason)
         seen.cancelled = True
         name, index = _name(handle), _index(handle)
         taken = bool(handle.data.get("batch")) and self.spool.take(name, index)
@@ -230,12 +228,24 @@ class Follower:
                 snapshot = self.queue.look(since=time.monotonic())
                 row = snapshot.rows.get(_key(handle)) if snapshot else None
                 job = row.job if row else ""
-            self.queue.cancel([job] if job else [])
+            if job:
+                self.queue.cancel(name, job)
         except TradewindError as error:
             # The job script sees the file; and the engine asks again while the run goes on.
             _log.warning("run %s: %s", handle.run_id, error)
         if taken:
             self._write(handle, {"state": "cancelled", "reason": reason, "runtime": 0.0})
+
+    def _leave_wish(self, handle: Handle, reason: str) -> None:
+        """Write the file whose presence tells a job to end; on a full disk it stays empty."""
+        folder = _folder(handle)
+        if folder is not None and folder.is_dir():
+            with suppress(OSError):
+                fd = os.open(folder / CANCEL, os.O_WRONLY | os.O_CREAT, 0o644)
+                try:
+                    os.write(fd, reason.encode())
+                finally:
+                    os.close(fd)
 
     def forget(self, run_id: str) -> None:
         """Forget a settled run."""

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from tradewind import plugins
+from tradewind.deployer.link_target import SshSettings
 from tradewind.errors import ImageError
 from tradewind.problem import RunRequest
 
@@ -42,10 +43,7 @@ class SlurmSettings(plugins.Settings):
         "without it",
     )
     host: str = Field("", description="A login host that Slurm's programs are called on by SSH, or empty for this one")
-    ssh_user: str = Field("", description="The login there; what ssh takes by itself without it")
-    ssh_port: int | None = Field(None, ge=1, le=65535, description="Its port")
-    ssh_identity: str = Field("", description="The file with the private key")
-    ssh_known_hosts: str = Field("", description="The file with the host's key; the user's own without it")
+    ssh: SshSettings = Field(SshSettings(), description="How the login host is reached by SSH")
     bin: str = Field("", description="The folder of Slurm's programs; empty to look on the PATH")
     inherit: bool = Field(
         True, description="Give the job the environment of this process, as sbatch does; never with `host`"

@@ -182,24 +182,24 @@ class Queue:
         found = self.programs.ask("squeue", *words, timeout=self.timeout).split()
         return found[-1] if found else ""
 
-    def cancel(self, jobs: Sequence[str]) -> None:
-        """End some jobs; those that are not there are no error.
+    def cancel(self, name: str, job: str) -> None:
+        """End a job of a batch; one that is not there is no error.
 
         Raises:
             DeployError: Slurm does not answer.
         """
         self.stir()
-        if jobs:
-            answer = self.programs.run("scancel", "--quiet", *jobs, timeout=self.timeout)
-            words = answer.stderr.decode(errors="replace").strip()
-            if answer.code and "Invalid job id" not in words:
-                raise DeployError(f"scancel: {words or f'exit code {answer.code}'}")
+        # By name too: a slurmctld that lost its state gives the same number to another job.
+        answer = self.programs.run("scancel", "--quiet", f"--name={name}", job, timeout=self.timeout)
+        words = answer.stderr.decode(errors="replace").strip()
+        if answer.code and "Invalid job id" not in words:
+            raise DeployError(f"scancel: {words or f'exit code {answer.code}'}")
 
-    def ends(self, jobs: Mapping[str, str], since: float) -> dict[str, Evidence]:
+    def ends(self, jobs: Mapping[str, tuple[str, str]], since: float) -> dict[str, Evidence]:
         """What became of jobs that are not in the queue: scontrol, sacct and the file of ended jobs are asked in turn.
 
         Args:
-            jobs: Slurm's id -> its own number, or empty where that is not known.
+            jobs: Slurm's id -> the batch, and Slurm's own number or an empty text where that is not known.
             since: Seconds since the epoch before which none was submitted.
 
         Returns:
@@ -207,16 +207,15 @@ class Queue:
         """
         found: dict[str, Evidence] = {}
         for job in list(jobs)[:_AT_ONCE]:
-            evidence = self._controller(job)
+            evidence = self._controller(job, jobs[job][0])
             if evidence is not None:
                 found[job] = evidence
-        left = {job: raw for job, raw in jobs.items() if job not in found}
-        for words, numbers in ((("--allocations",), False), (("--completion", "--allocations"), True)):
+        for words in (("--allocations",), ("--completion", "--allocations")):
+            left = {job: jobs[job] for job in jobs if job not in found}
             if left:
-                found |= self._accounting(words, left, since, numbers=numbers)
-                left = {job: raw for job, raw in left.items() if job not in found}
+                found |= self._accounting(words, left, since)
         # Those that were not asked for yet are asked for next time.
-        return {**{job: Evidence("COMPLETING") for job in list(left) if job in list(jobs)[_AT_ONCE:]}, **found}
+        return {**{job: Evidence("COMPLETING") for job in list(jobs)[_AT_ONCE:]}, **found}
 
     def _heard(self, tool: str, name: str, *words: str) -> str | None:
         patience = self._deaf.setdefault(tool, _Patience())
@@ -236,20 +235,22 @@ class Queue:
         self._deaf.pop(tool, None)
         return answer.stdout.decode(errors="replace")
 
-    def _controller(self, job: str) -> Evidence | None:
+    def _controller(self, job: str, name: str) -> Evidence | None:
         text = self._heard("scontrol", "scontrol", "--oneliner", "show", "job", job)
         facts = dict(_FIELDS.findall(text or ""))
-        if "JobState" not in facts:
+        if "JobState" not in facts or facts.get("JobName") != name:
             return None
         elapsed = seconds_of(facts.get("RunTime", ""))
         return _evidence(facts["JobState"], facts.get("ExitCode", ""), elapsed, facts.get("NodeList", ""), "scontrol")
 
     def _accounting(
-        self, words: Sequence[str], jobs: Mapping[str, str], since: float, *, numbers: bool
+        self, words: Sequence[str], jobs: Mapping[str, tuple[str, str]], since: float
     ) -> dict[str, Evidence]:
         # Without a start sacct shows nothing that ended before midnight.
         start = (datetime.fromtimestamp(since) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%S")
-        asked = {(raw or job) if numbers else job: job for job, raw in jobs.items()}
+        # The file of ended jobs does not know the elements of arrays.
+        by_number = "--completion" in words
+        asked = {(raw or job) if by_number else job: job for job, (_, raw) in jobs.items()}
         text = self._heard(
             f"sacct {words[0]}",
             "sacct",
@@ -258,12 +259,12 @@ class Queue:
             *words,
             f"--starttime={start}",
             f"--jobs={','.join(asked)}",
-            "--format=JobID,State,ExitCode,Elapsed,NodeList",
+            "--format=JobID,JobName,State,ExitCode,Elapsed,NodeList",
         )
         found = {}
         for line in (text or "").splitlines():
-            job, state, code, elapsed, nodes = [*line.split("|"), "", "", "", ""][:5]
-            if job in asked and state:
+            job, name, state, code, elapsed, nodes = [*line.split("|"), *[""] * 5][:6]
+            if state and job in asked and name == jobs[asked[job]][0]:
                 found[asked[job]] = _evidence(state, code, seconds_of(elapsed), nodes, "sacct")
         return found
 

@@ -35,6 +35,7 @@ RESULT = "result.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
 _BY_US = "controller"
+_OLD_SECONDS = 600.0
 
 Note = dict[str, Any]
 
@@ -107,7 +108,7 @@ class Spool:
         try:
             for shared in ("batches", "ended"):
                 (self.root / shared).mkdir(parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700)
+            self._empty(folder)
             for index, order in enumerate(orders):
                 fd = os.open(folder / str(index), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(fd, "wb") as file:
@@ -120,6 +121,18 @@ class Spool:
             self._undo(name, requests)
             raise folder_error(error, self.root) from error
         return about
+
+    def _empty(self, folder: Path) -> None:
+        """Make the folder of a batch, in the place of one that a killed process left without a note."""
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            about = self.about(folder.name)
+            notes = [document(self.note(about["owner"], run_id)) or {} for run_id in about["runs"]] if about else []
+            if any(note.get("batch") == folder.name for note in notes):
+                raise
+            shutil.rmtree(folder)
+            folder.mkdir(mode=0o700)
 
     def _note(self, request: RunRequest, content: Note) -> bool:
         path = self.note(request.owner, request.run_id)
@@ -264,8 +277,22 @@ class Spool:
         self.take(name, index)
         with suppress(OSError):
             (self.batch(name) / str(index)).unlink(missing_ok=True)
-            if not any(each.name.isdigit() for each in os.scandir(self.batch(name))):
+            with os.scandir(self.batch(name)) as entries:
+                last = not any(entry.name.isdigit() for entry in entries)
+            if last:
                 shutil.rmtree(self.batch(name), ignore_errors=True)
+
+    def clean(self) -> None:
+        """Remove batches that no note has: what a process left that was killed before it handed them to Slurm."""
+        with suppress(OSError):
+            old = [
+                path for path in (self.root / "batches").iterdir() if path.stat().st_mtime < time.time() - _OLD_SECONDS
+            ]
+            if old:
+                noted = {str(note.get("batch")) for note in self.notes(None)}
+                for path in old:
+                    if path.name not in noted:
+                        shutil.rmtree(path, ignore_errors=True)
 
 
 def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
