@@ -1,0 +1,325 @@
+"""Runs jobs on the machines of an HTCondor pool."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tradewind import plugins
+from tradewind.deployer.runner.base import (
+    HasOwnMachines,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    Runner,
+    SubmitsTogether,
+    SurvivesController,
+    UsesImages,
+)
+from tradewind.deployer.runner.htcondor_asking import Asker, tagged
+from tradewind.deployer.runner.htcondor_events import Story, read_log
+from tradewind.deployer.runner.htcondor_folder import Exchange, Notes
+from tradewind.deployer.runner.htcondor_programs import Condor
+from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor_status import result_of, status_of, story_of
+from tradewind.deployer.runner.htcondor_submit import description, text_of_ad
+from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus
+
+_GONE = (3, 4)
+_FIND_SECONDS = 10.0
+_FRESH = Story()
+
+
+class HtCondorRunner(
+    Runner,
+    CallsNetwork,
+    HasOwnMachines,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    SubmitsTogether,
+    SurvivesController,
+    UsesImages,
+):
+    """Runs jobs on the machines of an HTCondor pool, many in one submission, with the job's image in docker universe.
+
+    CPUs and memory are asked for as the offer has them; the pool holds the job to them. The job's own script ends it
+    at its wall time. A run that loses its machine is not started again by HTCondor: it is reported as preempted.
+    """
+
+    name = "htcondor"
+    Settings = HtCondorSettings
+    settings: HtCondorSettings
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._folder = data_folder.absolute() / "htcondor"
+        self._condor = Condor(self.settings.bin, self.settings.timeout, self._folder)
+        self._notes = Notes(self._folder / "runs")
+        self._asker = Asker(self._condor, self.settings.interval)
+        self._logs: dict[Path, tuple[tuple[int, int], Story]] = {}
+        self._ended: dict[str, RunStatus] = {}
+
+    @property
+    def kill_seconds(self) -> float:
+        """The grace between SIGTERM and SIGKILL."""
+        return self.settings.grace + 1.0
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Submit one run; see `Runner.submit`."""
+        answer = self.submit_all([(request, machines)])[request.run_id]
+        if isinstance(answer, TradewindError):
+            raise answer
+        return answer
+
+    def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
+        """Submit some runs as one cluster; see `SubmitsTogether.submit_all`."""
+        answers: dict[str, Handle | TradewindError] = {}
+        fresh = []
+        for request, _ in runs:
+            exchange = Exchange(request.folder.absolute())
+            if "cluster" in exchange.facts() or self._story(exchange).cluster is not None:
+                answers[request.run_id] = self._handle(request.run_id, exchange)
+            else:
+                fresh.append(request)
+        if fresh:
+            try:
+                with self._condor.alone() as lock:
+                    answers |= self._submit_alone(fresh, lock)
+            except TradewindError as error:
+                answers |= {each.run_id: error for each in fresh}
+        return answers
+
+    def _submit_alone(self, requests: Sequence[RunRequest], lock: int) -> dict[str, Handle | TradewindError]:
+        # An earlier process has come as far as these, and may have submitted them.
+        answers = self._there([each for each in requests if Exchange(each.folder.absolute()).facts()])
+        ready = []
+        for request in requests:
+            if request.run_id in answers:
+                continue
+            exchange = Exchange(request.folder.absolute())
+            try:
+                self._notes.add(request.owner, request.run_id, exchange.folder)
+                exchange.prepare(request, self.settings, self._folder / "bundles")
+                ready.append(request)
+            except TradewindError as error:
+                answers[request.run_id] = error
+        answers |= self._submit(ready, lock)
+        for request in requests:
+            if isinstance(answers[request.run_id], TradewindError):
+                self._drop(request)
+        return answers
+
+    def _drop(self, request: RunRequest) -> None:
+        Exchange(request.folder.absolute()).drop_secrets()
+        self._notes.drop(request.owner, request.run_id)
+
+    def _submit(self, requests: Sequence[RunRequest], lock: int) -> dict[str, Handle | TradewindError]:
+        if not requests:
+            return {}
+        began = time.time()
+        try:
+            jobs = self._condor.submit(description(requests, self.settings), lock)
+        except (UnreachableError, MissingProgramError, CredentialsError) as error:
+            return self._there_or(requests, error)
+        except DeployError as error:
+            if len(requests) == 1:
+                return {requests[0].run_id: error}
+            # One of them is refused, and with it all: halves tell which.
+            middle = len(requests) // 2
+            return {**self._submit(requests[:middle], lock), **self._submit(requests[middle:], lock)}
+        if len(jobs) != len(requests):
+            wrong = UnreachableError(f"condor_submit has made {len(jobs)} jobs of {len(requests)}")
+            return self._there_or(requests, wrong)
+        answers: dict[str, Handle | TradewindError] = {}
+        for request, (cluster, process) in zip(requests, jobs, strict=True):
+            exchange = Exchange(request.folder.absolute())
+            exchange.claim(cluster, process, began)
+            answers[request.run_id] = self._handle(request.run_id, exchange)
+        return answers
+
+    def _there_or(self, requests: Sequence[RunRequest], error: TradewindError) -> dict[str, Handle | TradewindError]:
+        """The handles of those that are there in spite of an error: condor_submit may have been cut off at its end."""
+        there: dict[str, Handle | TradewindError] = {}
+        if not isinstance(error, MissingProgramError):
+            with contextlib.suppress(TradewindError):
+                there = self._there(requests)
+        return {each.run_id: there.get(each.run_id, error) for each in requests}
+
+    def _there(self, requests: Sequence[RunRequest]) -> dict[str, Handle | TradewindError]:
+        """The handles of those of some runs that HTCondor has, by their tags.
+
+        Raises:
+            UnreachableError: It cannot be asked.
+        """
+        if not requests:
+            return {}
+        found: dict[str, Handle | TradewindError] = {}
+        for ad in self._condor.queue(" || ".join(f"({tagged(each.run_id)})" for each in requests)):
+            request = next(each for each in requests if each.run_id == ad.get("TradewindRun"))
+            exchange = Exchange(request.folder.absolute())
+            exchange.claim(int(ad["ClusterId"]), int(ad["ProcId"]), time.time())
+            found[request.run_id] = self._handle(request.run_id, exchange)
+        for request in requests:
+            exchange = Exchange(request.folder.absolute())
+            if request.run_id not in found and self._story(exchange).cluster is not None:
+                found[request.run_id] = self._handle(request.run_id, exchange)
+        return found
+
+    def _handle(self, run_id: str, exchange: Exchange, ad: Mapping[str, Any] | None = None) -> Handle:
+        facts = exchange.facts()
+        if "cluster" not in facts:
+            story = self._story(exchange)
+            if story.cluster is not None:
+                facts |= {"cluster": story.cluster, "process": story.process}
+        if ad is not None:
+            facts |= {"cluster": ad.get("ClusterId"), "process": ad.get("ProcId")}
+            facts |= {"owner": ad.get("TradewindOwner", ""), "expires": ad.get("TradewindExpires")}
+        return Handle(run_id, self.name, {**facts, "folder": str(exchange.folder)})
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are, from their event logs and one condor_q for all; see `Runner.poll`."""
+        found = {handle.run_id: self._ended[handle.run_id] for handle in handles if handle.run_id in self._ended}
+        left = []
+        for handle in handles:
+            exchange = _exchange(handle)
+            if handle.run_id not in found and not (exchange and self._story(exchange).final):
+                left.append((handle, exchange))
+        if left:
+            urgent = any(exchange is None or self._story(exchange).cluster is None for _, exchange in left)
+            self._asker.look([handle for handle, _ in left], urgent=urgent)
+        for handle in handles:
+            if handle.run_id not in found:
+                status = found[handle.run_id] = self._status(handle)
+                if status.state.ended:
+                    self._ended[handle.run_id] = status
+                    self._asker.forget(handle.run_id)
+        return found
+
+    def _status(self, handle: Handle) -> RunStatus:
+        exchange = _exchange(handle)
+        story: Story | None = self._story(exchange) if exchange else _FRESH
+        if story is not None and not story.final:
+            story = self._asked(handle, exchange, story)
+        if story is None and exchange is not None and result_of(exchange.result).get("code", "").isdigit():
+            # Nobody else remembers it, but its own script has noted how it ended.
+            story = Story(state="terminated", code=int(result_of(exchange.result)["code"]))
+        if story is None:
+            return _gone()
+        if exchange is None:
+            # Nothing but its tags is known of it.
+            return status_of(story, {}, "", None, "") if story.final else RunStatus(RunState.EXECUTING)
+        if story.final or story.state == "running":
+            exchange.drop_secrets()
+        program, wall = str(handle.data.get("program", "")), handle.data.get("wall")
+        return status_of(story, result_of(exchange.result), program, wall, exchange.cancelled)
+
+    def _asked(self, handle: Handle, exchange: Exchange | None, story: Story) -> Story | None:
+        """What the queue, or else the history, tells of a run whose log does not tell its end; None: it is gone."""
+        alive = story if story.cluster is not None else Story(state="running")
+        ad = self._asker.said(handle)
+        if ad is not None:
+            told = story_of(ad)
+            return told if told.final or story.cluster is None else story
+        if not self._asker.missing(handle):
+            return alive
+        if exchange is not None and self._story(exchange).final:
+            return self._story(exchange)
+        asked, ad = self._asker.remembered(handle)
+        if not asked:
+            return alive
+        return story_of(ad) if ad is not None else None
+
+    def _story(self, exchange: Exchange) -> Story:
+        """What the event log tells, read again only when it has changed."""
+        try:
+            facts = exchange.log.stat()
+        except OSError:
+            return _FRESH
+        key = (facts.st_size, facts.st_mtime_ns)
+        before = self._logs.get(exchange.log)
+        if before is None or before[0] != key:
+            before = self._logs[exchange.log] = (key, read_log(exchange.log))
+        return before[1]
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Return when an event log has grown, or after ``seconds``."""
+        until = time.monotonic() + seconds
+        logs = [exchange for handle in handles if (exchange := _exchange(handle)) is not None]
+        before = [self._story(exchange) for exchange in logs]
+        # Hundreds of runs are looked at less often, so that looking takes no more of a CPU.
+        pause = 0.05 + 0.0005 * len(logs)
+        while not any(story.final for story in before):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, pause))
+            if [self._story(exchange) for exchange in logs] != before:
+                return
+
+    def cancel(self, handle: Handle) -> None:
+        """Remove a run's job; see `Runner.cancel`."""
+        exchange = _exchange(handle)
+        if exchange is not None:
+            if self._story(exchange).state == "terminated":
+                return
+            exchange.cancel(str(handle.data.get("reason", "")))
+            exchange.drop_secrets()
+        self._condor.remove(tagged(handle.run_id))
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all: those noted here, and those that HTCondor has by tag; see `Runner.find`.
+
+        Raises:
+            UnreachableError: HTCondor cannot be asked.
+        """
+        found = {}
+        for note in self._notes.all(owner):
+            handle = self._handle(str(note["run"]), Exchange(Path(note["folder"])))
+            found[handle.run_id] = Handle(handle.run_id, self.name, {**handle.data, "owner": note["owner"]})
+        # A condor_submit that outlived its caller has to be over before one can say what there is.
+        with self._condor.alone(_FIND_SECONDS):
+            tag = "TradewindRun =!= undefined" if owner is None else f"TradewindOwner == {text_of_ad(owner)}"
+            ads = self._condor.queue(tag)
+        for ad in ads:
+            if ad.get("TradewindRun") is not None and int(ad.get("JobStatus", 0)) not in _GONE:
+                exchange = Exchange(Path(str(ad.get("TradewindFolder", ""))))
+                found[str(ad["TradewindRun"])] = self._handle(str(ad["TradewindRun"]), exchange, ad)
+        return list(found.values())
+
+    def collect(self, handle: Handle, request: RunRequest) -> None:
+        """Bring what the job made into the run's folder; see `Runner.collect`."""
+        Exchange(request.folder.absolute()).collect(request, self.settings)
+
+    def forget(self, handle: Handle) -> None:
+        """Remove the job, where it is still in the queue, and what was kept for it; see `Runner.forget`."""
+        exchange = _exchange(handle)
+        state = self._story(exchange).state if exchange is not None else ""
+        if state not in ("terminated", "removed"):
+            with contextlib.suppress(TradewindError):
+                self._condor.remove(tagged(handle.run_id))
+        if exchange is not None:
+            exchange.drop_secrets()
+            exchange.drop_archives()
+            self._logs.pop(exchange.log, None)
+        self._ended.pop(handle.run_id, None)
+        self._asker.forget(handle.run_id)
+        self._notes.drop(str(handle.data.get("owner", "")), handle.run_id)
+
+
+def _exchange(handle: Handle) -> Exchange | None:
+    folder = handle.data.get("folder")
+    return Exchange(Path(folder)) if folder else None
+
+
+def _gone() -> RunStatus:
+    return RunStatus(
+        RunState.PREEMPTED,
+        reason="the run is gone without a result: neither HTCondor's queue nor its history knows it",
+        fault=Fault.INFRASTRUCTURE,
+    )

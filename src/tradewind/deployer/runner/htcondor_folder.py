@@ -1,0 +1,215 @@
+"""The folder of a run that is exchanged with HTCondor: what goes there before, and what came back after."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tradewind.deployer.bundle import pack, unpack
+from tradewind.deployer.environment import METRICS, OUTPUTS, resolve_secrets
+from tradewind.deployer.runner.files import document, folder_error, replace_document
+from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor_submit import (
+    FOLDER,
+    INPUTS_TAR,
+    LOG,
+    PACKED,
+    RESULT,
+    SCRIPT,
+    SECRETS,
+    WORK_TAR,
+    script,
+    secrets_script,
+    shares,
+)
+from tradewind.deployer.staging import INPUTS, stage_out
+from tradewind.errors import DeployError
+from tradewind.problem import RunRequest
+from tradewind.units import parse_memory
+
+_ORDER, _CLAIM, _CANCEL = "order.json", "claim.json", "cancel"
+
+
+class Exchange:
+    """A run's files between this machine and HTCondor.
+
+    Args:
+        folder: The run's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.place = folder / FOLDER
+        self.log = self.place / LOG
+        self.result = self.place / RESULT
+
+    def facts(self) -> dict[str, Any]:
+        """What is known of the run here: owner, expiry, program, time limit, and its job once it has one."""
+        return {**(document(self.place / _ORDER) or {}), **(document(self.place / _CLAIM) or {})}
+
+    def prepare(self, request: RunRequest, settings: HtCondorSettings, cache: Path) -> None:
+        """Write all that the job needs.
+
+        Raises:
+            DeployError: Something is missing or cannot be written.
+        """
+        if request.offer.nodes > 1:
+            raise DeployError(
+                f"htcondor runs a job on one machine, and the offer has {request.offer.nodes}", retryable=False
+            )
+        if not request.workdir.is_dir():
+            raise DeployError(
+                f"the working folder {request.workdir} does not exist",
+                hint="set job.workdir to a folder that is there",
+                retryable=False,
+            )
+        text, secrets = script(request, settings), secrets_script(resolve_secrets(request.secrets))
+        limit = parse_memory(settings.sent_bytes)
+        try:
+            self.place.mkdir(parents=True, exist_ok=True)
+            (self.folder / OUTPUTS).mkdir(exist_ok=True)
+            (self.place / SCRIPT).unlink(missing_ok=True)
+            (self.place / SCRIPT).write_text(text, encoding="utf-8")
+            if not shares(request, settings):
+                _link(pack(request.workdir, cache, limit_bytes=limit).path, self.place / WORK_TAR)
+                if (self.folder / INPUTS).is_dir():
+                    _link(pack(self.folder / INPUTS, cache, limit_bytes=limit).path, self.place / INPUTS_TAR)
+            order = {
+                "owner": request.owner,
+                "expires": request.expires,
+                "program": request.argv[0],
+                "wall": request.limits.wall_seconds,
+            }
+            replace_document(self.place / _ORDER, order)
+            if secrets:
+                with os.fdopen(
+                    os.open(self.place / SECRETS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+                ) as file:
+                    file.write(secrets)
+        except OSError as error:
+            self.drop_secrets()
+            raise folder_error(error, self.folder) from error
+
+    def claim(self, cluster: int, process: int, submitted: float) -> None:
+        """Note which job it is."""
+        with contextlib.suppress(OSError):  # its tags and its log say the same
+            replace_document(self.place / _CLAIM, {"cluster": cluster, "process": process, "submitted": submitted})
+
+    @property
+    def cancelled(self) -> str | None:
+        """Why it was cancelled, or None."""
+        try:
+            return (self.place / _CANCEL).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def cancel(self, reason: str) -> None:
+        """Note that it is cancelled, before it is."""
+        with contextlib.suppress(OSError):
+            (self.place / _CANCEL).write_text(reason, encoding="utf-8")
+
+    def drop_secrets(self) -> None:
+        """Remove the secrets, once the job has them or will never need them."""
+        (self.place / SECRETS).unlink(missing_ok=True)
+
+    def drop_archives(self) -> None:
+        """Remove what is large and no longer needed."""
+        for name in (WORK_TAR, INPUTS_TAR, PACKED):
+            (self.place / name).unlink(missing_ok=True)
+
+    def collect(self, request: RunRequest, settings: HtCondorSettings) -> None:
+        """Bring what the job made into the run's folder.
+
+        Raises:
+            DeployError: What came back is damaged, hostile or too large.
+        """
+        packed, far = self.place / PACKED, self.place / "far"
+        try:
+            if not shares(request, settings) and packed.exists() and packed.stat().st_size:
+                unpack(packed, far, limit_bytes=parse_memory(settings.sent_bytes), lenient=True)
+                if (far / "run" / METRICS).is_file():
+                    shutil.copyfile(far / "run" / METRICS, self.folder / METRICS)
+                _carry(far / "run" / OUTPUTS, self.folder / OUTPUTS)
+                if (far / "work").is_dir():
+                    stage_out(replace(request, workdir=far / "work"))
+                shutil.rmtree(far, ignore_errors=True)
+            self._cut(request.limits.log_bytes)
+        except OSError as error:
+            raise folder_error(error, self.folder) from error
+
+    def _cut(self, most: int | None) -> None:
+        """Cut the logs at their limit, and say so: the script has let one byte more through."""
+        truncated = False
+        for name in ("stdout", "stderr"):
+            file = self.folder / name
+            if most is not None and file.is_file() and file.stat().st_size > most:
+                os.truncate(file, most)
+                truncated = True
+        if truncated:
+            (self.folder / "result.json").write_text(json.dumps({"truncated": True}), encoding="utf-8")
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another file system
+        shutil.copyfile(source, target)
+
+
+def _carry(source: Path, target: Path) -> None:
+    """Copy the files of a folder that really lie in it; links that lead out are left behind."""
+    root = source.resolve()
+    for top, _, names in os.walk(source):
+        for name in names:
+            file = Path(top) / name
+            if not file.resolve().is_relative_to(root) or not file.is_file():
+                continue
+            place = target / file.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            shutil.copy2(file, place)
+
+
+class Notes:
+    """Which runs there are, by owner: a small file each, until the run is settled.
+
+    Args:
+        folder: Where they are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _file(self, owner: str, run_id: str) -> Path:
+        return self._folder / quote(owner, safe="") / f"{quote(run_id, safe='')}.json"
+
+    def add(self, owner: str, run_id: str, folder: Path) -> None:
+        """Remember a run.
+
+        Raises:
+            DeployError: The note cannot be written.
+        """
+        file = self._file(owner, run_id)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_document(file, {"owner": owner, "run": run_id, "folder": str(folder)})
+        except OSError as error:
+            raise folder_error(error, file.parent) from error
+
+    def all(self, owner: str | None) -> list[Mapping[str, Any]]:
+        """The notes of an owner, or of all."""
+        which = "*" if owner is None else quote(owner, safe="")
+        found = (document(file) for file in sorted(self._folder.glob(f"{which}/*.json")))
+        return [each for each in found if each is not None]
+
+    def drop(self, owner: str, run_id: str) -> None:
+        """Forget a run."""
+        self._file(owner, run_id).unlink(missing_ok=True)

@@ -1,0 +1,166 @@
+"""Tells from HTCondor's words how a run stands, and whose fault its end is."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.runner.htcondor_events import Story
+from tradewind.deployer.runner.htcondor_submit import MISSING, NOT_EXECUTABLE
+from tradewind.problem import Fault, RunState, RunStatus, Usage
+from tradewind.units import format_duration
+
+_IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _SENDING, _STOPPED = 1, 2, 3, 4, 5, 6, 7
+_BY_HAND, _POLICY, _NO_START, _OUTPUT, _INPUT, _NO_FOLDER = 1, 3, 6, 12, 13, 14
+_SPOOLING, _SYSTEM, _IN_TOO_LARGE, _OUT_TOO_LARGE, _RESOURCES, _IMAGE = 16, 26, 32, 33, 34, 35
+_DURATION, _EXECUTION = 46, 47
+_SIGNALLED = 128
+
+
+def story_of(ad: Mapping[str, Any]) -> Story:
+    """What the attributes of a job tell, in the words of its event log."""
+    status = int(ad.get("JobStatus", 0))
+    names = {_IDLE: "idle", _REMOVED: "removed", _COMPLETED: "terminated", _HELD: "held"}
+    state = names.get(status, "running")
+    code = ad.get("ExitCode")
+    if ad.get("ExitBySignal"):
+        code = -int(ad.get("ExitSignal", 0))
+    if state == "held" and int(ad.get("HoldReasonCode", 0)) == _SPOOLING:
+        state = "idle"
+    if state == "idle" and int(ad.get("NumJobStarts", 0)) > 0:
+        state = "lost"
+    wall = float(ad.get("RemoteWallClockTime") or 0.0)
+    ended = float(ad.get("CompletionDate") or 0) or float(ad.get("EnteredCurrentStatus") or 0) or None
+    begun = float(ad.get("JobCurrentStartExecutingDate") or 0) or None
+    if begun is None and wall and ended:
+        begun = ended - wall
+    return Story(
+        cluster=ad.get("ClusterId"),
+        process=int(ad.get("ProcId", 0)),
+        state=state,
+        begun=begun,
+        ended=None if state in ("idle", "running") else ended,
+        code=None if code is None else int(code),
+        reason=str(ad.get("HoldReason" if state == "held" else "RemoveReason") or ""),
+        hold=(int(ad.get("HoldReasonCode", 0)), int(ad.get("HoldReasonSubCode", 0))),
+    )
+
+
+def result_of(path: Path) -> dict[str, str]:
+    """What the job's script has noted about its end; empty while it has not."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return dict(line.partition("=")[::2] for line in lines if "=" in line)
+
+
+def status_of(
+    story: Story, result: Mapping[str, str], program: str, wall_seconds: float | None, cancelled: str | None
+) -> RunStatus:
+    """Where a run is.
+
+    Args:
+        story: What its event log, or else its attributes, tell.
+        result: What its script has noted.
+        program: The first word of its command.
+        wall_seconds: Its time limit.
+        cancelled: Why we cancelled it, or None if we did not.
+    """
+    runtime = _runtime(story, result)
+    usage = Usage(story.memory_bytes, story.cpu_seconds)
+
+    def ended(state: RunState, reason: str, fault: Fault | None, code: int | None = None) -> RunStatus:
+        return RunStatus(state, runtime=runtime, reason=reason, fault=fault, exit_code=code, usage=usage)
+
+    if story.state == "terminated":
+        state, reason, fault, code = _exit(story, result, program, wall_seconds)
+        return ended(state, reason, fault, code)
+    if story.final and cancelled is not None:
+        return ended(RunState.CANCELLED, cancelled, None)
+    if story.state == "held":
+        return ended(*_hold(story, wall_seconds))
+    if story.state in ("removed", "lost"):
+        why = story.reason or "HTCondor does not say why"
+        what = "it was removed from HTCondor's queue" if story.state == "removed" else "it lost its machine"
+        return ended(RunState.PREEMPTED, f"{what}: {why}", Fault.INFRASTRUCTURE)
+    return RunStatus(
+        RunState.EXECUTING if story.state == "running" else RunState.SUBMITTING, runtime=runtime, usage=usage
+    )
+
+
+def _runtime(story: Story, result: Mapping[str, str]) -> float:
+    try:
+        # A date program that knows no fractions leaves the %N, or nothing, behind the point.
+        begun, ended = (float(re.match(r"\d+(\.\d+)?", result[name])[0]) for name in ("begun", "ended"))  # type: ignore[index]
+        return max(0.0, ended - begun)
+    except (KeyError, TypeError):
+        pass
+    if story.begun is None:
+        return 0.0
+    return max(0.0, (story.ended or time.time()) - story.begun)
+
+
+def _exit(
+    story: Story, result: Mapping[str, str], program: str, wall_seconds: float | None
+) -> tuple[RunState, str, Fault | None, int | None]:
+    code = story.code
+    if code is not None and _SIGNALLED < code < _SIGNALLED + 65:
+        code = _SIGNALLED - code  # the script's shell says so of a program that a signal ended
+    noted = result.get("fault", "")
+    if noted == "late":
+        limit = format_duration(wall_seconds) if wall_seconds is not None else "its own"
+        return RunState.TIMED_OUT, f"it reached its time limit of {limit}", Fault.JOB, code
+    if noted == "missing":
+        words = "there is no program" if code == MISSING else "not executable on its machine:"
+        return RunState.FAILED, f"{words} {program!r}", Fault.JOB, MISSING
+    if noted == "workdir":
+        words = "its machine does not see the working folder; set files to transfer"
+        return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
+    if code == 0:
+        return RunState.DONE, "", None, 0
+    if code is None:
+        return RunState.PREEMPTED, "HTCondor does not say how it ended", Fault.INFRASTRUCTURE, None
+    if not noted and "code" not in result and code == NOT_EXECUTABLE:
+        words = "its files could not be unpacked on its machine (is there a tar?)"
+        return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
+    if code < 0:
+        return RunState.FAILED, f"the program was killed by {_name(-code)}", Fault.JOB, code
+    return RunState.FAILED, f"the program exited with code {code}", Fault.JOB, code
+
+
+def _hold(story: Story, wall_seconds: float | None) -> tuple[RunState, str, Fault]:
+    """Whose fault a hold is, by its code; what HTCondor says about it comes along."""
+    (code, subcode), why = story.hold, story.reason or "HTCondor does not say why"
+    low = why.lower()
+    about_memory = "memory" in low and code in (_POLICY, _SYSTEM, _RESOURCES, 0)
+    if code in (_DURATION, _EXECUTION):
+        limit = f" of {format_duration(wall_seconds)}" if wall_seconds is not None else ""
+        return RunState.TIMED_OUT, f"it reached its time limit{limit}: {why}", Fault.JOB
+    if about_memory or (code == _RESOURCES and "disk" not in low):
+        return RunState.FAILED, f"out of memory: {why}", Fault.JOB
+    if code == _IMAGE or (code == _NO_START and "image" in low):
+        return RunState.FAILED, f"its container image cannot be used: {why}", Fault.JOB
+    if code in (_RESOURCES, _OUT_TOO_LARGE, _IN_TOO_LARGE):
+        return RunState.FAILED, f"it took more disk than it may: {why}", Fault.JOB
+    if code in (_OUTPUT, _INPUT):
+        which = "input" if code == _INPUT else "output"
+        full = "; the disk is full" if subcode == 28 else ""
+        return RunState.PREEMPTED, f"its {which} files were not transferred{full}: {why}", Fault.INFRASTRUCTURE
+    if code == _NO_FOLDER:
+        words = f"its machine does not see the run's folder; set files to transfer: {why}"
+        return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE
+    if code == _BY_HAND:
+        return RunState.PREEMPTED, f"somebody has put it on hold: {why}", Fault.INFRASTRUCTURE
+    return RunState.PREEMPTED, f"HTCondor has put it on hold ({code}.{subcode}): {why}", Fault.INFRASTRUCTURE
+
+
+def _name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
