@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +18,16 @@ from tests.deployer.terraform_helpers import LATER, OFFER, at_once, fresh_region
 from tests.engines import moto as engine
 from tests.engines.moto import Moto
 
+from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform_aws_api import Ec2, tags_in
 from tradewind.errors import (
     CapacityError,
+    CredentialsError,
+    DeployError,
+    ImageError,
+    OfferRefusedError,
+    UnreachableError,
 )
 from tradewind.testing.provisioners import Bench, ProvisionerConformance
 
@@ -63,7 +75,7 @@ def early(moto: Moto, initialised: Path, tmp_path_factory: pytest.TempPathFactor
 class TestConformance(ProvisionerConformance):
     """The suite of all provisioners."""
 
-    offer = OFFER.__class__("aws", "t3.micro", 2, 1, 0.0104, nodes=2)
+    offer = replace(OFFER, region="", nodes=2)
 
     @pytest.fixture
     def bench(
@@ -80,23 +92,131 @@ def cloud(moto: Moto, initialised: Path, tmp_path: Path) -> Maker:
 
     def make(region: str, **settings: Any) -> TerraformProvisioner:
         data = tmp_path / "data"
-        return over(data, moto.endpoint, initialised, **{"region": region, "regions": [region], **settings})
+        given = {"region": region, "regions": [region], **settings}
+        return over(data, given.pop("endpoint", moto.endpoint), initialised, **given)
 
     return make
 
 
+def tags(ec2: Ec2, region: str, action: str) -> list[dict[str, str]]:
+    return [tags_in(item) for item in ec2.all(region, action)]
+
+
 def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
     plain, spot = fresh_region(), fresh_region()
+    makers = {"run-1": cloud(plain, image="", disk=11), "run-2": cloud(spot)}
+    offers = {"run-1": replace(OFFER, region=plain), "run-2": replace(OFFER, region=spot, spot=True, nodes=2)}
+    made = at_once({run: partial(maker.make, run, "me", 4e9, offers[run]) for run, maker in makers.items()})
+    wanted = {"tradewind-owner": "me", "tradewind-expires": "4000000000"}
+    ec2 = Ec2(moto.endpoint)
+    for run_id, region, nodes in (("run-1", plain, 1), ("run-2", spot, 2)):
+        cluster = made[run_id]
+        assert (cluster.state, len(cluster.machines)) == (ClusterState.READY, nodes), cluster
+        there = [item for each in ec2.all(region, "DescribeInstances") for item in each.findall("instancesSet/item")]
+        assert {item.findtext("instanceId") for item in there} == {machine.id for machine in cluster.machines}
+        groups = [found for found in tags(ec2, region, "DescribeSecurityGroups") if found]
+        others = [each for what in ("Volumes", "NetworkInterfaces") for each in tags(ec2, region, f"Describe{what}")]
+        assert len(others) == 2 * nodes
+        for found in [*map(tags_in, there), *groups, *others]:
+            assert {**wanted, "tradewind-run": run_id}.items() <= found.items()
+    [request, _] = ec2.all(spot, "DescribeSpotInstanceRequests")
+    assert tags_in(request)["tradewind-run"] == "run-2"
+    [disk] = ec2.all(plain, "DescribeVolumes")
+    assert disk.findtext("size") == "11"
+    [group] = [g for g in ec2.all(plain, "DescribeSecurityGroups") if g.findtext("groupName") != "default"]
+    [ssh] = [rule for rule in group.findall("ipPermissions/item") if rule.findtext("fromPort") == "22"]
+    assert [each.text for each in ssh.findall("ipRanges/item/cidrIp")] == ["127.0.0.1/32"]
+    [machine] = made["run-1"].machines
+    key = Path(machine.data["ssh"]["identity"])
+    assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    behaviour = ec2.call(
+        plain, "DescribeInstanceAttribute", InstanceId=machine.id, Attribute="instanceInitiatedShutdownBehavior"
+    )
+    assert behaviour.findtext("instanceInitiatedShutdownBehavior/value") == "terminate"
+
+    # Another process whose data folder is lost finds and destroys them all the same.
+    for run_id, region in (("run-1", plain), ("run-2", spot)):
+        shutil.rmtree(Path(made[run_id].data["folder"]))
+        [stray] = makers[run_id].find("me")
+        assert (stray.run_id, stray.owner, stray.expires, stray.state) == (run_id, "me", 4e9, ClusterState.UNKNOWN)
+        assert {machine.id for machine in stray.machines} == {machine.id for machine in made[run_id].machines}
+        assert makers[run_id].destroy(stray).state is ClusterState.GONE
+        assert moto.leftovers(region) == []
+
+
+def test_what_amazon_refuses_is_one_typed_error(cloud: Maker, moto: Moto) -> None:
+    """All at once, each in a region of its own; nothing is left of any."""
+    regions = {name: fresh_region() for name in ("capacity", "second", "type", "credentials", "image")}
+
+    def refuse(name: str, action: str, code: str, message: str, turn: int = 1) -> None:
+        turns = itertools.count(1)
+        moto.refusals[regions[name], action] = lambda _: (code, message) if next(turns) >= turn else None
+
+    full = "We currently do not have sufficient t3.micro capacity"
+    refuse("capacity", "RunInstances", "InsufficientInstanceCapacity", full)
+    refuse("second", "RunInstances", "VcpuLimitExceeded", "You have requested more vCPU capacity than allowed", turn=2)
+    refuse("type", "RunInstances", "InvalidParameterValue", "Invalid value 't3.micro' for InstanceType.")
+    refuse("credentials", "CreateSecurityGroup", "AuthFailure", "AWS was not able to validate the credentials")
+    settings: dict[str, dict[str, Any]] = {"image": {"image": "", "variables": {"image_name": "no-such-image"}}}
+    offer = replace(OFFER, nodes=2)
     made = at_once(
         {
-            "plain": lambda: cloud(plain, image="").make("run-1", "me", 4e9, OFFER.at(plain)),
-            "spot": lambda: cloud(spot).make("run-2", "me", 4e9, OFFER.at(spot)),
+            name: partial(
+                cloud(region, **settings.get(name, {})).make, f"run-{name}", "me", LATER, replace(offer, region=region)
+            )
+            for name, region in regions.items()
         }
     )
-    print(made)
+    kinds = {name: type(error) for name, error in made.items()}
+    assert kinds == {
+        "capacity": CapacityError,
+        "second": CapacityError,
+        "type": OfferRefusedError,
+        "credentials": CredentialsError,
+        "image": ImageError,
+    }, made
+    assert full in str(made["capacity"])
+    assert "AWS_PROFILE" in made["credentials"].hint
+    assert [error.retryable for error in made.values()] == [True, True, False, False, False]
+    moto.refusals.clear()
+    for name, region in regions.items():
+        assert moto.leftovers(region) == []
+        assert cloud(region).find("me") == [], name
 
 
-def test_errors(cloud: Maker, moto: Moto) -> None:
-    wanted = {
-        CapacityError: ("InsufficientInstanceCapacity", "We currently do not have sufficient t3.micro capacity"),
-    }
+def test_another_zone_is_tried_when_one_is_full(cloud: Maker, moto: Moto) -> None:
+    region = fresh_region()
+    full = f"{region}a"
+
+    def refuse(parameters: dict[str, str]) -> tuple[str, str] | None:
+        there = parameters.get("Placement.AvailabilityZone")
+        return ("InsufficientInstanceCapacity", f"no t3.micro in {there}") if there == full else None
+
+    moto.refusals[region, "RunInstances"] = refuse
+    provisioner = cloud(region, zones=[full, f"{region}b", "elsewhere-1a"])
+    cluster = provisioner.make("run-1", "me", LATER, replace(OFFER, region=region))
+    [reservation] = Ec2(moto.endpoint).all(region, "DescribeInstances")
+    assert reservation.findtext("instancesSet/item/placement/availabilityZone") == f"{region}b"
+    assert provisioner.destroy(cluster).state is ClusterState.GONE
+    moto.refusals.clear()
+
+
+def test_a_provider_that_does_not_answer(cloud: Maker) -> None:
+    """What it has is not known: nothing is said to be gone."""
+    region = fresh_region()
+    provisioner = cloud(region, endpoint="http://127.0.0.1:9", boot_seconds=5)
+    with pytest.raises(UnreachableError, match="aws does not answer"):
+        provisioner.find("me")
+    with pytest.raises(DeployError) as caught:
+        provisioner.make("run-1", "me", LATER, replace(OFFER, region=region))
+    assert caught.value.retryable
+    [record] = (Path(path) for path in provisioner.data_folder.glob("terraform/runs/*/run.json"))
+    assert "giving it back has failed" in json.loads(record.read_text())["reason"]
+    begun = time.monotonic()
+    cluster = provisioner.poll([Cluster("run-1", ClusterState.BOOTING)])["run-1"]
+    assert time.monotonic() - begun < 1
+    assert (cluster.state, "giving it back" in cluster.reason) == (ClusterState.FAILED, True)
+    again = cloud(region)
+    assert [each.run_id for each in again.find("me")] == ["run-1"]
+    assert again.destroy(cluster).state is ClusterState.GONE
+    assert again.find("me") == []

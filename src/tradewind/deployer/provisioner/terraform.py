@@ -180,6 +180,7 @@ class TerraformProvisioner(
             "run_id": record.run_id,
             "owner": record.owner,
             "expires": int(record.expires),
+            "lease_seconds": max(60, int(record.expires - self.clock.now())),
             "region": record.region,
             "instance_type": offer.instance_type,
             "nodes": offer.nodes,
@@ -314,6 +315,8 @@ class TerraformProvisioner(
                     folder.write(record)
         if record.ready is not None:
             state, reason = ClusterState.READY, ""
+        elif record.reason:
+            state = ClusterState.FAILED
         elif record.started and now > record.started + given.boot_seconds:
             state, reason = ClusterState.FAILED, f"not ready after {given.boot_seconds:g} s: {reason or 'not made'}"
         setup = max(0.0, (now if record.ready is None else record.ready) - record.started) if record.started else 0.0

@@ -37,7 +37,7 @@ _CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 _IMAGE = re.compile(
-    r"InvalidAMIID|query returned no results.*(?:ami|image)|aws_ami|images?/[\w./-]+' was not found"
+    r"InvalidAMIID|query returned no results.*(?:ami|image)|images?/[\w./-]+' was not found"
     r"|Could not find image|PlatformImageNotFound|MarketplacePurchaseEligibilityFailed",
     re.IGNORECASE | re.DOTALL,
 )
@@ -73,19 +73,22 @@ class Diagnostic:
         detail: More of it.
         file: The template's file that it is about, or empty.
         line: The line there, or 0.
+        about: The resource or data source, or empty.
     """
 
     summary: str
     detail: str = ""
     file: str = ""
     line: int = 0
+    about: str = ""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Diagnostic:
         """The diagnostic of a document of ``-json``."""
         place = document.get("range") or {}
         line = (place.get("start") or {}).get("line", 0)
-        return cls(document.get("summary", ""), document.get("detail", ""), place.get("filename", ""), line)
+        about = document.get("address", "")
+        return cls(document.get("summary", ""), document.get("detail", ""), place.get("filename", ""), line, about)
 
     @property
     def about_plugins(self) -> bool:
@@ -110,7 +113,7 @@ def error_of(diagnostics: Sequence[Diagnostic], provider: str, offer: str, *, ap
         offer: Which, for the message.
         applying: False when nothing had been asked of the provider yet: then it is the template's fault.
     """
-    text = "\n".join(each.text for each in diagnostics)
+    text = "\n".join(f"{each.text} {each.about}" for each in diagnostics)
     shown = _shorten(diagnostics[0].text) if diagnostics else "it gave no reason"
     if _THROTTLED.search(text):
         return DeployError(f"{provider} wants to be asked more slowly: {shown}")

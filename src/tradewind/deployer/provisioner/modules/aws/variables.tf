@@ -15,6 +15,11 @@ variable "expires" {
   type        = number
 }
 
+variable "lease_seconds" {
+  description = "Seconds until then, from the moment that the machines are asked for"
+  type        = number
+}
+
 variable "region" {
   description = "Where the machines are made"
   type        = string
