@@ -71,13 +71,7 @@ def insert_all(
             begin = max(earliest, free[each])
             if max(earliest, ready_at[each]) + took >= best_end:
                 continue
-            gap, before, found, last = first[each], -1, -1, -1
-            while gap >= 0:
-                at_start = max(earliest, gap_from[gap])
-                if at_start + took <= gap_to[gap]:
-                    begin, found, last = at_start, gap, before
-                    break
-                before, gap = gap, following[gap]
+            begin, found, last = _find_gap(first[each], earliest, took, begin, gap_from, gap_to, following)
             if begin + took < best_end:
                 best, best_end, best_start, best_gap, best_before = each, begin + took, begin, found, last
         lane[task], start[task], finish[task] = best, best_start, best_end
@@ -87,22 +81,47 @@ def insert_all(
                 used = _append(first, following, best, used)
             free[best] = best_end
         else:
-            right = gap_to[best_gap]
-            left = gap_from[best_gap]
-            if best_start > left:
-                gap_to[best_gap] = best_start
-                if right > best_end:
-                    gap_from[used], gap_to[used] = best_end, right
-                    following[used] = following[best_gap]
-                    following[best_gap] = used
-                    used += 1
-            elif right > best_end:
-                gap_from[best_gap] = best_end
-            elif best_before < 0:
-                first[best] = following[best_gap]
-            else:
-                following[best_before] = following[best_gap]
+            used = _fill_gap(
+                first, following, gap_from, gap_to, best, best_gap, best_before, best_start, best_end, used
+            )
     return lane, start, finish
+
+
+@fast
+def _find_gap(
+    gap: int, earliest: float, took: float, begin: float, gap_from: Numbers, gap_to: Numbers, following: Ints
+) -> tuple[float, int, int]:
+    """The first gap of a lane that a task fits into: its start there, the gap, and the one before; else as it was."""
+    before = -1
+    while gap >= 0:
+        at_start = max(earliest, gap_from[gap])
+        if at_start + took <= gap_to[gap]:
+            return at_start, gap, before
+        before, gap = gap, following[gap]
+    return begin, -1, -1
+
+
+@fast
+def _fill_gap(
+    first: Ints, following: Ints, gap_from: Numbers, gap_to: Numbers,
+    lane: int, gap: int, before: int, start: float, end: float, used: int,
+) -> int:  # fmt: skip
+    """Take a task's time out of a gap, which may become two, smaller or none; how many gaps have been used since."""
+    left, right = gap_from[gap], gap_to[gap]
+    if start > left:
+        gap_to[gap] = start
+        if right > end:
+            gap_from[used], gap_to[used] = end, right
+            following[used] = following[gap]
+            following[gap] = used
+            return used + 1
+    elif right > end:
+        gap_from[gap] = end
+    elif before < 0:
+        first[lane] = following[gap]
+    else:
+        following[before] = following[gap]
+    return used
 
 
 @fast
@@ -147,65 +166,56 @@ def simulate_online(
     tasks, lanes = len(keys), len(lane_vm)
     lane, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
     left = waiting.copy()
-    place = np.zeros(lanes, np.int64)
-    for rank in range(lanes):
-        place[preference[rank]] = rank
-    idle = np.zeros(lanes, np.bool_)  # by rank of preference
-    # Ready tasks: a heap by (key, arrival). Busy lanes: a heap by (time, task); lanes not yet up have task -1 - lane.
-    heap, arrival, count, arrived = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0, 0
+    place = np.argsort(preference)
+    idle, idles = np.zeros(lanes, np.bool_), 0  # by rank of preference
+    # Busy lanes: a heap by (time, task); of a lane that is not up yet, the task is -1 - lane.
     when, what, busy = np.zeros(tasks + lanes), np.zeros(tasks + lanes, np.int64), 0
+    for each in range(lanes):
+        busy = _push_time(when, what, busy, ready_at[each], -1 - each)
+    # Ready tasks: a heap by (key, arrival), and behind it those that became ready just now.
+    heap, arrival, arrived, settled, count = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0, 0, 0
     for task in range(tasks):
         if left[task] == 0:
-            arrival[task] = arrived
-            arrived += 1
-            count = _push(heap, count, task, keys, arrival)
-    idles = 0
-    for each in range(lanes):
-        if ready_at[each] <= 0.0:
-            idle[place[each]] = True
-            idles += 1
-        else:
-            busy = _push_time(when, what, busy, ready_at[each], -1 - each)
-    now = 0.0
-    while True:
-        rank = 0
-        while count > 0 and idles > 0:
-            while not idle[rank]:
-                rank += 1
-            task, count = _pop(heap, count, keys, arrival)
-            chosen = preference[rank]
-            idle[rank] = False
-            idles -= 1
-            lane[task], start[task] = chosen, now
-            finish[task] = now + seconds[task, lane_vm[chosen]]
-            busy = _push_time(when, what, busy, finish[task], task)
-        if busy == 0:
-            break
+            heap[count] = task
+            count += 1
+    while busy > 0:
         now = when[0]
-        first = arrived
         while busy > 0 and when[0] == now:
             done, busy = _pop_time(when, what, busy)
-            if done < 0:
-                idle[place[-1 - done]] = True
-                idles += 1
-                continue
-            idle[place[lane[done]]] = True
+            idle[place[lane[done] if done >= 0 else -1 - done]] = True
             idles += 1
-            for at in range(child_starts[done], child_starts[done + 1]):
-                child = children[at]
-                left[child] -= 1
-                if left[child] == 0:
-                    arrival[child] = child  # put right below: those of one instant are in the order of the tasks
-                    heap[count] = child
-                    count += 1
-                    arrived += 1
-        if arrived > first:
-            fresh = np.sort(heap[count - (arrived - first) : count])
-            count -= arrived - first
-            for each in range(len(fresh)):
-                arrival[fresh[each]] = first + each
-                count = _push(heap, count, fresh[each], keys, arrival)
+            if done >= 0:
+                count = _release(done, child_starts, children, left, heap, count)
+        if count > settled:
+            # What became ready at one instant is in the order of the tasks.
+            for task in np.sort(heap[settled:count]):
+                arrival[task] = arrived
+                arrived += 1
+                settled = _push(heap, settled, task, keys, arrival)
+        rank = 0
+        while settled > 0 and idles > 0:
+            while not idle[rank]:
+                rank += 1
+            task, settled = _pop(heap, settled, keys, arrival)
+            idle[rank] = False
+            idles -= 1
+            lane[task], start[task] = preference[rank], now
+            finish[task] = now + seconds[task, lane_vm[preference[rank]]]
+            busy = _push_time(when, what, busy, finish[task], task)
+        count = settled
     return lane, start, finish
+
+
+@fast
+def _release(done: int, child_starts: Ints, children: Ints, left: Ints, heap: Ints, count: int) -> int:
+    """Put the children that waited for one task only behind the heap; how many tasks there are with them."""
+    for at in range(child_starts[done], child_starts[done + 1]):
+        child = children[at]
+        left[child] -= 1
+        if left[child] == 0:
+            heap[count] = child
+            count += 1
+    return count
 
 
 @fast

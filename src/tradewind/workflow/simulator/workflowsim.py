@@ -11,6 +11,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from tradewind.workflow.graph import Workflow
@@ -99,80 +100,10 @@ class WorkflowSim:
 
     def run(self) -> Outcome:
         """Simulate it."""
-        flow = self.workflow
         self.busy = [False] * len(self.vms)
         self.replicas = {}
-        self.plan = dheft(flow, self.vms) if self.policy == "DHEFT" else None
-        place = _static if self.plan is not None else POLICIES[self.policy]
-        jobs = [_Job(n, int(max(1000.0 * task.runtime, 100.0))) for n, task in enumerate(flow.tasks)]
-        stage_in = _Job(_STAGE_IN, _STAGE_IN_LENGTH)
-        received: set[int] = set()
-        submitted: set[int] = set()
-        queue: list[_Job] = []
-        center = _Center(self)
-        count = itertools.count()
-        events: list[tuple[float, int, int, Callable[[], None]]] = []
-
-        def send(time: float, entity: int, act: Callable[[], None]) -> None:
-            heapq.heappush(events, (time, next(count), entity, act))
-
-        def engine_submit() -> None:
-            ready = [stage_in] if _STAGE_IN not in submitted else []
-            if not ready and _STAGE_IN in received:
-                ready = [j for j in jobs if j.number not in submitted and received.issuperset(flow.parents[j.number])]
-            submitted.update(job.number for job in ready)
-            if ready:
-                send(self.now, _SCHEDULER, lambda: batch(ready))
-
-        def engine_return(job: _Job) -> None:
-            received.add(job.number)
-            if len(submitted) <= len(jobs):
-                send(self.now, _ENGINE, engine_submit)
-
-        def batch(ready: list[_Job]) -> None:
-            queue.extend(ready)
-            send(self.now, _SCHEDULER, update)
-
-        def scheduler_return(job: _Job) -> None:
-            self.busy[job.vm] = False
-            send(self.now, _ENGINE, lambda: engine_return(job))
-            send(self.now, _SCHEDULER, update)
-
-        def update() -> None:
-            for job, vm in place(self, queue):
-                self.busy[vm] = True
-                queue.remove(job)
-                job.vm = vm
-                send(self.now, _DATACENTER, lambda job=job: start(job))  # type: ignore[misc]
-
-        def report(ended: list[_Job]) -> None:
-            for job in ended:
-                send(self.now, _SCHEDULER, lambda job=job: scheduler_return(job))  # type: ignore[misc]
-
-        def tick() -> None:
-            follow = center.progress()
-            if follow is not None:
-                send(self.now + (follow - self.now), _DATACENTER, tick)
-            report(center.finished())
-
-        def start(job: _Job) -> None:
-            follow = center.progress()
-            if follow is not None:
-                send(self.now + (follow - self.now), _DATACENTER, tick)
-            nominal = center.take(job)
-            send(self.now + nominal, _DATACENTER, tick)
-            report(center.finished())
-
-        send(_START, _ENGINE, engine_submit)
-        while events:
-            self.now = events[0][0]
-            due = []
-            while events and events[0][0] == self.now:
-                due.append(heapq.heappop(events))
-            for entity in (_DATACENTER, _ENGINE, _SCHEDULER):
-                for _, _, whose, act in due:
-                    if whose == entity:
-                        act()
+        self.plan = dheft(self.workflow, self.vms) if self.policy == "DHEFT" else None
+        jobs = _Events(self, _static if self.plan is not None else POLICIES[self.policy]).run()
         return Outcome(
             max(job.end for job in jobs),
             tuple(job.start for job in jobs),
@@ -209,6 +140,100 @@ class WorkflowSim:
 
 
 _DATACENTER, _ENGINE, _SCHEDULER = range(3)
+
+
+class _Events:
+    """The messages between the three entities, in the order in which CloudSim delivers them.
+
+    All that is due at one time is delivered, then each entity works through its own; what is sent for the same time is
+    delivered in the next round.
+    """
+
+    def __init__(self, sim: WorkflowSim, place: Policy) -> None:
+        self._sim, self._place = sim, place
+        self._center = _Center(sim)
+        self._jobs = [_Job(n, int(max(1000.0 * task.runtime, 100.0))) for n, task in enumerate(sim.workflow.tasks)]
+        self._stage_in = _Job(_STAGE_IN, _STAGE_IN_LENGTH)
+        self._received: set[int] = set()
+        self._submitted: set[int] = set()
+        self._queue: list[_Job] = []
+        self._count = itertools.count()
+        self._waiting: list[tuple[float, int, int, Callable[[], None]]] = []
+
+    def run(self) -> list[_Job]:
+        """Until nothing is due; the jobs as they ended."""
+        sim = self._sim
+        sim.now = _START
+        self._send(_ENGINE, self._submit)
+        while self._waiting:
+            sim.now = self._waiting[0][0]
+            due = []
+            while self._waiting and self._waiting[0][0] == sim.now:
+                due.append(heapq.heappop(self._waiting))
+            for entity in (_DATACENTER, _ENGINE, _SCHEDULER):
+                for _, _, whose, act in due:
+                    if whose == entity:
+                        act()
+        return self._jobs
+
+    def _send(self, entity: int, act: Callable[[], None], delay: float = 0.0) -> None:
+        heapq.heappush(self._waiting, (self._sim.now + delay, next(self._count), entity, act))
+
+    def _submit(self) -> None:
+        """Engine: hand over all jobs whose parents have been received."""
+        parents, received = self._sim.workflow.parents, self._received
+        ready = [self._stage_in] if _STAGE_IN not in self._submitted else []
+        if _STAGE_IN in received:
+            fresh = (job for job in self._jobs if job.number not in self._submitted)
+            ready = [job for job in fresh if received.issuperset(parents[job.number])]
+        self._submitted.update(job.number for job in ready)
+        if ready:
+            self._send(_SCHEDULER, partial(self._batch, ready))
+
+    def _receive(self, job: _Job) -> None:
+        """Engine: a job has come back."""
+        self._received.add(job.number)
+        if len(self._submitted) <= len(self._jobs):
+            self._send(_ENGINE, self._submit)
+
+    def _batch(self, ready: list[_Job]) -> None:
+        """Scheduler: new jobs."""
+        self._queue.extend(ready)
+        self._send(_SCHEDULER, self._update)
+
+    def _return(self, job: _Job) -> None:
+        """Scheduler: a job has ended."""
+        self._sim.busy[job.vm] = False
+        self._send(_ENGINE, partial(self._receive, job))
+        self._send(_SCHEDULER, self._update)
+
+    def _update(self) -> None:
+        """Scheduler: place what can be placed."""
+        for job, vm in self._place(self._sim, self._queue):
+            self._sim.busy[vm] = True
+            self._queue.remove(job)
+            job.vm = vm
+            self._send(_DATACENTER, partial(self._start, job))
+
+    def _tick(self) -> None:
+        """Datacenter: look at what runs, and report what has ended."""
+        self._look()
+        self._report()
+
+    def _start(self, job: _Job) -> None:
+        """Datacenter: a job begins."""
+        self._look()
+        self._send(_DATACENTER, self._tick, self._center.take(job))
+        self._report()
+
+    def _look(self) -> None:
+        following = self._center.progress()
+        if following is not None:
+            self._send(_DATACENTER, self._tick, following - self._sim.now)
+
+    def _report(self) -> None:
+        for job in self._center.finished():
+            self._send(_SCHEDULER, partial(self._return, job))
 
 
 class _Center:
