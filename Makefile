@@ -68,6 +68,7 @@ docs: $(VENV)/.dev ## write docs/reference again from the code
 
 system:
 	@bash tools/system_packages.sh
+	@bash tools/terraform_engine.sh
 
 clean: ## remove the virtual environment and everything that tools have left
 	rm -rf $(VENV) .venv-* .tradewind .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

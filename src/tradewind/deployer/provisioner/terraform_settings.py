@@ -34,7 +34,7 @@ class TerraformSettings(plugins.Settings):
     zones: tuple[str, ...] = Field(
         (), description="Zones to try one after the other when there is no capacity; empty leaves it to the provider"
     )
-    image: str = Field("", description="Machine image, as the provider names it; empty means the newest Debian 12 (Ubuntu at gcp)")
+    image: str = Field("", description="Machine image, as the provider names it; empty means a recent Debian or Ubuntu")
     disk: float = Field(30.0, gt=0, description="Size of each machine's disk, in GiB")
     caller_cidr: str = Field(
         "", description="Addresses that may reach the machines by SSH (198.51.100.7/32); empty means this machine's"
