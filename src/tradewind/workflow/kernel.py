@@ -139,15 +139,9 @@ def _append(first: Ints, following: Ints, lane: int, used: int) -> int:
 
 @fast
 def simulate_online(
-    child_starts: Ints,
-    children: Ints,
-    waiting: Ints,
-    seconds: Numbers,
-    keys: Numbers,
-    lane_vm: Ints,
-    preference: Ints,
-    ready_at: Numbers,
-) -> tuple[Ints, Numbers, Numbers]:
+    child_starts: Ints, children: Ints, waiting: Ints, seconds: Numbers, keys: Numbers, lane_vm: Ints,
+    preference: Ints, ready_at: Numbers,
+) -> tuple[Ints, Numbers, Numbers]:  # fmt: skip
     """Run a workflow with a policy that gives the first ready task to the preferred idle lane.
 
     Args:
