@@ -1,0 +1,273 @@
+"""What Slurm's programs say, or do not say, and what the runner makes of it: with programs that only pretend."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.helpers import OWNER, request_for
+from tests.deployer.slurm_helpers import programs, slurm_runner
+
+from tradewind.deployer.link import Answer
+from tradewind.deployer.runner.slurm import SlurmRunner
+from tradewind.deployer.runner.slurm_programs import refusal
+from tradewind.deployer.runner.slurm_queue import seconds_of
+from tradewind.deployer.runner.slurm_submit import ranges
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    MissingProgramError,
+    OfferRefusedError,
+    UnreachableError,
+)
+from tradewind.problem import Fault, Handle, RunState, RunStatus
+
+Fake = Callable[..., SlurmRunner]
+
+_DISABLED = 'echo "Slurm accounting storage is disabled" >&2; exit 1'
+_UNKNOWN = 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    """A runner whose Slurm has taken job 7 and knows nothing of it, but for what a test says."""
+
+    def made(*, settings: dict[str, Any] | None = None, **instead: str) -> SlurmRunner:
+        plain = {"sbatch": "echo 7", "squeue": "true", "scontrol": _UNKNOWN, "sacct": _DISABLED, "scancel": "true"}
+        folder = programs(tmp_path / f"bin-{time.monotonic_ns()}", **{**plain, **instead})
+        given = {"settle": 0.0, "timeout": 0.5, "interval": 0.0, **(settings or {})}
+        return slurm_runner(tmp_path, bin=str(folder), **given)
+
+    return made
+
+
+def submitted(runner: SlurmRunner, base: Path, claim: str = "7", **left: object) -> Handle:
+    """A run that Slurm has started, with what it has left in its folder."""
+    request = request_for(base, ("true",))
+    handle = runner.submit(request, [])
+    if claim:
+        (base / "data" / "slurm" / "batches" / "run-1" / "0.claim").write_text(claim + "\n")
+    if left:
+        (request.folder / "result.json").write_text(json.dumps({"job": "7", "node": "n1", **left}))
+    return handle
+
+
+def verdict(runner: SlurmRunner, handle: Handle) -> RunStatus:
+    return runner.poll([handle])[handle.run_id]
+
+
+def job(state: str, code: str = "0:0", name: str = "run-1") -> str:
+    return f'echo "JobId=7 JobName={name} JobState={state} Reason=x ExitCode={code} RunTime=00:01:05 NodeList=n1"'
+
+
+_ALIVE = (RunState.EXECUTING, None, "")
+
+
+@pytest.mark.parametrize(
+    ("says", "left", "wanted"),
+    [
+        (job("NODE_FAIL"), {}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "a node failed")),
+        (
+            job("PREEMPTED"),
+            {"state": "terminated", "runtime": 3},
+            (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "another job"),
+        ),
+        (job("BOOT_FAIL"), {}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "did not boot")),
+        (job("CANCELLED"), {"state": "terminated"}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "somebody else")),
+        (job("TIMEOUT", "0:15"), {"state": "terminated", "runtime": 3}, (RunState.TIMED_OUT, Fault.JOB, "limit")),
+        (job("OUT_OF_MEMORY", "0:125"), {"state": "executing"}, (RunState.FAILED, Fault.JOB, "memory")),
+        (job("OUT_OF_MEMORY"), {"state": "failed", "exit_code": 137}, (RunState.FAILED, Fault.JOB, "memory")),
+        (job("FAILED", "9:0"), {"state": "failed", "exit_code": 137}, (RunState.FAILED, Fault.JOB, "SIGKILL")),
+        (job("FAILED", "4:0"), {"state": "executing"}, (RunState.FAILED, Fault.JOB, "code 4")),
+        (job("FAILED", "0:9"), {"state": "executing"}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "without a result")),
+        (job("FAILED", "79:0"), {}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "disk is full")),
+        (job("FAILED", "78:0"), {}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "n1 does not see")),
+        (job("COMPLETED"), {"state": "executing"}, (RunState.DONE, None, "")),
+        (job("COMPLETING"), {"state": "terminated"}, _ALIVE),
+        (job("COMPLETED", name="other"), {}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "does not know it")),
+        (_UNKNOWN, {}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "does not know it")),
+        ("sleep 5", {}, (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "does not know it")),
+    ],
+)
+def test_what_slurmctld_remembers(
+    fake: Fake, tmp_path: Path, says: str, left: dict[str, object], wanted: tuple[RunState, Fault | None, str]
+) -> None:
+    runner = fake(scontrol=says)
+    handle = submitted(runner, tmp_path, **left)
+    verdict(runner, handle)  # what is not sure is looked at twice
+    status = verdict(runner, handle)
+    assert (status.state, status.fault) == wanted[:2], status
+    assert wanted[2] in status.reason
+    if status.state.ended:
+        # Another process, and Slurm after it has forgotten the job, say the same.
+        assert verdict(fake(), handle) == status
+
+
+@pytest.mark.parametrize(
+    ("sacct", "wanted"),
+    [
+        ('echo "7|run-1|TIMEOUT|0:15|1-00:01:05|n1"', RunState.TIMED_OUT),
+        ('echo "7|run-1|CANCELLED by 0|0:0|00:00:05|n1"', RunState.PREEMPTED),
+        (
+            'case "$*" in *--completion*) echo "7|run-1|OUT_OF_MEMORY|0:125|00:00:05|n1";; *) ' + _DISABLED + ";; esac",
+            RunState.FAILED,
+        ),
+        (
+            'case "$*" in *--completion*) echo "7|run-1|NODE_FAIL|0:0|00:00:05|n1";; *) sleep 9;; esac',
+            RunState.PREEMPTED,
+        ),
+        ('case "$*" in *--starttime=*) echo "7|run-1|DEADLINE|0:0|00:00:05|n1";; esac', RunState.PREEMPTED),
+    ],
+)
+def test_accounting_is_asked_when_slurmctld_has_forgotten(
+    fake: Fake, tmp_path: Path, sacct: str, wanted: RunState
+) -> None:
+    runner = fake(sacct=sacct, settings={"settle": 60.0})
+    handle = submitted(runner, tmp_path, state="executing")
+    began = time.monotonic()
+    assert verdict(runner, handle).state is wanted
+    assert time.monotonic() - began < 3
+    if wanted is RunState.TIMED_OUT:
+        assert verdict(runner, handle).runtime == 86400 + 65
+
+
+def test_accounting_that_hangs_is_not_asked_at_every_poll(fake: Fake, tmp_path: Path) -> None:
+    runner = fake(sacct='echo x >> "$0.calls"; sleep 5', settings={"settle": 60.0})
+    handle = submitted(runner, tmp_path, state="executing")
+    began = time.monotonic()
+    for _ in range(20):
+        assert verdict(runner, handle).state is RunState.EXECUTING
+    assert time.monotonic() - began < 4
+    [calls] = tmp_path.glob("bin-*/sacct.calls")
+    assert calls.read_text() == "x\nx\n"  # once the database, once the file
+
+
+@pytest.mark.parametrize(
+    "squeue", ["sleep 5", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"]
+)
+def test_unknown_counts_as_alive(fake: Fake, tmp_path: Path, squeue: str) -> None:
+    runner = fake(squeue=squeue)
+    handle = submitted(runner, tmp_path)
+    began = time.monotonic()
+    for _ in range(3):
+        assert verdict(runner, handle).state is RunState.EXECUTING
+    assert time.monotonic() - began < 2
+    with pytest.raises(UnreachableError):
+        runner.find(OWNER)
+    runner.cancel(handle)
+    assert (tmp_path / "runs" / "run-1" / "cancel").exists()
+
+
+def test_a_run_that_has_not_started_is_taken_back_without_slurm(fake: Fake, tmp_path: Path) -> None:
+    runner = fake(squeue="exit 1", scancel="exit 1")
+    handle = submitted(runner, tmp_path, claim="")
+    runner.cancel(handle)
+    assert verdict(runner, handle).state is RunState.CANCELLED
+    assert (tmp_path / "data" / "slurm" / "batches" / "run-1" / "0.claim").read_text() == "controller"
+    assert verdict(fake(), handle).state is RunState.CANCELLED
+
+
+def test_a_batch_that_was_never_handed_over_is_gone_when_nobody_works_on_it(fake: Fake, tmp_path: Path) -> None:
+    runner = fake(sbatch="echo 'sbatch: error: Socket timed out' >&2; exit 1")
+    with pytest.raises(UnreachableError):
+        runner.submit(request_for(tmp_path, ("true",)), [])
+    [handle] = runner.find(OWNER)
+    with runner.spool.locked("run-1", 0):
+        assert verdict(runner, handle).state is RunState.SUBMITTING
+    status = verdict(runner, handle)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert "never handed" in status.reason
+
+
+def test_other_jobs_of_the_user_are_left_alone(fake: Fake, tmp_path: Path) -> None:
+    line = "8\x1f8\x1fN/A\x1fRUNNING\x1f0:01\x1fNone\x1frun-1\x1fmy own comment"
+    runner = fake(squeue=f"printf '{line}\\nnonsense\\n\\n'")
+    assert runner.find(None) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "retryable"),
+    [
+        (
+            "Batch job submission failed: Invalid account or account/partition combination specified",
+            CredentialsError,
+            False,
+        ),
+        ("Batch job submission failed: User's group not permitted to use this partition", CredentialsError, False),
+        ("Batch job submission failed: Protocol authentication error", CredentialsError, False),
+        ("Batch job submission failed: Access/permission denied", CredentialsError, False),
+        ("Batch job submission failed: Invalid qos specification", CredentialsError, False),
+        ("Batch job submission failed: Invalid partition name specified", OfferRefusedError, False),
+        ("Batch job submission failed: Requested node configuration is not available", OfferRefusedError, False),
+        ("Batch job submission failed: Node count specification invalid", OfferRefusedError, False),
+        ("Invalid generic resource (gres) specification", OfferRefusedError, False),
+        ("Batch job submission failed: Invalid feature specification", OfferRefusedError, False),
+        (
+            "QOSMaxSubmitJobPerUserLimit; Batch job submission failed: Job violates accounting/QOS policy",
+            CapacityError,
+            True,
+        ),
+        ("Slurm temporarily unable to accept job, sleeping and retrying", CapacityError, True),
+        (
+            "Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
+            DeployError,
+            False,
+        ),
+        ("Batch job submission failed: Invalid job array specification", DeployError, False),
+        ("Unable to contact slurm controller (connect failure)", UnreachableError, True),
+        ("Batch job submission failed: Socket timed out on send/recv operation", UnreachableError, True),
+        ("fatal: Could not establish a configuration source", DeployError, False),
+        ("unrecognized option '--frob'", DeployError, False),
+        ("Batch job submission failed: Unspecified error", DeployError, True),
+    ],
+)
+def test_each_refusal_is_one_error_with_a_hint(words: str, kind: type[DeployError], retryable: bool) -> None:
+    error = refusal("sbatch", Answer(1, b"", f"sbatch: error: {words}\n".encode()))
+    assert type(error) is kind
+    assert error.retryable is retryable
+    assert error.hint or retryable
+
+
+def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = slurm_runner(tmp_path, bin="/not/there")
+    with pytest.raises(MissingProgramError, match="set `bin`"):
+        runner.submit(request_for(tmp_path, ("true",)), [])
+    assert runner.find(OWNER) == []
+    assert not list((tmp_path / "data" / "slurm" / "batches").iterdir())
+
+
+def test_what_a_killed_process_left_is_cleaned_up(fake: Fake, tmp_path: Path) -> None:
+    runner = fake()
+    kept = submitted(runner, tmp_path)
+    batches = tmp_path / "data" / "slurm" / "batches"
+    # It had written the batch, and no note yet.
+    (batches / "run-2").mkdir()
+    (batches / "run-2" / "0").write_text("secret")
+    handle = runner.submit(request_for(tmp_path, ("true",), "run-2"), [])
+    assert b"secret" not in (batches / "run-2" / "0").read_bytes()
+    runner.forget(handle)
+    (batches / "run-3").mkdir()
+    for old in (batches / "run-3", batches / "run-1"):
+        os.utime(old, (1, 1))
+    assert [each.run_id for each in runner.find(OWNER)] == [kept.run_id]
+    assert [path.name for path in batches.iterdir()] == ["run-1"]
+
+
+def test_a_variable_that_no_shell_knows_is_refused(fake: Fake, tmp_path: Path) -> None:
+    runner = fake()
+    for changes in ({"env": {"A-B": "1"}}, {"env": {"A": "x\0y"}}):
+        with pytest.raises(DeployError) as caught:
+            runner.submit(request_for(tmp_path, ("true",), **changes), [])
+        assert not caught.value.retryable
+
+
+def test_small_words() -> None:
+    assert [seconds_of(text) for text in ("0:05", "1:02:03", "2-00:00:01", "INVALID", "")] == [5, 3723, 172801, 0, 0]
+    assert ranges([3, 0, 1, 2, 7, 9, 8]) == "0-3,7-9"
+    assert ranges([4]) == "4"
