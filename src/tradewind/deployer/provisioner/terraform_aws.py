@@ -6,6 +6,7 @@ import concurrent.futures
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
+from tradewind.deployer.amazon_keys import default_region, find_keys
 from tradewind.deployer.provisioner.terraform_aws_api import (
     Ec2,
     Filter,

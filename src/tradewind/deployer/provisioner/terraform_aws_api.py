@@ -5,46 +5,29 @@ It is small on purpose: leftovers can be looked for wherever Terraform runs, wit
 
 from __future__ import annotations
 
-import configparser
 import datetime
 import hashlib
 import hmac
-import json
-import os
-import shlex
-import shutil
-import subprocess
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from tradewind.deployer.amazon_keys import Keys, find_keys
 from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
-from tradewind.errors import CredentialsError, DeployError, UnreachableError
+from tradewind.errors import DeployError, UnreachableError
 
 _VERSION = "2016-11-15"
 _SECONDS = 10.0
 _TRIES = 3
-_METADATA = "http://169.254.169.254/latest"
 _KEPT_SECONDS = 300.0
 
 
 Filter = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """What requests are signed with."""
-
-    access: str
-    secret: str
-    token: str = ""
 
 
 class Ec2:
@@ -124,90 +107,6 @@ def filters(**wanted: str | list[str]) -> list[Filter]:
 def tags_in(element: ElementTree.Element) -> dict[str, str]:
     """The tags of an item."""
     return {each.findtext("key", ""): each.findtext("value", "") for each in element.findall("tagSet/item")}
-
-
-def default_region() -> str:
-    """The region that the environment or the user's profile names, else the first that there was."""
-    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return named or _profile().get("region", "us-east-1")
-
-
-def find_keys() -> Keys:
-    """The credentials that Terraform would take too: environment, profile, ``aws`` program, the machine's role.
-
-    Raises:
-        CredentialsError: There are none.
-    """
-    environ = os.environ
-    if environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"):
-        token = environ.get("AWS_SESSION_TOKEN", "")
-        return Keys(environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], token)
-    profile = _profile()
-    if "aws_access_key_id" in profile and "aws_secret_access_key" in profile and "role_arn" not in profile:
-        token = profile.get("aws_session_token", "")
-        return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token)
-    if "credential_process" in profile:
-        found = _from_program(shlex.split(profile["credential_process"]))
-    elif shutil.which("aws"):
-        # Roles and single sign-on are its business.
-        found = _from_program(["aws", "configure", "export-credentials", "--format", "process"])
-    else:
-        found = None
-    found = found or _from_machine()
-    if found is None:
-        raise CredentialsError(
-            "there are no credentials for aws",
-            hint="set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; roles and single sign-on also need "
-            "the aws program",
-        )
-    return found
-
-
-def _profile() -> Mapping[str, str]:
-    name = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
-    merged: dict[str, str] = {}
-    places = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
-    for variable, usual in places:
-        parser = configparser.ConfigParser(interpolation=None, default_section="-")
-        try:
-            parser.read(Path(os.environ.get(variable) or usual).expanduser(), encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError) as error:
-            raise CredentialsError(f"{usual} cannot be read: {type(error).__name__}") from None
-        for section in (name, f"profile {name}"):
-            if parser.has_section(section):
-                merged.update(parser[section])
-    return merged
-
-
-def _from_program(argv: list[str]) -> Keys | None:
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
-        answer = json.loads(done.stdout)
-        return Keys(answer["AccessKeyId"], answer["SecretAccessKey"], answer.get("SessionToken", ""))
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
-        return None
-
-
-def _from_machine() -> Keys | None:
-    """The role of the machine that this runs on."""
-    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
-        return None
-
-    def ask(path: str, method: str, name: str, value: str) -> str:
-        headers = {f"X-aws-ec2-metadata-{name}": value}
-        request = urllib.request.Request(f"{_METADATA}/{path}", method=method, headers=headers)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
-            text: str = answer.read().decode()
-            return text
-
-    try:
-        session = ask("api/token", "PUT", "token-ttl-seconds", "60")
-        place = "meta-data/iam/security-credentials/"
-        role = ask(place, "GET", "token", session).split()[0]
-        answer = json.loads(ask(place + role, "GET", "token", session))
-        return Keys(answer["AccessKeyId"], answer["SecretAccessKey"], answer["Token"])
-    except (OSError, ValueError, KeyError, IndexError):
-        return None
 
 
 def _signed(keys: Keys, region: str, host: str, path: str, body: bytes) -> dict[str, str]:
