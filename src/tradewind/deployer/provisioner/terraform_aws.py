@@ -10,9 +10,7 @@ from tradewind.deployer.amazon_keys import default_region, find_keys
 from tradewind.deployer.provisioner.terraform_aws_api import (
     Ec2,
     Filter,
-    default_region,
     filters,
-    find_keys,
     is_gone,
     tags_in,
 )
