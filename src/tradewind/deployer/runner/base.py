@@ -60,6 +60,10 @@ class DrivesLoad(Capability):
     """Runs a load generator beside the application under test (``job.load``); the run ends when the load does."""
 
 
+class HasOwnFiles(Capability):
+    """Its runs work on copies of the job's files: ``collect`` brings the outputs too, and none are taken from here."""
+
+
 class SubmitsTogether(Capability):
     """Submits many runs in one call to its engine."""
 

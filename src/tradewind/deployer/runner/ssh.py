@@ -1,0 +1,340 @@
+"""Runs jobs on machines that are reached by SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tradewind import plugins
+from tradewind.deployer.link import SshTarget
+from tradewind.deployer.runner import ssh_collect
+from tradewind.deployer.runner.base import (
+    DrivesLoad,
+    HasOwnFiles,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    Runner,
+    SeveralNodes,
+    StreamsLogs,
+    SurvivesController,
+    UsesMachines,
+)
+from tradewind.deployer.runner.ssh_load import await_application, joined, load_part
+from tradewind.deployer.runner.ssh_machine import FarMachine
+from tradewind.deployer.runner.ssh_notes import Notes, far_name, run_id_of
+from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh_status import gone, status_of
+from tradewind.deployer.runner.ssh_submit import APPLICATION, Files, Part, lay_out, start
+from tradewind.errors import DeployError, TradewindError
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
+
+_POLL_SECONDS = 4.0
+_FIND_SECONDS = 15.0
+_SILENT_SECONDS = 0.5
+
+
+class SshRunner(
+    Runner,
+    CallsNetwork,
+    DrivesLoad,
+    HasOwnFiles,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    SeveralNodes,
+    StreamsLogs,
+    SurvivesController,
+    UsesMachines,
+):
+    """Runs jobs on machines that are reached by SSH: those of a provisioner, or some that you have.
+
+    The machines need nothing but a POSIX shell and the usual tools (coreutils or busybox, grep, find, tar). A small
+    script there starts each run in a folder and a session of its own, holds it to its limits, and lives on when the
+    connection, or the controlling process, does not.
+    """
+
+    name = "ssh"
+    Settings = SshRunnerSettings
+    settings: SshRunnerSettings
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._notes = Notes(data_folder / "ssh" / "runs")
+        self._cache = data_folder / "ssh" / "bundles"
+        self._machines: dict[SshTarget, FarMachine] = {}
+        self._ended: dict[str, RunStatus] = {}
+        self._asked: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._news = threading.Condition()
+
+    @property
+    def kill_seconds(self) -> float:
+        """The grace between SIGTERM and SIGKILL, and the time in which the far side notices."""
+        return self.settings.grace + 1.0
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Start a run; see `Runner.submit`."""
+        targets, addresses = self._targets(request, machines)
+        name, limits = far_name(request.run_id), request.limits
+        memory = int(request.offer.memory_gib * 2**30) or None
+        data = {
+            "owner": request.owner,
+            "expires": request.expires,
+            "name": name,
+            "machines": [target.to_json() for target in targets],
+            "load": request.load is not None,
+            "program": request.argv[0],
+            "wall_seconds": limits.wall_seconds,
+            "memory_bytes": memory if limits.memory_bytes is None else limits.memory_bytes,
+        }
+        handle = Handle(request.run_id, self.name, data)
+        files = Files.of(request, self._cache, self.settings)
+        self._notes.write(request.owner, request.run_id, data)
+        first, *others = [self._machine(target) for target in targets]
+        if request.load is not None:
+            self._start_both(request, handle, first, (others or [first])[0], files, addresses)
+            return handle
+        self._together(lambda machine: lay_out(machine, request, name, files), others)
+        start(first, request, Part(name, request.argv, {}), files, addresses, self.settings)
+        return handle
+
+    def _start_both(
+        self,
+        request: RunRequest,
+        handle: Handle,
+        first: FarMachine,
+        second: FarMachine,
+        files: Files,
+        addresses: Sequence[str],
+    ) -> None:
+        assert request.load is not None
+        name, load = far_name(request.run_id), request.load
+        spare = load.ready_seconds + 60.0
+        application = Part(name + APPLICATION, request.argv, {}, spare_seconds=spare)
+        start(first, request, application, files, addresses, self.settings)
+        if await_application(first, application.name, load):
+            part = load_part(name, load, addresses[0] if second is not first else "127.0.0.1", second is not first)
+            start(second, request, part, files, addresses, self.settings)
+
+    def _targets(self, request: RunRequest, machines: Sequence[Machine]) -> tuple[list[SshTarget], list[str]]:
+        """How the machines of a run are reached, and what they are called among themselves."""
+        given = self.settings.ssh.facts()
+        found = [machine for machine in machines if machine.address or "ssh" in machine.data]
+        if found:
+            targets = [SshTarget.of(machine, given) for machine in found]
+            return targets, [str(m.data.get("private_address") or m.address) for m in found]
+        before = self._notes.read(request.owner, request.run_id)
+        if before:
+            targets = [SshTarget(**facts) for facts in before["machines"]]
+            return targets, [target.host for target in targets]
+        hosts = self.settings.hosts
+        if len(hosts) < request.offer.nodes or not hosts:
+            raise DeployError(
+                f"{request.offer.nodes} machines are wanted and runner ssh has {len(hosts)}",
+                hint="list hosts in the provisioner's settings, or in the runner's",
+                retryable=False,
+            )
+        used = Counter(facts["host"] for _, data in self._notes.all(None) for facts in data["machines"])
+        chosen = sorted(hosts, key=lambda host: used[host.host])[: request.offer.nodes]
+        targets = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in chosen]
+        return targets, [target.host for target in targets]
+
+    def _machine(self, target: SshTarget) -> FarMachine:
+        with self._lock:
+            if target not in self._machines:
+                self._machines[target] = FarMachine(
+                    target,
+                    self.settings.far_folder,
+                    connect_seconds=self.settings.ssh.connect_seconds,
+                    patience=self.settings.patience,
+                    news=self._tell,
+                )
+            return self._machines[target]
+
+    def _tell(self) -> None:
+        with self._news:
+            self._news.notify_all()
+
+    def _together(self, work: Callable[[FarMachine], Any], machines: Iterable[FarMachine]) -> None:
+        """Do something on some machines at the same time; the first error is raised when all are done."""
+        listed = list(machines)
+        if len(listed) < 2:
+            for machine in listed:
+                work(machine)
+            return
+        with ThreadPoolExecutor(min(32, len(listed))) as pool:
+            for task in [pool.submit(work, machine) for machine in listed]:
+                task.result()
+
+    def _data(self, handle: Handle) -> Mapping[str, Any] | None:
+        if "machines" in handle.data:
+            return handle.data
+        return self._notes.read(str(handle.data.get("owner", "")), handle.run_id)
+
+    def _parts(self, data: Mapping[str, Any]) -> list[tuple[FarMachine, str]]:
+        """The commands of a run: where they are and what they are called; that of the run itself comes first."""
+        machines = [self._machine(SshTarget(**facts)) for facts in data["machines"]]
+        if not data.get("load"):
+            return [(machines[0], data["name"])]
+        return [((machines[1:] or machines)[0], data["name"]), (machines[0], data["name"] + APPLICATION)]
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; each machine is asked once for all of them; see `Runner.poll`."""
+        places: dict[str, tuple[Mapping[str, Any], list[tuple[FarMachine, str]]]] = {}
+        wanted: dict[FarMachine, list[str]] = {}
+        for handle in handles:
+            data = None if handle.run_id in self._ended else self._data(handle)
+            if data is not None:
+                parts = self._parts(data)
+                places[handle.run_id] = data, parts
+                for machine, name in parts:
+                    wanted.setdefault(machine, []).append(name)
+        threads = [machine.poll(names) for machine, names in wanted.items()]
+        end = time.monotonic() + _POLL_SECONDS
+        for thread in threads:
+            if thread is not None:
+                thread.join(max(0.0, end - time.monotonic()))
+        found = {}
+        for handle in handles:
+            if handle.run_id not in self._ended and handle.run_id in places:
+                found[handle.run_id] = self._judge(handle.run_id, *places[handle.run_id])
+            else:
+                found[handle.run_id] = self._ended.get(handle.run_id) or gone("nothing is known of where it was")
+        return found
+
+    def _judge(self, run_id: str, data: Mapping[str, Any], parts: list[tuple[FarMachine, str]]) -> RunStatus:
+        statuses = []
+        for machine, name in parts:
+            age, words = machine.answer(name) or (0.0, "")
+            if not words:
+                return RunStatus(RunState.EXECUTING)
+            status = status_of(words, data, machine.target.host)
+            if words.startswith("running"):
+                status = RunStatus(status.state, runtime=status.runtime + age)
+            statuses.append(status)
+        status = statuses[0]
+        if len(parts) > 1:
+            _, words = parts[0][0].answer(parts[0][1]) or (0.0, "none")
+            status, ending = joined(statuses[0], statuses[1], started=words != "none")
+            for i in ending:
+                self._end(*parts[i])
+        if status.state.ended:
+            self._ended[run_id] = status
+        return status
+
+    def _end(self, machine: FarMachine, name: str, state: str = "cancelled") -> None:
+        """Ask for the end of a command, in a thread and once in a while."""
+        now = time.monotonic()
+        if now < self._asked.get(name, float("-inf")) + 5.0:
+            return
+        self._asked[name] = now
+
+        def ask() -> None:
+            with contextlib.suppress(TradewindError):
+                machine.ask("cancel", name, state)
+
+        threading.Thread(target=ask, name="tradewind-ssh-cancel", daemon=True).start()
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Return when the far side tells of a run's end, or after ``seconds``."""
+        end = time.monotonic() + seconds
+        parts = [part for handle in handles if (data := self._data(handle)) for part in self._parts(data)]
+        if any(handle.run_id in self._ended for handle in handles):
+            return
+        with self._news:
+            while not any(name in machine.ended for machine, name in parts):
+                left = end - time.monotonic()
+                if not all(machine.talks for machine, _ in parts):
+                    left = min(left, _SILENT_SECONDS)
+                    end = min(end, time.monotonic() + left)
+                if left <= 0:
+                    return
+                self._news.wait(left)
+
+    def cancel(self, handle: Handle) -> None:
+        """End a run with all its processes; see `Runner.cancel`."""
+        data = self._data(handle)
+        if data is None or handle.run_id in self._ended:
+            return
+        for machine, name in self._parts(data):
+            # A machine that does not answer now is asked again by whoever waits for the end.
+            with contextlib.suppress(DeployError):
+                machine.ask("cancel", name, "cancelled", seconds=_POLL_SECONDS)
+                machine.drop(name)
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, that were noted here or that our own hosts know; see `Runner.find`."""
+        found = {(data["owner"], run_id): data for run_id, data in self._notes.all(owner)}
+        own = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in self.settings.hosts]
+        noted = [SshTarget(**facts) for data in found.values() for facts in data["machines"]]
+        lists: dict[SshTarget, list[str]] = {}
+
+        def ask(target: SshTarget) -> None:
+            with contextlib.suppress(TradewindError):
+                lists[target] = self._machine(target).ask("list")
+
+        threads = [threading.Thread(target=ask, args=(t,), daemon=True) for t in dict.fromkeys([*own, *noted])]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + _FIND_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        for target, lines in list(lists.items()):
+            for line in lines:
+                name, _, word = line.partition(" ")
+                whose, load = run_id_of(word), name.endswith(APPLICATION)
+                name = name.removesuffix(APPLICATION)
+                if owner in (None, whose) and (whose, run_id_of(name)) not in found:
+                    data = {"owner": whose, "name": name, "machines": [target.to_json()], "load": load}
+                    found[whose, run_id_of(name)] = data
+        return [Handle(run_id, self.name, data) for (_, run_id), data in found.items()]
+
+    def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
+        """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
+        data = self._data(handle)
+        if data is None:
+            return b""
+        machine, name = self._parts(data)[0]
+        return ssh_collect.read_log(machine, name, stream, offset)
+
+    def collect(self, handle: Handle, request: RunRequest) -> None:
+        """Bring what a run left on its machines into its folder; see `Runner.collect`."""
+        data = self._data(handle)
+        if data is not None:
+            ssh_collect.collect(self._parts(data), request, int(self.settings.bring_gib * 2**30))
+
+    def forget(self, handle: Handle) -> None:
+        """Remove what is kept of a settled run, here and on its machines."""
+        data = self._data(handle)
+        self._ended.pop(handle.run_id, None)
+        if data is None:
+            return
+        machines = [self._machine(SshTarget(**facts)) for facts in data["machines"]]
+        names = [data["name"], data["name"] + APPLICATION] if data.get("load") else [data["name"]]
+
+        def ask(machine: FarMachine) -> None:
+            for name in names:
+                # What cannot be removed now is removed there when it expires.
+                with contextlib.suppress(TradewindError):
+                    machine.ask("forget", name, seconds=_POLL_SECONDS)
+                machine.drop(name)
+                self._asked.pop(name, None)
+
+        self._together(ask, machines)
+        self._notes.remove(str(data["owner"]), handle.run_id)
+
+    def close(self) -> None:
+        """End all connections; runs are not touched."""
+        with self._lock:
+            machines = list(self._machines.values())
+            self._machines.clear()
+        for machine in machines:
+            machine.close()

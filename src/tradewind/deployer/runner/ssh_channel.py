@@ -1,0 +1,186 @@
+"""One long conversation with the far side of the ssh runner: requests and answers, and news in between.
+
+A request costs neither a new session nor a login shell, and the far side tells by itself when a run has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from subprocess import PIPE, Popen
+
+from tradewind.deployer.link import Answer, SshLink
+from tradewind.errors import DeployError, UnreachableError
+
+PARTS = ("ssh_far_common.sh", "ssh_far_requests.sh", "ssh_far_run.sh")
+"""The files that make the script of the far side, in order."""
+
+_MARK = "--tradewind: from here on--"
+_OPEN = (
+    f'umask 077; mkdir -p "$1" && echo "{_MARK}" || exit 1; f=$1/far-$2.sh; '
+    'if [ -f "$f" ]; then exec sh "$f" "$1" serve; fi; echo missing'
+)
+_NOISE_LINES = 1000
+_PIECE = 1 << 16
+
+
+def script() -> bytes:
+    """What the far side runs."""
+    room = files("tradewind.deployer.runner")
+    return b"\n".join(room.joinpath(part).read_bytes() for part in PARTS)
+
+
+class LostError(UnreachableError):
+    """The conversation broke off, or an answer did not come in time."""
+
+
+class Channel:
+    """A conversation over an SSH link; one request at a time.
+
+    Args:
+        link: The connection.
+        folder: The folder on the machine.
+        digest: What tells this version of the script from others.
+        told: Called in a thread with the name of each run that has ended, and with None when the conversation ends.
+        seconds: How long the far side may take to begin.
+
+    Raises:
+        UnreachableError: The machine does not answer.
+        CredentialsError: It does not let us in.
+        FileNotFoundError: The script is not there yet.
+        DeployError: The folder cannot be made.
+    """
+
+    def __init__(
+        self, link: SshLink, folder: str, digest: str, told: Callable[[str | None], None], seconds: float
+    ) -> None:
+        self._link = link
+        self._told = told
+        self._held = contextlib.ExitStack()
+        self._said: deque[str] = deque(maxlen=20)
+        self._buffer = b""
+        self._number = 0
+        self.open = True
+        argv = ["sh", "-c", _OPEN, "far", folder, digest]
+        self._process: Popen[bytes] = self._held.enter_context(link.session(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE))
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._in, False)
+        self._listener = threading.Thread(target=self._listen, name="tradewind-ssh", daemon=True)
+        self._listener.start()
+        try:
+            end = time.monotonic() + seconds
+            for _ in range(_NOISE_LINES):  # what login scripts print
+                if self._line(end) == _MARK:
+                    break
+            [hello] = [line for line in self.request("hello", seconds=seconds, first=True) if line.startswith("hello ")]
+        except BaseException:
+            self.close()
+            raise
+        _, self.folder, self.host, sleeps, *tools = hello.split(" ")
+        self.sleeps = sleeps.partition("=")[2]
+        self.tools = frozenset(tools)
+
+    def request(self, *words: str, seconds: float, first: bool = False) -> list[str]:
+        """Ask, and wait for the lines of the answer.
+
+        Raises:
+            LostError: There is no answer in time; the conversation is over.
+        """
+        self._number += 1
+        end = time.monotonic() + seconds
+        try:
+            self._write(f"{self._number} {shlex.join(words)}\n".encode(), end)
+            lines: list[str] = []
+            while not (line := self._line(end)).startswith(f".end {self._number} "):
+                if first and line == "missing":
+                    raise FileNotFoundError
+                lines.append(line)
+        except BaseException:
+            self.close()
+            raise
+        return lines
+
+    def _write(self, data: bytes, end: float) -> None:
+        poller = select.poll()
+        poller.register(self._in, select.POLLOUT)
+        while data:
+            if not poller.poll(max(0.0, end - time.monotonic()) * 1000):
+                raise self._late()
+            try:
+                data = data[os.write(self._in, data[:_PIECE]) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                if not self._number or self._out_has_data():
+                    return  # what was said before the end is to be read first
+                raise self._lost() from None
+
+    def _out_has_data(self) -> bool:
+        return bool(self._buffer) or bool(select.select([self._out], [], [], 0)[0])
+
+    def _line(self, end: float) -> str:
+        poller = select.poll()
+        poller.register(self._out, select.POLLIN)
+        while b"\n" not in self._buffer:
+            if not poller.poll(max(0.0, end - time.monotonic()) * 1000):
+                raise self._late()
+            piece = os.read(self._out, _PIECE)
+            if not piece:
+                raise self._lost()
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode(errors="surrogateescape")
+
+    def _late(self) -> LostError:
+        return LostError(f"{self._link.target.host} does not answer")
+
+    def _lost(self) -> DeployError:
+        self._listener.join(1.0)
+        try:
+            code = self._process.wait(1.0)
+        except Exception:
+            code = 255
+        words = "\n".join(self._said).encode(errors="replace")
+        try:
+            self._link.judge(["the far side"], Answer(code, b"", words))
+        except UnreachableError as error:
+            return LostError(error.message, hint=error.hint)
+        except DeployError as error:
+            return error
+        return LostError(f"the connection to {self._link.target.host} was lost")
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        with contextlib.suppress(OSError, ValueError):
+            for raw in self._process.stderr:
+                line = raw.decode(errors="replace").strip()
+                if line.startswith("event "):
+                    self._told(line.removeprefix("event "))
+                else:
+                    self._said.append(line)
+        self.open = False
+        self._told(None)
+
+    @property
+    def trouble(self) -> str:
+        """The last that the far side complained about."""
+        return self._said[-1] if self._said else ""
+
+    def close(self) -> None:
+        """End the conversation; runs are not touched."""
+        self.open = False
+        self._held.close()
+
+
+def read_only(lines: Sequence[str]) -> str:
+    """The one word that an answer consists of; empty where there is none."""
+    return lines[-1] if lines else ""

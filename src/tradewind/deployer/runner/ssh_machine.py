@@ -1,0 +1,233 @@
+"""A machine of the ssh runner: what it is asked, over a conversation that is opened again when it is lost."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from tradewind.deployer.bundle import Bundle, unpack
+from tradewind.deployer.link import SshLink, SshTarget
+from tradewind.deployer.runner.ssh_channel import Channel, LostError, read_only, script
+from tradewind.errors import DeployError, MissingProgramError, UnreachableError
+
+_NEEDED = frozenset({"tar", "base64", "mkfifo", "find"})
+_SMALL_KIB = 4096
+_FRESH_SECONDS = 0.2
+_POLL_SECONDS = 3.0
+
+
+@cache
+def _script() -> tuple[bytes, str]:
+    text = script()
+    return text, hashlib.sha256(text).hexdigest()[:12]
+
+
+class FarMachine:
+    """One machine, for all runs and threads of a runner.
+
+    Args:
+        target: How it is reached.
+        folder: The folder there.
+        connect_seconds: How long opening the connection may take.
+        patience: Seconds that an answer may take.
+        news: Called when a run has ended there, or the conversation has.
+    """
+
+    def __init__(
+        self, target: SshTarget, folder: str, *, connect_seconds: float, patience: float, news: Callable[[], None]
+    ) -> None:
+        self.target = target
+        self.link = SshLink(target, connect_seconds=connect_seconds)
+        self._folder = folder
+        self._patience = patience
+        self._connect_seconds = connect_seconds
+        self._news = news
+        self._channel: Channel | None = None
+        self._talking = threading.Lock()
+        self._sending = threading.Lock()
+        self._state = threading.Lock()
+        self._asking: threading.Thread | None = None
+        self._answers: dict[str, tuple[float, str]] = {}
+        self.ended: set[str] = set()
+
+    def channel(self) -> Channel:
+        """The conversation, begun if there is none; only while no other thread talks.
+
+        Raises:
+            UnreachableError: The machine does not answer.
+            CredentialsError: It does not let us in.
+            MissingProgramError: A program that is needed there is missing.
+        """
+        if self._channel is not None and self._channel.open:
+            return self._channel
+        text, digest = _script()
+        seconds = self._connect_seconds + self._patience
+        for _ in range(2):
+            try:
+                found = Channel(self.link, self._folder, digest, self._told, seconds)
+                break
+            except FileNotFoundError:
+                self.link.put(text, f"{self._folder}/far-{digest}.sh", timeout=seconds)
+        else:
+            raise UnreachableError(f"{self.target.host}: the script that was sent is not there")
+        missing = sorted(_NEEDED - found.tools)
+        if missing:
+            found.close()
+            raise MissingProgramError(
+                f"{self.target.host} has no {', '.join(missing)}", hint="install coreutils, findutils and tar there"
+            )
+        self._channel = found
+        return found
+
+    def _told(self, name: str | None) -> None:
+        if name is not None:
+            with self._state:
+                self.ended.add(name)
+        self._news()
+
+    def ask(self, *words: str, seconds: float | None = None) -> list[str]:
+        """Ask something that may be asked again; a conversation that was lost is begun again once.
+
+        Raises:
+            UnreachableError: The machine does not answer.
+            CredentialsError: It does not let us in.
+        """
+        seconds = self._patience if seconds is None else seconds
+        if not self._talking.acquire(timeout=seconds + self._connect_seconds):
+            raise UnreachableError(f"{self.target.host} does not answer")
+        try:
+            fresh = self._channel is None or not self._channel.open
+            began = time.monotonic()
+            try:
+                return self.channel().request(*words, seconds=seconds)
+            except LostError:
+                if fresh or time.monotonic() - began > seconds / 2:
+                    raise
+            return self.channel().request(*words, seconds=seconds)
+        finally:
+            self._talking.release()
+
+    @property
+    def far_folder(self) -> str:
+        """The absolute path of the folder there."""
+        with self._talking:
+            return self.channel().folder
+
+    @property
+    def sleeps(self) -> str:
+        """1 when ``sleep`` there knows parts of a second."""
+        with self._talking:
+            return self.channel().sleeps
+
+    def start(self, words: Sequence[str], bundle: Bundle | None, inputs: Bundle | None) -> None:
+        """Make the far side start a run, or lay its files out, and send the files that it needs for that.
+
+        Raises:
+            UnreachableError: The machine does not answer.
+            CredentialsError: It does not let us in.
+            DeployError: It cannot: the disk is full, ...
+        """
+        for _ in range(4):
+            answer = read_only(self.ask(*words))
+            if answer == "started":
+                return
+            if answer == "need bundle" and bundle is not None:
+                self._send(bundle, f"{self._folder}/bundles/{bundle.digest}.tar", folder=False)
+            elif answer == "need inputs" and inputs is not None:
+                self._send(inputs, f"{self._folder}/inputs/{inputs.digest}", folder=True)
+            else:
+                break
+        trouble = self._channel.trouble if self._channel is not None else ""
+        if "No space left" in trouble or "I/O error" in trouble or "quota" in trouble:
+            raise DeployError(f"the disk of {self.target.host} is full", hint="make room there")
+        raise DeployError(f"{self.target.host} could not start the run: {trouble or answer or 'no reason given'}")
+
+    def _send(self, bundle: Bundle, place: str, *, folder: bool) -> None:
+        with self._sending:  # several runs may want the same files
+            test = ["test", "-d" if folder else "-f", place]
+            if self.link.run(test, check=False).code == 0:
+                return
+            if folder:
+                self.link.put_folder(bundle.path, place)
+            else:
+                self.link.put(bundle.path, place)
+
+    def poll(self, names: Sequence[str]) -> threading.Thread | None:
+        """Begin to ask where some runs are, unless that is known or being asked; the thread ends with the answer."""
+        with self._state:
+            now = time.monotonic()
+            known = all(
+                name in self._answers and now - self._answers[name][0] < _FRESH_SECONDS and name not in self.ended
+                for name in names
+            )
+            if known:
+                return None
+            if self._asking is None or not self._asking.is_alive():
+                self._asking = threading.Thread(
+                    target=self._ask_where, args=(list(names),), name="tradewind-ssh-poll", daemon=True
+                )
+                self._asking.start()
+            return self._asking
+
+    def _ask_where(self, names: list[str]) -> None:
+        try:
+            lines = self.ask("poll", *names, seconds=max(_POLL_SECONDS, self._patience))
+        except Exception:
+            return  # unknown counts as alive
+        now = time.monotonic()
+        with self._state:
+            for line in lines:
+                name, _, words = line.partition(" ")
+                self._answers[name] = (now, words)
+                if words.startswith("result "):
+                    self.ended.discard(name)
+
+    def answer(self, name: str) -> tuple[float, str] | None:
+        """What was last said about a run, and seconds ago."""
+        with self._state:
+            found = self._answers.get(name)
+        return None if found is None else (time.monotonic() - found[0], found[1])
+
+    def drop(self, name: str) -> None:
+        """Forget what was said about a run."""
+        with self._state:
+            self._answers.pop(name, None)
+            self.ended.discard(name)
+
+    @property
+    def talks(self) -> bool:
+        """True while the far side tells by itself when a run ends."""
+        return self._channel is not None and self._channel.open
+
+    def bring(self, name: str, patterns: Sequence[str], folder: Path, limit_bytes: int) -> bool:
+        """Bring what a run left into a folder; false when there is nothing of it.
+
+        Raises:
+            UnreachableError: The machine does not answer.
+            DeployError: It is too much, or cannot be written here.
+        """
+        lines = self.ask("collect", name, str(_SMALL_KIB), *patterns, seconds=max(60.0, self._patience))
+        if not lines or lines[0] == "none":
+            return False
+        if lines[0] == "small":
+            content = base64.b64decode("".join(lines[1:]))
+            unpack(io.BytesIO(content), folder, limit_bytes=limit_bytes, lenient=True)
+            return True
+        _, digest = _script()
+        argv = ["sh", f"{self._folder}/far-{digest}.sh", self._folder, "archive", name]
+        self.link.receive(argv, lambda stream: unpack(stream, folder, limit_bytes=limit_bytes, lenient=True))
+        return True
+
+    def close(self) -> None:
+        """End the conversation and the connection; runs are not touched."""
+        with self._talking:
+            if self._channel is not None:
+                self._channel.close()
+                self._channel = None
+        self.link.close()

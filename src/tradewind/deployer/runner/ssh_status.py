@@ -1,0 +1,102 @@
+"""What the far side says about a run, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.problem import Fault, RunState, RunStatus, Usage
+from tradewind.units import format_duration, format_memory
+
+GONE = "the run is gone without a result"
+
+
+def status_of(words: str, facts: Mapping[str, Any], host: str) -> RunStatus:
+    """The status of a run.
+
+    Args:
+        words: What the far side said behind the run's name: ``running 120``, ``result state=ended code=0 ...``, ...
+        facts: The handle's: the limits, and the command's first word.
+        host: The machine.
+    """
+    kind, _, rest = words.partition(" ")
+    if kind == "result":
+        return _ended(fields(rest), facts, host)
+    runtime = int(rest or 0) / 100 if rest.strip().isdigit() or not rest else 0.0
+    if kind == "running":
+        return RunStatus(RunState.EXECUTING, runtime=runtime)
+    if kind == "dying":  # nobody watches over it any more, and its processes are on their way out
+        return RunStatus(RunState.EXECUTING, runtime=runtime)
+    if kind == "waiting":
+        return RunStatus(RunState.SUBMITTING)
+    why = f"{host} was restarted, or what watched over it there was killed" if kind == "gone" else f"not on {host}"
+    return gone(why, runtime)
+
+
+def gone(why: str, runtime: float = 0.0) -> RunStatus:
+    """The status of a run that is certainly gone without a result."""
+    return RunStatus(RunState.PREEMPTED, runtime=runtime, reason=f"{GONE}: {why}", fault=Fault.INFRASTRUCTURE)
+
+
+def fields(text: str) -> dict[str, str]:
+    """A result as the far side writes it."""
+    return dict(word.partition("=")[::2] for word in text.split())
+
+
+def _ended(result: Mapping[str, str], facts: Mapping[str, Any], host: str) -> RunStatus:
+    state, code = result.get("state", ""), _number(result.get("code"))
+    runtime = (_number(result.get("runtime")) or 0) / 100
+    kept: dict[str, Any] = {"runtime": runtime, "exit_code": code, "usage": _usage(result)}
+    job, infrastructure = Fault.JOB, Fault.INFRASTRUCTURE
+    if state == "cancelled":
+        return RunStatus(RunState.CANCELLED, **kept)
+    if result.get("full") == "1":
+        return RunStatus(RunState.FAILED, reason=f"the disk of {host} is full: make room", fault=infrastructure, **kept)
+    if state == "ended":
+        if code == 0:
+            return RunStatus(RunState.DONE, **kept)
+        words = f"the program exited with code {code}"
+        if code is not None and code > 128:
+            words += f", as one does that signal {code - 128} killed"
+        return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
+    if state == "missing":
+        words = f"there is no program {facts.get('program', '')!r} on {host}: install it, or give its path"
+        return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
+    if state == "memory":
+        words = f"out of memory: it used more than {format_memory(facts.get('memory_bytes'))}"
+        return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
+    if state == "timed_out":
+        wall = facts.get("wall_seconds")
+        kept["runtime"] = max(runtime, wall or 0.0)
+        return RunStatus(
+            RunState.TIMED_OUT, reason=f"it reached its time limit of {format_duration(wall)}", fault=job, **kept
+        )
+    reasons = {
+        "unfolded": f"its files cannot be unpacked on {host}: is the disk full?",
+        "unpinned": f"there is no taskset on {host} to hold it to its CPUs: install util-linux",
+        "expired": "it expired",
+    }
+    if state == "unready":
+        return RunStatus(RunState.FAILED, reason="the application was not ready in time", fault=job, **kept)
+    return RunStatus(RunState.FAILED, reason=reasons.get(state, f"it ended as {state!r}"), fault=infrastructure, **kept)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.lstrip("-").isdigit() else None
+
+
+def _usage(result: Mapping[str, str]) -> Usage:
+    memory = _number(result.get("memory"))
+    return Usage(None if memory is None else memory * 1024, cpu_seconds(result.get("cpu", "")))
+
+
+def cpu_seconds(text: str) -> float | None:
+    """The sum of what the shell's ``times`` says, as ``0m0.15s/0m0.09s``."""
+    total = 0.0
+    for part in text.split("/"):
+        minutes, _, seconds = part.removesuffix("s").partition("m")
+        try:
+            total += int(minutes) * 60 + float(seconds)
+        except ValueError:
+            return None
+    return round(total, 6)

@@ -1,0 +1,149 @@
+"""What the ssh runner tells a machine to run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tradewind.deployer.bundle import Bundle, pack
+from tradewind.deployer.environment import job_environment, resolve_secrets
+from tradewind.deployer.runner.ssh_machine import FarMachine
+from tradewind.deployer.runner.ssh_notes import far_name
+from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.staging import INPUTS
+from tradewind.errors import DeployError
+from tradewind.problem import RunRequest
+
+APPLICATION = "+application"
+"""What is appended to a run's name for the application of a run with a load generator."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The archives that a run needs on each of its machines."""
+
+    work: Bundle
+    inputs: Bundle | None
+
+    @classmethod
+    def of(cls, request: RunRequest, cache: Path, settings: SshRunnerSettings) -> Files:
+        """Pack what a run needs.
+
+        Raises:
+            DeployError: It is not there, or too large.
+        """
+        limit = int(settings.send_gib * _GIB)
+        work = pack(request.workdir, cache, limit_bytes=limit)
+        inputs = pack(request.folder / INPUTS, cache, limit_bytes=limit) if request.inputs else None
+        return cls(work, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One command of a run on one machine: the job itself, or the application beside a load generator.
+
+    Attributes:
+        name: What it is called there.
+        argv: Its command.
+        env: Variables beside those of the request.
+        held: True when it is held to the CPUs and the memory of the offer.
+        spare_seconds: What its time limit is longer than the run's.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    held: bool = True
+    spare_seconds: float = 0.0
+
+
+def tag_of(machine: FarMachine, request: RunRequest, name: str) -> str:
+    """What marks all processes of a run's command; the same again for the same run."""
+    text = "\0".join([machine.target.host, str(machine.target.port), request.owner, name])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def start(
+    machine: FarMachine,
+    request: RunRequest,
+    part: Part,
+    files: Files,
+    addresses: Sequence[str],
+    given: SshRunnerSettings,
+) -> None:
+    """Start a command on a machine, unless it was started before.
+
+    Raises:
+        UnreachableError: The machine does not answer.
+        CredentialsError: It does not let us in.
+        DeployError: It cannot be started, or a secret cannot be read.
+    """
+    limits, offer = request.limits, request.offer
+    cpus = (offer.vcpu or None) if limits.cpus is None else limits.cpus
+    memory = int(offer.memory_gib * _GIB) or None if limits.memory_bytes is None else limits.memory_bytes
+    options = {
+        "wall": None if limits.wall_seconds is None else math.ceil((limits.wall_seconds + part.spare_seconds) * 100),
+        "memory": memory if part.held else None,
+        "cpus": math.ceil(cpus) if cpus and part.held else None,
+        "log": limits.log_bytes,
+        "grace": round(given.grace * 100),
+        "expires": _seconds_left(request),
+        "sleeps": machine.sleeps,
+        "groups": int(given.groups),
+    }
+    words = [*_head("submit", machine, request, part.name)]
+    words.append(base64.b64encode(_spec(machine, request, part, addresses)).decode())
+    words += [files.work.digest, files.inputs.digest if files.inputs else ""]
+    words += [f"{key}={value}" for key, value in options.items() if value is not None]
+    machine.start(words, files.work, files.inputs)
+
+
+def lay_out(machine: FarMachine, request: RunRequest, name: str, files: Files) -> None:
+    """Put the files of a run on a machine that is not its first; see `start`."""
+    words = [*_head("prepare", machine, request, name), files.work.digest]
+    words += [files.inputs.digest if files.inputs else "", str(_seconds_left(request))]
+    machine.start(words, files.work, files.inputs)
+
+
+def _head(what: str, machine: FarMachine, request: RunRequest, name: str) -> list[str]:
+    return [what, name, secrets.token_hex(6), far_name(request.owner), tag_of(machine, request, name)]
+
+
+def _seconds_left(request: RunRequest) -> int:
+    # Machines need not agree on what time it is: the far side gets a time span.
+    return max(1, math.ceil(request.expires - time.time()))
+
+
+def _spec(machine: FarMachine, request: RunRequest, part: Part, addresses: Sequence[str]) -> bytes:
+    """Shell words that export the environment and set the command; the far side removes them as it reads them."""
+    folder = f"{machine.far_folder}/runs/{part.name}"
+    slots = max(1, math.floor(request.limits.cpus or request.offer.vcpu))
+    variables = {
+        **request.env,
+        **job_environment(request, folder),
+        "TRADEWIND_NODE_IPS": "\n".join(addresses),
+        "TRADEWIND_HOSTFILE": f"{folder}/hostfile",
+        **part.env,
+        **resolve_secrets(request.secrets),
+    }
+    lines = [f"printf '%s\\n' {shlex.join(f'{address} slots={slots}' for address in addresses)} >../hostfile"]
+    for name, value in variables.items():
+        if not _NAME.fullmatch(name):
+            raise DeployError(f"{name!r} cannot be the name of an environment variable", retryable=False)
+        lines.append(f"export {name}={shlex.quote(value)}")
+    lines.append(f"set -- {shlex.join(part.argv)}")
+    text = "\n".join(lines) + "\n"
+    if "\0" in text:
+        raise DeployError(f"run {request.run_id}: a word or a variable has a null character", retryable=False)
+    return text.encode(errors="surrogateescape")
