@@ -11,7 +11,7 @@ from functools import partial
 
 from tradewind.deployer.ground import Ending, Errand, Ground, ending_of
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.runner.base import Runner, SubmitsTogether
+from tradewind.deployer.runner.base import HasOwnFiles, Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
 from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
@@ -305,7 +305,8 @@ class Flight:
         assert self.run.handle is not None
         try:
             self._ground.runner.collect(self.run.handle, self.request)
-            stage_out(self.request)
+            if not isinstance(self._ground.runner, HasOwnFiles):
+                stage_out(self.request)
         except TradewindError as error:
             if self.status is None or self.status.state is RunState.DONE:
                 raise
