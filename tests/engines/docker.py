@@ -11,9 +11,10 @@ import sysconfig
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.engines import program, require, until
 
@@ -21,6 +22,7 @@ IMAGE = "tradewind-test:1"
 PYTHON = "/usr/bin/python3"
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _LEFT_OUT = {"__pycache__", "test", "tests", "idlelib", "lib2to3", "ensurepip", "tkinter", "turtledemo", "distutils"}
+_PREFIX = "tw-dk-"
 _APPLETS = "sh cat echo env false true head id kill ls mkdir sleep test touch stat printenv wc seq yes dd nc wget chmod"
 
 
@@ -156,12 +158,27 @@ def image_archive(path: Path) -> Path:
     return path
 
 
+def _remove_stale() -> None:
+    """Remove the engines of test sessions that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError, ValueError):
+            if not psutil.pid_exists(int((folder / "tests").read_text())):
+                with suppress(OSError, ValueError, psutil.Error):
+                    daemon = psutil.Process(int((folder / "d.pid").read_text()))
+                    if str(folder) in " ".join(daemon.cmdline()):
+                        daemon.terminate()
+                        daemon.wait(20)
+                DockerEngine(folder).remove()
+
+
 @contextmanager
 def docker_engine(**options: object) -> Iterator[DockerEngine]:
     """A running daemon with the test image; it is stopped and removed at the end."""
     require("dockerd", "containerd", "runc", package="docker.io")
     require("busybox", package="busybox-static")
-    folder = Path(tempfile.mkdtemp(prefix="tw-dk-"))
+    _remove_stale()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    (folder / "tests").write_text(str(os.getpid()))
     engine = DockerEngine(folder, **options)
     try:
         engine.start()
@@ -171,8 +188,14 @@ def docker_engine(**options: object) -> Iterator[DockerEngine]:
         engine.remove()
 
 
+_ENGINE = pytest.StashKey[DockerEngine]()
+
+
 @pytest.fixture(scope="session")
-def docker() -> Iterator[DockerEngine]:
-    """The Docker daemon of the test session."""
-    with docker_engine() as engine:
-        yield engine
+def docker(pytestconfig: pytest.Config) -> DockerEngine:
+    """The Docker daemon of the test session, whichever modules ask for it; tests that stop it must start it again."""
+    if _ENGINE not in pytestconfig.stash:
+        running = docker_engine()
+        pytestconfig.stash[_ENGINE] = running.__enter__()
+        pytestconfig.add_cleanup(lambda: running.__exit__(None, None, None))
+    return pytestconfig.stash[_ENGINE]

@@ -27,6 +27,7 @@ LOOK_SECONDS = 4.0
 
 _DOCKER_SOCKET = "/var/run/docker.sock"
 _FRESH_SECONDS = 0.5
+_OLD_VERSION = "1.30"
 _START = "start it (systemctl start docker, or podman system service), or set deploy.runner's host"
 
 T = TypeVar("T")
@@ -161,8 +162,9 @@ class Engine:
             docker.errors.APIError: It refuses; see `docker_errors`.
         """
         requests = _package("requests.exceptions")
-        docker = _package("docker.errors")
+        docker, urllib3 = _package("docker.errors"), _package("urllib3.exceptions")
         while True:
+            self._probe()
             client, fresh = self._take(seconds)
             client.timeout = seconds
             try:
@@ -170,7 +172,7 @@ class Engine:
             except docker.APIError:
                 self._give(client)  # an answer, even a bad one, leaves the connection as it was
                 raise
-            except (requests.RequestException, docker.DockerException, OSError) as error:
+            except (requests.RequestException, docker.DockerException, urllib3.HTTPError, ConnectionError) as error:
                 client.close()
                 self.answering = self.link is None
                 waits = seconds > LOOK_SECONDS or self.link is None
@@ -184,8 +186,18 @@ class Engine:
             self.answering = True
             return result
 
+    def _probe(self) -> None:
+        found = _socket_trouble(self.address.host.removeprefix("unix://")) if self.address.local else None
+        if found is not None:
+            raise found
+
     def client(self, seconds: float) -> Any:
-        """A client of one's own, to be closed by the caller."""
+        """A client of one's own, to be closed by the caller.
+
+        Raises:
+            DeployError: The engine does not answer.
+        """
+        self._probe()
         docker = _package("docker")
         base, tls = self.address.host, None
         try:
@@ -195,10 +207,20 @@ class Engine:
             elif base.startswith("tcp://"):
                 ca, cert, key = _certificates(self._settings, base)
                 tls = docker.tls.TLSConfig(client_cert=(cert, key), ca_cert=ca, verify=True)
-            made = docker.APIClient(base_url=base, version=self._version or "auto", timeout=seconds, tls=tls)
+            made = docker.APIClient(base_url=base, version=self._version or _OLD_VERSION, timeout=seconds, tls=tls)
         except docker.errors.DockerException as error:
             raise self.trouble(error) from error
-        self._version = made.api_version
+        # Otherwise REQUESTS_CA_BUNDLE, or a proxy, would take the place of what the user said of this engine.
+        made.trust_env = False
+        if self._version is None:
+            # Unlike the package's "auto", this is asked when what is above holds already.
+            try:
+                self._version = str(made.version(api_version=False)["ApiVersion"])
+            except (docker.errors.DockerException, OSError, LookupError) as error:
+                raise self.trouble(error) from error
+            finally:
+                made.close()
+            return self.client(seconds)
         return made
 
     def _take(self, seconds: float) -> tuple[Any, bool]:
@@ -229,7 +251,9 @@ class Engine:
                 hint="install Docker there, or set remote_socket; the login must be in the group docker",
             )
         if host.startswith("unix://"):
-            return _socket_trouble(host.removeprefix("unix://"), words)
+            found = _socket_trouble(host.removeprefix("unix://"), words)
+            assert found is not None
+            return found
         if "certificate" in words.lower() or "ssl" in words.lower():
             return CredentialsError(
                 f"the engine at {host} and we do not accept each other's certificates: {words}",
@@ -283,8 +307,13 @@ def _package(name: str) -> Any:
         ) from None
 
 
-def _socket_trouble(path: str, words: str) -> DeployError:
-    """Ask the socket itself: the package's words hide the reason."""
+def _socket_trouble(path: str, words: str = "") -> DeployError | None:
+    """What is wrong with a socket; the package hides it, and leaves sockets open when it cannot connect.
+
+    Args:
+        path: The socket.
+        words: What else is known; without it a socket that can be connected is no trouble.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -300,4 +329,4 @@ def _socket_trouble(path: str, words: str) -> DeployError:
             return UnreachableError(f"the container engine is not running: nobody listens at {path}", hint=_START)
         except OSError as error:
             return UnreachableError(f"the container engine at {path} does not answer: {error.strerror or error}")
-    return UnreachableError(f"the container engine at {path} does not answer: {words}")
+    return UnreachableError(f"the container engine at {path} does not answer: {words}") if words else None

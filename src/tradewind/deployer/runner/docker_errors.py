@@ -64,7 +64,7 @@ def _status(error: Any) -> int:
 
 
 def _program_refusal(said: str, low: str, image: str, program: str) -> TradewindError | None:
-    if "mkdir /tradewind" in low or "mounting" in low or "exec" not in low:
+    if "mkdir /tradewind" in low or "mounting" in low or "docker-init" in low or "exec" not in low:
         return None
     if "executable file not found" in low or re.search(r"exec:? .*no such file or directory", low):
         return MissingProgramError(

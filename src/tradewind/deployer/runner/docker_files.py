@@ -100,7 +100,10 @@ def fetch(client: Any, container: str, request: RunRequest, limit: int) -> None:
         for base in _bases(request.outputs):
             target = work / base
             target.parent.mkdir(parents=True, exist_ok=True)
-            if _get(client, container, f"{names.WORK_PLACE}/{base}", place / "piece", limit) and not target.exists():
+            if (
+                _get(client, container, str(PurePosixPath(names.WORK_PLACE) / base), place / "piece", limit)
+                and not target.exists()
+            ):
                 (place / "piece" / (base.name or PurePosixPath(names.WORK_PLACE).name)).replace(target)
         if work.exists():
             stage_out(replace(request, workdir=work))

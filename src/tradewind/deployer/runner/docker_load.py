@@ -203,5 +203,5 @@ def load_status(
         return failed(f"the application was not ready within {format_duration(seconds)}", runtime, code, usage)
     if code < 0 and from_outside(application):
         return gone("the application's container was stopped from outside, or its engine was restarted", runtime)
-    when = "before the load generator did" if began else "before it was ready"
+    when = "before the load generator did" if began else "before the load generator began"
     return failed(f"the application ended {when}, with code {code}", runtime, code or 1, usage)
