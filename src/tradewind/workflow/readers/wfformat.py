@@ -1,0 +1,160 @@
+"""Reads and writes WfFormat, the JSON of WfCommons, versions 1.4 to 1.6."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.readers.builder import Builder
+
+VERSION = "1.5"
+"""The version that is written."""
+
+_NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
+
+
+def read_wfformat(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
+    """The workflow of a WfFormat file.
+
+    The activity of a task is its category, or its name where that is not its id, or the program that it runs, or its
+    name without the number at its end. Until 1.4 tasks, files and times stand together; since 1.5 times are those of
+    ``workflow.execution``.
+
+    Args:
+        text: The file's content.
+        file: Its name, for messages.
+        lenient: Accept sizes and run times below zero, as `Builder` says.
+
+    Raises:
+        WorkflowError: It is no WfFormat file, or something in it is wrong; with the task.
+    """
+    builder = Builder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise builder.fail(f"it is no JSON: {error}", getattr(error, "lineno", None)) from None
+    flow = document.get("workflow") if isinstance(document, Mapping) else None
+    if not isinstance(flow, Mapping):
+        raise builder.fail("it is no WfFormat file: it has no 'workflow'")
+    try:
+        if "specification" in flow:
+            _split(builder, flow)
+        else:
+            _joined(builder, flow)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        place = f"task {builder.tasks[-1].id!r} or the one after it" if builder.tasks else "its first task"
+        raise builder.fail(f"it is not as WfFormat has it at {place}: {type(error).__name__} {error}") from None
+    return builder.workflow()
+
+
+def _split(builder: Builder, flow: Mapping[str, Any]) -> None:
+    """Version 1.5 and later: what tasks are, and how they ran, apart."""
+    specification = flow["specification"]
+    runs = {run["id"]: run for run in (flow.get("execution") or {}).get("tasks", [])}
+    sizes = {each["id"]: each.get("sizeInBytes") for each in specification.get("files", [])}
+    for task in specification["tasks"]:
+        inputs, outputs = task.get("inputFiles", []), task.get("outputFiles", [])
+        _task(builder, task, runs.get(task["id"], {}), inputs, outputs)
+        for names, output in ((inputs, False), (outputs, True)):
+            for name in dict.fromkeys(names):
+                builder.size(name, sizes.get(name), task["id"], output=output)
+
+
+def _joined(builder: Builder, flow: Mapping[str, Any]) -> None:
+    """Until 1.4: everything at the task."""
+    for task in flow["tasks"] if "tasks" in flow else flow["jobs"]:
+        files = task.get("files", [])
+        inputs = [each["name"] for each in files if each.get("link") != "output"]
+        outputs = [each["name"] for each in files if each.get("link") == "output"]
+        _task(builder, {**task, "id": task.get("id") or task["name"]}, task, inputs, outputs)
+        for each in files:
+            size = each.get("sizeInBytes", each.get("size"))
+            builder.size(each["name"], size, task["name"], output=each.get("link") == "output")
+
+
+def _task(
+    builder: Builder, task: Mapping[str, Any], run: Mapping[str, Any], inputs: Sequence[str], outputs: Sequence[str]
+) -> None:
+    runtime = run.get("runtimeInSeconds", run.get("runtime"))
+    if runtime is None:
+        builder.count("tasks have no run time and count as 0 s")
+    command = run.get("command") or {}
+    words = [str(command["program"]), *map(str, command.get("arguments", []))] if command.get("program") else []
+    task_id = str(task["id"])
+    memory = run.get("memoryInBytes", run.get("memory"))
+    builder.task(
+        Task(
+            task_id,
+            _activity(task, task_id, str(command.get("program") or "")),
+            float(runtime or 0.0),
+            tuple(dict.fromkeys(inputs)),
+            tuple(dict.fromkeys(outputs)),
+            max(1, int(run.get("coreCount") or run.get("cores") or 1)),
+            int(memory) if memory else None,
+            tuple(words),
+        )
+    )
+    if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
+        builder.count("tasks list a file twice, which counts once")
+    for parent in task.get("parents", []):
+        builder.edge(str(parent), task_id)
+
+
+def _activity(task: Mapping[str, Any], task_id: str, program: str) -> str:
+    name = str(task.get("name") or task_id)
+    if task.get("category"):
+        return str(task["category"])
+    if name != task_id:
+        return name
+    # Some systems give a whole script as the program.
+    return program if program and not re.search(r"\s", program) else _NUMBER.sub("", name) or name
+
+
+def write_wfformat(flow: Workflow, *, machine: str = "reference") -> str:
+    """A workflow as a WfFormat document.
+
+    Args:
+        flow: The workflow.
+        machine: The name of the machine that its run times are for.
+    """
+    document = {
+        "name": flow.name,
+        "schemaVersion": VERSION,
+        "workflow": {
+            "specification": {
+                "tasks": [
+                    {
+                        "name": task.id,
+                        "id": task.id,
+                        "category": task.activity,
+                        "parents": [flow.tasks[parent].id for parent in flow.parents[place]],
+                        "children": [flow.tasks[child].id for child in flow.children[place]],
+                        "inputFiles": list(task.inputs),
+                        "outputFiles": list(task.outputs),
+                    }
+                    for place, task in enumerate(flow.tasks)
+                ],
+                "files": [{"id": name, "sizeInBytes": size} for name, size in flow.sizes.items()],
+            },
+            "execution": {
+                "makespanInSeconds": 0,
+                "executedAt": "1970-01-01T00:00:00Z",
+                "tasks": [_execution(task, machine) for task in flow.tasks],
+                "machines": [{"nodeName": machine}],
+            },
+        },
+    }
+    return json.dumps(document, indent=1)
+
+
+def _execution(task: Task, machine: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"id": task.id, "runtimeInSeconds": task.runtime, "coreCount": task.cores}
+    if task.command:
+        found["command"] = {"program": task.command[0], "arguments": list(task.command[1:])}
+    if task.memory_bytes is not None:
+        found["memoryInBytes"] = task.memory_bytes
+    return {**found, "machines": [machine]}
