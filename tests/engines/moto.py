@@ -155,6 +155,16 @@ def _program() -> str | None:
     return shutil.which("terraform") or shutil.which("tofu") or shutil.which("terraform", path=str(PLACE / "bin"))
 
 
+def program_or_skip() -> str:
+    """The path of Terraform; without one the test is skipped, loudly."""
+    found = _program()
+    if found is None:
+        message = "!!! ENGINE MISSING: there is no Terraform: bash tools/terraform_engine.sh"
+        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+        pytest.skip(message)
+    return found
+
+
 def start(folder: Path) -> Iterator[Moto]:
     """Start moto, unless something is missing: then that is said and the tests are skipped."""
     if _program() is None or not (PLACE / "mirror").is_dir():

@@ -1,0 +1,155 @@
+"""Terraform and its controllers are killed at random and at the worst moments; nothing is left at the provider."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.deployer.terraform_helpers import LATER, OFFER, at_once, over
+from tests.engines import moto as engine
+from tests.engines.moto import Moto
+
+from tradewind.deployer.provisioner.base import ClusterState
+from tradewind.deployer.provisioner.terraform_folder import RunFolder
+
+pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow]
+
+_CONTROLLER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.deployer.terraform_helpers import LATER, OFFER, over
+provisioner = over(Path({data!r}), {endpoint!r}, Path({modules!r}), regions=[{region!r}])
+print("ready", flush=True)
+provisioner.make("run-1", "me", LATER, replace(OFFER, region={region!r}, nodes=2))
+"""
+
+_REGIONS = ("us-east-1", "us-east-2", "us-west-1", "us-west-2", "eu-west-1", "eu-west-2", "eu-central-1", "sa-east-1")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What is killed, and when.
+
+    Attributes:
+        victims: ``controller``, ``terraform`` (the program alone), ``session`` (with its providers).
+        moment: Seconds after the controller began, or the request in the middle of which it happens.
+        forget: The data folder is lost as well.
+        again: The machines are made again before they are destroyed.
+    """
+
+    victims: tuple[str, ...]
+    moment: float | str
+    forget: bool = False
+    again: bool = False
+
+
+_WORST = (
+    Kill(("terraform",), "RunInstances"),
+    Kill(("controller", "session"), "RunInstances", forget=True),
+    Kill(("controller",), "CreateSecurityGroup"),
+    Kill(("controller", "terraform"), "RunInstances", again=True),
+)
+
+
+@pytest.fixture(scope="module")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
+    yield from engine.start(tmp_path_factory.mktemp("moto"))
+
+
+@pytest.fixture(autouse=True)
+def _environment(moto: Moto, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in engine.environment(moto.folder).items():
+        monkeypatch.setenv(name, value)
+
+
+def strike(kill: Kill, folder: RunFolder, controller: subprocess.Popen[str]) -> None:
+    """Kill the victims."""
+    if "controller" in kill.victims:
+        controller.kill()
+    pids = folder.processes()
+    for pid in pids if "session" in kill.victims else pids[:1] if "terraform" in kill.victims else ():
+        with_it = psutil.pid_exists(pid)
+        if with_it:
+            os.kill(pid, signal.SIGKILL)
+
+
+def one_kill(moto: Moto, base: Path, region: str, kill: Kill) -> None:
+    """Make machines, kill, and let another process find and destroy what there is."""
+    data, modules = base / "data", base.parent / "modules"
+    code = _CONTROLLER.format(
+        root=str(Path(__file__).parents[2]),
+        data=str(data),
+        endpoint=moto.endpoint,
+        modules=str(modules),
+        region=region,
+    )
+    folder = RunFolder(data / "terraform/runs", "run-1")
+    struck = threading.Event()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as run:
+        if isinstance(kill.moment, str):
+
+            def at_request(_: dict[str, str]) -> None:
+                if not struck.is_set():
+                    struck.set()
+                    strike(kill, folder, run)
+
+            moto.refusals[region, kill.moment] = at_request
+            assert struck.wait(90), kill
+        else:
+            assert run.stdout is not None
+            run.stdout.readline()
+            time.sleep(kill.moment)
+            strike(kill, folder, run)
+        time.sleep(0.2)
+        run.kill()
+    moto.refusals.pop((region, str(kill.moment)), None)
+    if kill.forget:
+        folder.stop(0)
+        shutil.rmtree(data)
+    provisioner = over(data, moto.endpoint, modules, regions=[region])
+    if kill.again:
+        cluster = provisioner.make("run-1", "me", LATER, replace(OFFER, region=region, nodes=2))
+        assert sorted(machine.id for machine in cluster.machines) == sorted(moto.machines(region)), kill
+    for cluster in provisioner.find("me"):
+        assert cluster.run_id == "run-1"
+        assert provisioner.destroy(cluster).state is ClusterState.GONE
+    assert provisioner.find("me") == [], kill
+    assert moto.leftovers(region) == [], kill
+    assert folder.processes() == [], kill
+
+
+def kills(moto: Moto, base: Path, number: int, seed: int) -> None:
+    """Some kills, a few at a time: the worst moments first, then random ones."""
+    chance = random.Random(seed)
+    victims = (("controller",), ("terraform",), ("controller", "terraform"), ("controller", "session"))
+    plan = list(_WORST[:number])
+    while len(plan) < number:
+        plan.append(Kill(chance.choice(victims), chance.uniform(0, 20), chance.random() < 0.3, chance.random() < 0.2))
+    (base / "modules").mkdir(parents=True, exist_ok=True)
+    for first in range(0, number, len(_REGIONS)):
+        some = plan[first : first + len(_REGIONS)]
+        places = zip(_REGIONS, some, strict=False)
+        work = {region: partial(one_kill, moto, base / f"{first}-{region}", region, kill) for region, kill in places}
+        problems = [each for each in at_once(work).values() if each is not None]
+        if problems:
+            raise problems[0]
+
+
+def test_nothing_is_left_after_kill_9(moto: Moto, tmp_path: Path) -> None:
+    kills(moto, tmp_path, 8, seed=1)

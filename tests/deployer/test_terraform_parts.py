@@ -1,0 +1,545 @@
+"""The parts of the terraform provisioner that need no provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+from tests.deployer.terraform_helpers import LATER, OFFER
+from tests.engines import moto as engine
+from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
+
+from tradewind.deployer import amazon_keys
+from tradewind.deployer.provisioner import terraform_aws_api
+from tradewind.deployer.provisioner.base import ClusterState
+from tradewind.deployer.provisioner.terraform import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform_aws_api import Ec2, filters
+from tradewind.deployer.provisioner.terraform_azure import AzureCloud
+from tradewind.deployer.provisioner.terraform_cloud import ask
+from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of, error_of_init
+from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
+from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform_program import read_log
+from tradewind.deployer.provisioner.terraform_ready import address_of_this_machine
+from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    ImageError,
+    MissingProgramError,
+    OfferRefusedError,
+    TeardownError,
+    UnreachableError,
+)
+from tradewind.problem import Offer
+from tradewind.testing.provisioners import settled
+
+pytestmark = pytest.mark.xdist_group("terraform")
+
+MODULES = Path(amazon_keys.__file__).parent / "provisioner" / "modules"
+NATIVE = """
+variable "nodes" { type = number }
+variable "port" { default = 22 }
+variable "seconds" { default = 0 }
+variable "run_id" { type = string }
+
+resource "terraform_data" "machine" {
+  count = var.nodes
+  input = "${var.run_id}-${count.index}"
+
+  provisioner "local-exec" {
+    command = "sleep ${var.seconds}"
+  }
+}
+
+output "machines" {
+  value = [for m in terraform_data.machine : { id = m.output, address = "127.0.0.1", port = var.port }]
+}
+"""
+
+
+@pytest.fixture
+def terraform(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A program; the tests of modules without providers need no more."""
+    found = engine.program_or_skip()
+    monkeypatch.setenv("PATH", f"{Path(found).parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("TF_CLI_CONFIG_FILE", raising=False)
+    return found
+
+
+def own(tmp_path: Path, text: str = NATIVE, **settings: Any) -> TerraformProvisioner:
+    """A provisioner with a module of the user's own."""
+    module = tmp_path / "module"
+    module.mkdir(exist_ok=True)
+    (module / "main.tf").write_text(text)
+    given = {"module": module, "providers": (), "caller_cidr": "127.0.0.1/32", "ready": "none", **settings}
+    return TerraformProvisioner(settings=TerraformSettings(**given), data_folder=tmp_path / "data")
+
+
+def test_a_module_of_ones_own(terraform: str, tmp_path: Path) -> None:
+    provisioner = own(tmp_path)
+    cluster = provisioner.make("run-1", "me", LATER, OFFER.times(2))
+    assert [(m.id, m.address) for m in cluster.machines] == [("run-1-0", "127.0.0.1"), ("run-1-1", "127.0.0.1")]
+    assert cluster.machines[0].data["ssh"]["port"] == 22
+    assert provisioner.find("me") == [cluster]
+    folder = Path(cluster.data["folder"])
+    listed = subprocess.run([terraform, "state", "list"], cwd=folder, capture_output=True, text=True, check=True)
+    assert listed.stdout.split() == ["terraform_data.machine[0]", "terraform_data.machine[1]"]
+    assert provisioner.destroy(cluster).state is ClusterState.GONE
+    assert not folder.exists()
+    assert provisioner.poll([cluster])["run-1"].state is ClusterState.GONE
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('resource "terraform_data" "x" {\n  nonsense = 1\n}\n', r"main\.tf:2: Unsupported argument"),
+        ("output {\n", r"main\.tf:1: "),
+        ('output "machines" {\n  value = var.nothing\n}\n', r"main\.tf:2: Reference to undeclared input variable"),
+        ('output "other" {\n  value = 1\n}\n', "no output `machines`"),
+    ],
+)
+def test_a_template_that_is_wrong(terraform: str, tmp_path: Path, text: str, words: str) -> None:
+    provisioner = own(tmp_path, text)
+    with pytest.raises(DeployError, match=words) as caught:
+        provisioner.make("run-1", "me", LATER, OFFER)
+    assert not caught.value.retryable
+    assert provisioner.find("me") == []
+
+
+def test_a_provider_that_cannot_be_installed(terraform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "none").mkdir()
+    config = tmp_path / "terraform.rc"
+    config.write_text(f'provider_installation {{\n  filesystem_mirror {{ path = "{tmp_path / "none"}" }}\n}}\n')
+    monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(config))
+    provisioner = own(tmp_path, 'resource "random_id" "x" {\n  byte_length = 1\n}\n')
+    with pytest.raises(MissingProgramError, match="hashicorp/random") as caught:
+        provisioner.make("run-1", "me", LATER, OFFER)
+    assert "mirror" in str(caught.value.hint)
+
+
+def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingProgramError, match="no terraform or tofu program"):
+        own(tmp_path).make("run-1", "me", LATER, OFFER)
+    with pytest.raises(MissingProgramError, match=r"/no/such/tofu"):
+        own(tmp_path, program="/no/such/tofu").make("run-1", "me", LATER, OFFER)
+
+
+def test_making_takes_too_long(terraform: str, tmp_path: Path) -> None:
+    provisioner = own(tmp_path, boot_seconds=3, stop_seconds=5, listing_seconds=0, variables={"seconds": 60})
+    begun = time.monotonic()
+    with pytest.raises(DeployError, match="after 3 s") as caught:
+        provisioner.make("run-1", "me", LATER, OFFER)
+    assert caught.value.retryable
+    assert time.monotonic() - begun < 25
+    assert provisioner.find("me") == []
+
+
+def test_destroying_stops_terraform_where_it_is(terraform: str, tmp_path: Path) -> None:
+    provisioner = own(tmp_path, stop_seconds=20, listing_seconds=0, variables={"seconds": 60})
+    problems: list[DeployError] = []
+
+    def make() -> None:
+        try:
+            provisioner.make("run-1", "me", LATER, OFFER)
+        except DeployError as error:
+            problems.append(error)
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    folder = RunFolder(tmp_path / "data/terraform/runs", "run-1")
+    log = folder.path / "terraform.jsonl"
+    end = time.monotonic() + 30
+    while not (log.exists() and "apply_start" in log.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    [cluster] = provisioner.find("me")
+    assert cluster.state is ClusterState.BOOTING
+    assert os.getsid(folder.processes()[0]) != os.getsid(0), "Ctrl-C at the terminal would reach it"
+    assert provisioner.destroy(cluster).state is ClusterState.GONE
+    maker.join(30)
+    assert len(problems) == 1
+    assert provisioner.find("me") == []
+    assert folder.processes() == []
+
+
+def test_ready_when_the_ssh_server_answers(terraform: str, tmp_path: Path, sshd: Sshd) -> None:  # noqa: F811
+    provisioner = own(tmp_path, ready="ssh", variables={"port": sshd.port})
+    cluster = provisioner.make("run-1", "me", LATER, OFFER)
+    assert cluster.state is ClusterState.BOOTING
+    cluster = settled(provisioner, cluster, ClusterState.READY)
+    assert 0 < cluster.setup_seconds < 60
+    assert provisioner.destroy(cluster).state is ClusterState.GONE
+
+
+def test_machines_that_never_answer_are_given_up(terraform: str, tmp_path: Path, sshd: Sshd) -> None:  # noqa: F811
+    provisioner = own(tmp_path, boot_seconds=6, ssh=dict(sshd.facts), ready="docker")
+    cluster = provisioner.make("run-1", "me", LATER, OFFER)
+    cluster = settled(provisioner, cluster, ClusterState.FAILED)
+    assert "not ready after 6 s" in cluster.reason
+    assert "installing its container engine" in cluster.reason
+    assert provisioner.destroy(cluster).state is ClusterState.GONE
+
+
+@pytest.mark.parametrize(
+    ("provider", "text", "kind"),
+    [
+        ("aws", "Error launching source instance: InsufficientInstanceCapacity: We do not have", CapacityError),
+        ("aws", "creating EC2 Instance: VcpuLimitExceeded: You have requested more", CapacityError),
+        (
+            "aws",
+            "Unsupported: Your requested instance type (t3.x) is not supported in your requested Availability Zone",
+            CapacityError,
+        ),
+        ("aws", "unexpected state 'capacity-not-available', wanted target 'fulfilled'", CapacityError),
+        ("aws", "RequestLimitExceeded: Request limit exceeded.", DeployError),
+        ("aws", "UnauthorizedOperation: You are not authorized to perform this operation", CredentialsError),
+        ("aws", "No valid credential sources found", CredentialsError),
+        ("aws", "InvalidAMIID.NotFound: The image id '[ami-1]' does not exist", ImageError),
+        ("aws", "InvalidParameterValue: Invalid value 't9.huge' for InstanceType.", OfferRefusedError),
+        ("aws", "VPCIdNotSpecified: No default VPC for this user", DeployError),
+        ("aws", "RequestError: send request failed caused by: dial tcp: connection refused", UnreachableError),
+        (
+            "gcp",
+            "The zone 'x' does not have enough resources available to fulfill: ZONE_RESOURCE_POOL_EXHAUSTED",
+            CapacityError,
+        ),
+        ("gcp", "Error 403: Quota 'CPUS' exceeded. Limit: 24.0 in region us-central1., quotaExceeded", CapacityError),
+        ("gcp", "Error 403: Required 'compute.instances.create' permission for 'x', forbidden", CredentialsError),
+        ("gcp", "could not find default credentials. See https://cloud.google.com", CredentialsError),
+        ("gcp", "Error 404: The resource 'projects/p/zones/z/machineTypes/n9-big' was not found", OfferRefusedError),
+        ("gcp", "Could not find image or family debian-99", ImageError),
+        ("azure", "SkuNotAvailable: The requested size for resource is currently not available", CapacityError),
+        ("azure", "OperationNotAllowed: results in exceeding approved standardDSv3Family Cores quota", CapacityError),
+        ("azure", "ZonalAllocationFailed: Allocation failed", CapacityError),
+        ("azure", "AuthorizationFailed: The client does not have authorization", CredentialsError),
+        ("azure", "building account: could not acquire access token: please run 'az login'", CredentialsError),
+        ("azure", "PlatformImageNotFound: The platform image is not available", ImageError),
+        ("azure", "InvalidParameter: The value Standard_X for parameter vmSize is invalid", OfferRefusedError),
+    ],
+)
+def test_what_providers_complain_of(provider: str, text: str, kind: type[DeployError]) -> None:
+    error = error_of([Diagnostic(text, file="main.tf", line=3)], provider, "it", applying=True)
+    assert type(error) is kind
+    assert text[:40] in str(error)
+    assert error.hint or error.retryable
+
+
+def test_the_log_of_a_killed_terraform(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text('{"type": "apply_start"}\nno json\n[1]\n{"type": "outputs", "outputs": {"a": {"val')
+    outcome = read_log(log, -9)
+    assert (outcome.applying, outcome.outputs, outcome.cut_off) == (True, None, True)
+    assert isinstance(error_of_init("tofu", "╷\n│ Error: no such provider\n╵\n"), MissingProgramError)
+
+
+def test_offers_that_are_refused(tmp_path: Path) -> None:
+    provisioner = TerraformProvisioner(settings=TerraformSettings(providers=("aws", "gcp")), data_folder=tmp_path)
+
+    def why(provider: str, kind: str, region: str = "here") -> str:
+        return provisioner.refuses(Offer(provider, kind, 1, 1, 1.0, region=region))
+
+    assert why("aws", "m5.large") == why("gcp", "n2-standard-4") == why("aws", "u-6tb1.metal") == ""
+    assert "azure is not in the setting providers" in why("azure", "Standard_D2s_v5")
+    assert "names a region" in why("aws", "m5.large", "")
+    assert "no name of an instance type" in why("aws", "n2-standard-4")
+    with pytest.raises(OfferRefusedError, match="providers"):
+        provisioner.make("run-1", "me", LATER, Offer("azure", "Standard_D2s_v5", 1, 1, 1.0, region="eastus"))
+
+
+def test_settings_that_are_refused(tmp_path: Path) -> None:
+    for wrong, words in (
+        ({"caller_cidr": "0.0.0.0/0"}, "whole internet"),
+        ({"caller_cidr": "::/0"}, "whole internet"),
+        ({"caller_cidr": "home"}, "does not appear to be"),
+        ({"module": tmp_path}, "no \\*.tf files"),
+        ({"ssh": {"hots": "x"}}, "unknown key 'hots'"),
+        ({"providers": ()}, "there is no module"),
+    ):
+        with pytest.raises(ValidationError, match=words):
+            TerraformSettings(**wrong)
+    assert TerraformSettings(caller_cidr="0.0.0.0/0", open_to_all=True).open_to_all
+
+
+def test_the_callers_address() -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"198.51.100.7\n" if self.path == "/" else b"<html>")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_address[1]}"
+        assert address_of_this_machine(base + "/") == "198.51.100.7/32"
+        with pytest.raises(DeployError, match="does not say") as caught:
+            address_of_this_machine(base + "/other")
+        assert "caller_cidr" in str(caught.value.hint)
+        server.shutdown()
+
+
+def test_a_run_folder(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "../evil run")
+    assert folder.path.parent == tmp_path
+    assert folder.read() is None
+    record = Record("../evil run", "me", 1.0, OFFER.to_json(), "here", "aws")
+    assert folder.create(record) == folder.read() == record
+    keys = folder.public_keys()
+    assert keys == folder.public_keys()
+    assert folder.identity.stat().st_mode & 0o777 == 0o600
+    assert folder.known_hosts.read_text() == f"* {keys['host_key_public']}\n"
+    with folder.locked(1), pytest.raises(DeployError, match="another process"), folder.locked(0.1):
+        pass
+    folder.remove()
+    with pytest.raises(FileNotFoundError):
+        folder.write(record)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_that_cannot_be_read_counts_as_full(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "run-1")
+    folder.create(Record("run-1", "me", 1.0, OFFER.to_json(), "here", "aws"))
+    assert folder.kinds() == set()
+    folder.state.write_text("{")
+    assert folder.kinds() == {"?"}
+    (folder.path / "run.json").write_text("{")
+    with pytest.raises(DeployError, match=r"run\.json"):
+        folder.read()
+
+
+def test_requests_are_signed_as_amazon_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts that do not depend on the moment, and that the same request always gets the same signature."""
+    keys = amazon_keys.Keys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token")
+    headers = terraform_aws_api._signed(keys, "us-east-1", "ec2.us-east-1.amazonaws.com", "/", b"Action=X")
+    said = headers["authorization"]
+    assert re.fullmatch(
+        r"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/us-east-1/ec2/aws4_request, "
+        r"SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}",
+        said,
+    )
+    flat = dict(terraform_aws_api._flat({"Filter": filters(instance_state_name=["a", "b"]), "Id": ["x"]}))
+    assert flat == {
+        "Filter.1.Name": "instance-state-name",
+        "Filter.1.Value.1": "a",
+        "Filter.1.Value.2": "b",
+        "Id.1": "x",
+    }
+
+
+def test_where_amazons_credentials_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CredentialsError, match="no credentials for aws"):
+        amazon_keys.find_keys()
+    assert amazon_keys.default_region() == "us-east-1"
+    (tmp_path / "credentials").write_text("[work]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    (tmp_path / "config").write_text(
+        "[profile work]\nregion = eu-west-3\n[profile sso]\ncredential_process = said it\n"
+    )
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    assert (amazon_keys.find_keys(), amazon_keys.default_region()) == (amazon_keys.Keys("a", "b"), "eu-west-3")
+    said = tmp_path / "said"
+    said.write_text(
+        '#!/bin/sh\n[ "$1" = it ] && echo \'{"AccessKeyId": "c", "SecretAccessKey": "d", "SessionToken": "e"}\'\n'
+    )
+    said.chmod(0o755)
+    monkeypatch.setenv("AWS_PROFILE", "sso")
+    assert amazon_keys.find_keys() == amazon_keys.Keys("c", "d", "e")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "f")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "g")
+    assert amazon_keys.find_keys() == amazon_keys.Keys("f", "g")
+    with pytest.raises(UnreachableError, match="does not answer"):
+        Ec2("http://127.0.0.1:9").call("us-east-1", "DescribeInstances")
+
+
+_FAKE = """#!{python}
+import json, pathlib, sys
+place = pathlib.Path({place!r})
+state = json.loads(place.read_text())
+words = sys.argv[1:]
+with (place.parent / "asked").open("a") as asked:
+    asked.write(json.dumps(words) + "\\n")
+if state.get("error"):
+    sys.exit(state["error"])
+{body}
+place.write_text(json.dumps(state))
+"""
+
+_GCLOUD = """
+kind, verb = words[1], words[2]
+if verb == "list":
+    wanted = next(w for w in words if w.startswith("--filter=")).removeprefix("--filter=")
+    print(json.dumps([e for e in state[kind] if all(
+        f"{k}={v}" in wanted or k not in wanted or f"{k}:*" in wanted for k, v in e.get("labels", {}).items())]))
+else:
+    state[kind] = [e for e in state[kind] if e["name"] != words[3]]
+"""
+
+_AZ = """
+if words[1] == "list":
+    key, _, value = words[3].partition("=")
+    print(json.dumps([g for g in state["groups"] if key in g["tags"] and value in ("", g["tags"][key])]))
+else:
+    state["groups"] = [g for g in state["groups"] if g["name"] != words[3]]
+"""
+
+
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str, state: dict[str, Any]) -> Path:
+    """A provider's program that keeps its state in a file."""
+    place = tmp_path / "state.json"
+    place.write_text(json.dumps(state))
+    program = tmp_path / name
+    program.write_text(_FAKE.format(python=shutil.which("python3"), place=str(place), body=body))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return place
+
+
+def test_leftovers_at_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = {"tradewind-run": "run-1", "tradewind-owner": "me", "tradewind-expires": "4000000000"}
+    others = {**labels, "tradewind-run": "run-2", "tradewind-owner": "you"}
+    zone = "https://www.googleapis.com/compute/v1/projects/p/zones/europe-west1-b"
+    rules = [
+        {"name": "tradewind-run-1-ssh", "description": json.dumps({**labels, "region": "europe-west1"})},
+        {"name": "tradewind-other", "description": "somebody's"},
+    ]
+    state = {
+        "instances": [{"name": "a", "zone": zone, "labels": labels}, {"name": "b", "zone": zone, "labels": others}],
+        "disks": [{"name": "a", "zone": zone, "labels": labels}],
+        "firewall-rules": rules,
+    }
+    place = fake(tmp_path, monkeypatch, "gcloud", _GCLOUD, state)
+    google = GoogleCloud("p")
+    google.check()
+    [mine] = google.find("me")
+    assert (mine.run_id, mine.region, mine.machines, mine.expires) == ("run-1", "europe-west1", ("a",), 4e9)
+    assert {each.run_id for each in google.find(None)} == {"run-1", "run-2"}
+    assert google.give_back("run-1", "europe-west1") == []
+    left = json.loads(place.read_text())
+    assert [each["name"] for kind in left for each in left[kind]] == ["b", "tradewind-other"]
+    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert all(words[-2:] == ["--project", "p"] for words in asked)
+
+
+def test_leftovers_at_azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = {"tradewind-run": "run-1", "tradewind-owner": "me", "tradewind-expires": "4000000000"}
+    place = fake(
+        tmp_path,
+        monkeypatch,
+        "az",
+        _AZ,
+        {"groups": [{"name": "tradewind-run-1", "location": "eastus", "tags": tags}]},
+    )
+    azure = AzureCloud()
+    azure.check()
+    [mine] = azure.find("me")
+    assert (mine.run_id, mine.region, mine.machines) == ("run-1", "eastus", ("tradewind-run-1",))
+    assert azure.find("you") == []
+    assert azure.give_back("run-1", "eastus") == ["resource group tradewind-run-1"], "it is on its way"
+    assert azure.give_back("run-1", "eastus") == []
+    assert azure.find(None) == []
+    place.write_text(json.dumps({"error": "Please run 'az login' to setup account."}))
+    with pytest.raises(CredentialsError, match="az login"):
+        azure.find(None)
+
+
+def test_a_providers_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for cloud in (GoogleCloud(""), AzureCloud()):
+        for call in (cloud.check, lambda cloud=cloud: cloud.find(None)):
+            with pytest.raises(MissingProgramError):
+                call()
+    with pytest.raises(MissingProgramError, match="leave gcp out"):
+        ask("gcp", "gcloud", "version")
+
+
+def test_what_is_not_taken_back_is_said(terraform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = {"tradewind-run": "run-1", "tradewind-owner": "me"}
+    group = {"name": "g", "location": "eastus", "tags": tags, "properties": {"provisioningState": "Deleting"}}
+    fake(tmp_path, monkeypatch, "az", _AZ, {"groups": [group]})
+    provisioner = own(tmp_path, providers=("azure",), destroy_seconds=0.5)
+    [stray] = provisioner.find("me")
+    with pytest.raises(TeardownError, match="resource group g"):
+        provisioner.destroy(stray)
+    assert [each.run_id for each in provisioner.find("me")] == ["run-1"]
+
+
+def test_shipped_modules_are_well_formed(terraform: str) -> None:
+    words = [terraform, "fmt", "-check", "-diff", "-recursive", str(MODULES)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    given = {
+        name: re.findall(r'^variable "(\w+)"', (MODULES / name / "variables.tf").read_text(), re.M)
+        for name in ("aws", "azure", "gcp")
+    }
+    for name, declared in given.items():
+        text = (MODULES / name / "main.tf").read_text() + (MODULES / name / "outputs.tf").read_text()
+        used = set(re.findall(r"\bvar\.(\w+)", text))
+        assert used <= set(declared), name
+        assert set(declared) - used <= {"lease_seconds", "arch"}, name
+        for tag in ("tradewind-run", "tradewind-owner", "tradewind-expires"):
+            assert tag in text, name
+        assert 'output "machines"' in text, name
+
+
+@pytest.mark.parametrize("docker", [True, False])
+def test_cloud_init(terraform: str, tmp_path: Path, docker: bool) -> None:
+    """What machines do when they boot, as Terraform fills it in."""
+    shutil.copy(MODULES / "cloud-init.yaml.tftpl", tmp_path)
+    keys = RunFolder(tmp_path, "run-1")
+    keys.create(Record("run-1", "me", 1.0, OFFER.to_json(), "here", "aws"))
+    given: dict[str, Any] = {**keys.public_keys(), "expires": 4000000000, "install_docker": docker}
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    (tmp_path / "main.tf").write_text(
+        'output "text" {\n  value = templatefile("cloud-init.yaml.tftpl", jsondecode(file("given.json")))\n}\n'
+    )
+    words = [terraform, "apply", "-auto-approve", "-json", "-input=false"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    [text] = [
+        each["outputs"]["text"]["value"]
+        for each in lines
+        if each["type"] == "outputs" and "value" in each["outputs"]["text"]
+    ]
+    assert text.startswith("#cloud-config\n")
+    document = yaml.safe_load(text)
+    assert document["ssh_keys"]["ed25519_private"].strip() == given["host_key_private"].strip()
+    assert document["users"][0]["ssh_authorized_keys"][0] == given["login_key_public"]
+    assert (document["ssh_pwauth"], document["disable_root"]) == (False, True)
+    [[_, _, script]] = document["bootcmd"]
+    for code in (script, *(step[2] for step in document["runcmd"] if step[0] == "sh")):
+        subprocess.run(["sh", "-n", "-c", code], check=True, timeout=10)
+    assert "4000000000" in script
+    assert ("docker" in text) is docker
+    assert "tradewind-ready" in str(document["runcmd"][-1])
+    # The script writes units that systemd takes, with a clock that ends the machine.
+    root = tmp_path / "root"
+    (root / "etc/systemd/system").mkdir(parents=True)
+    (root / "bin").mkdir()
+    (root / "bin/systemctl").write_text("#!/bin/sh\nexit 0\n")
+    (root / "bin/systemctl").chmod(0o755)
+    environment = {"PATH": f"{root / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-e", "-c", script.replace("/etc/", f"{root}/etc/")], env=environment, check=True, timeout=10)
+    unit = (root / "etc/systemd/system/tradewind-lease.service").read_text()
+    assert "[Service]\nType=oneshot\n" in unit
+    assert (root / "etc/tradewind-expires").read_text() == "4000000000\n"
