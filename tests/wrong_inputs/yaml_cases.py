@@ -268,7 +268,7 @@ YAML = [
         "secret",
         "a secret as plain text",
         3,
-        "job.yaml:4: job.secrets.KEY: a secret is given by reference only (write env:NAME or file:PATH)",
+        "job.yaml:4: job.secrets.KEY: a secret is given by reference only (write env:NAME, file:PATH or keyring:SERVICE/NAME)",
         files=job("space:", "  secrets: {KEY: hunter2}\nspace:"),
     ),
     Case(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, MissingProgramError
 from tradewind.problem import RunRequest
 
 METRICS = "metrics.jsonl"
@@ -40,10 +40,11 @@ def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
     """The values of secrets, read at this moment; callers hand them to the job and keep them nowhere.
 
     Args:
-        references: Name -> ``env:NAME`` or ``file:PATH``.
+        references: Name -> ``env:NAME``, ``file:PATH`` or ``keyring:SERVICE/NAME``.
 
     Raises:
         DeployError: One cannot be read; the message has the reference, never a value.
+        MissingProgramError: The package ``keyring`` is not installed.
     """
     values = {}
     for name, reference in references.items():
@@ -53,10 +54,13 @@ def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
                 values[name] = os.environ[place]
             elif kind == "file":
                 values[name] = Path(place).expanduser().read_text(encoding="utf-8").rstrip("\n")
+            elif kind == "keyring":
+                values[name] = _from_keyring(name, place)
             else:
+                # What is no reference may be the secret itself: it is not repeated.
                 raise DeployError(
-                    f"secret {name}: {reference!r} is not a reference",
-                    hint="write env:NAME or file:PATH",
+                    f"secret {name} is not a reference",
+                    hint="write env:NAME, file:PATH or keyring:SERVICE/NAME",
                     retryable=False,
                 )
         except KeyError:
@@ -67,3 +71,28 @@ def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise DeployError(f"secret {name}: {place} cannot be read: {why}", retryable=False) from None
     return values
+
+
+def _from_keyring(name: str, place: str) -> str:
+    """A secret that the user's keyring keeps (GNOME Keyring, KWallet, macOS Keychain, ...)."""
+    service, _, key = place.rpartition("/")
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:
+        raise MissingProgramError(
+            f"secret {name}: keyring:{place} needs the package keyring", hint='pip install "tradewind[keyring]"'
+        ) from None
+    try:
+        value = keyring.get_password(service, key)
+    except KeyringError as error:
+        raise DeployError(
+            f"secret {name}: the keyring cannot be read: {type(error).__name__}",
+            hint="it must be unlocked, and there must be one in this session; env: and file: need none",
+            retryable=False,
+        ) from None
+    if value is None:
+        raise DeployError(
+            f"secret {name}: the keyring has no {place}", hint=f"keyring set {service} {key}", retryable=False
+        )
+    return value

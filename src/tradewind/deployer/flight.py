@@ -329,7 +329,7 @@ class Flight:
         if not self._end_job(ending.reason) or not self._give_back():
             return False
         self._charge()
-        self.run = replace(
+        ended = replace(
             self.run,
             state=ending.state,
             reason=ending.reason,
@@ -337,6 +337,9 @@ class Flight:
             ended=ground.runner.clock.now(),
             machines=(),
         )
+        # Noted before the row ends: a process that is killed in between forgets no upload.
+        where = ground.results.offer(ended, self.request) if ground.results is not None else ""
+        self.run = replace(ended, results=where)
         return False
 
     def _end_job(self, reason: str) -> bool:

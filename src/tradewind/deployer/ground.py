@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import MakesMachines, Provisioner
+from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
 
@@ -31,6 +32,7 @@ class Ground:
         billing: How time becomes money.
         hooks: The user's hooks.
         later: Does in a thread what takes long.
+        results: Uploads what runs kept, or None.
     """
 
     provisioner: Provisioner
@@ -38,6 +40,7 @@ class Ground:
     billing: Billing
     hooks: Hooks
     later: Callable[[Callable[[], None]], Future[None]]
+    results: Results | None = None
 
     @property
     def makes(self) -> bool:

@@ -16,6 +16,7 @@ from tradewind.deployer.flight import Flight
 from tradewind.deployer.ground import Ending, Ground, handle_of
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
+from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner, Simulates, SubmitsTogether
 from tradewind.errors import TeardownError, TradewindError
 from tradewind.problem import Billing, Handle, Offer, Run, RunOutput, RunRequest, RunState
@@ -43,16 +44,25 @@ class Deployer:
         billing: How time becomes money.
         owner: The tag of everything that is created.
         hooks: The user's hooks.
+        results: Uploads what runs kept, or None.
     """
 
     def __init__(
-        self, *, provisioner: Provisioner, runner: Runner, billing: Billing, owner: str, hooks: Hooks | None = None
+        self,
+        *,
+        provisioner: Provisioner,
+        runner: Runner,
+        billing: Billing,
+        owner: str,
+        hooks: Hooks | None = None,
+        results: Results | None = None,
     ) -> None:
         self.provisioner = provisioner
         self.runner = runner
         self.owner = owner
         provisioner.clock = runner.clock
-        self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later)
+        self._results = results
+        self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later, results)
         self._flights: dict[str, Flight] = {}
 
     @property
@@ -115,6 +125,8 @@ class Deployer:
         self._look(flights)
         for flight in flights:
             flight.advance()
+        if self._results is not None:
+            self._results.poll()
         self._submit_together([flight for flight in flights if flight.wants_submit])
         changed = [flight for flight in self._flights.values() if flight.run != flight.reported]
         for flight in changed:
@@ -209,7 +221,7 @@ class Deployer:
             self.runner.forget(handle_of(flight.run, flight.request, self.runner))
 
     def sweep(self, known_run_ids: set[str]) -> list[str]:
-        """End and destroy everything with our owner's tag that belongs to no open run.
+        """End and destroy everything with our owner's tag that belongs to no open run; go on with uploads.
 
         Args:
             known_run_ids: The runs that the store has as open.
@@ -220,6 +232,8 @@ class Deployer:
         Raises:
             TeardownError: Something cannot be given back.
         """
+        if self._results is not None:
+            self._results.resume()
         words = []
         known = known_run_ids | set(self._flights)
         problems: list[TradewindError] = []  # what cannot be given back does not keep the rest
@@ -300,8 +314,10 @@ class Deployer:
             flight.await_submission(task, partial(handle_of_run, flight.request.run_id))
 
     def close(self) -> None:
-        """Give back what this object holds; runs and machines are not touched."""
+        """Give back what this object holds; runs and machines are not touched. Uploads are waited for."""
         self._ground.hooks.stop()
+        if self._results is not None:
+            self._results.close()
         self.runner.close()
         self.provisioner.close()
 

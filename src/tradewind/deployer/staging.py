@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from tradewind.deployer.environment import OUTPUTS
+from tradewind.deployer.places import SCHEMES, Address, open_place
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
@@ -26,7 +27,7 @@ class Input:
     """One input, as the YAML writes it: ``place``, or ``place#sha256=...&size=...&name=...``.
 
     Attributes:
-        place: A path relative to the working folder, a ``file://`` or an ``http(s)://`` address.
+        place: A path relative to the working folder, or an address: ``http(s)://`` or one that `places` knows.
         name: The name that it gets below ``inputs/``.
         sha256: What the content must hash to, or empty.
         size: Bytes that it must have, or None.
@@ -49,12 +50,15 @@ class Input:
         given = dict(part.partition("=")[::2] for part in options.split("&") if part)
         unknown = set(given) - {"sha256", "size", "name"}
         scheme = urlsplit(place).scheme if "://" in place else ""
-        if unknown or scheme not in ("", "file", "http", "https") or not given.get("size", "0").isdigit():
+        if unknown or scheme not in ("", "http", "https", *SCHEMES) or not given.get("size", "0").isdigit():
+            schemes = ", ".join(("http(s)", *SCHEMES))
             raise DeployError(
                 f"input {text!r} is not understood",
-                hint="write a path, file:// or http(s):// address, then #sha256=...&size=...&name=... where wanted",
+                hint=f"write a path or an address ({schemes}), then #sha256=...&size=...&name=... where wanted",
                 retryable=False,
             )
+        if scheme in SCHEMES:
+            Address.parse(place)
         path = unquote(urlsplit(place).path) if scheme else place
         name = given.get("name") or PurePosixPath(path.rstrip("/")).name
         if not name or name in (".", "..") or "/" in name:
@@ -81,23 +85,43 @@ def stage_in(request: RunRequest) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             if wanted.scheme in ("http", "https"):
                 _download(wanted, target)
+            elif wanted.scheme in SCHEMES and wanted.scheme != "file":
+                _fetch(wanted, target, request)
             else:
                 _link(wanted, request.workdir / Path(wanted.place).expanduser(), target)
         except OSError as error:
             raise DeployError(f"input {wanted.place}: {error.strerror or error}") from error
 
 
+def _fetch(wanted: Input, target: Path, request: RunRequest) -> None:
+    """Bring a file or folder from a server; it appears under its name when it is whole and right."""
+    part = target.with_name(target.name + ".part")
+    _remove(part)  # what a killed process left there
+    place = open_place(wanted.place, request.places)
+    try:
+        try:
+            place.fetch(part)
+        except DeployError as error:
+            error.message = f"input {error.message}"  # its class stays: it says whose fault it is
+            raise
+        _check_file(wanted, part, retryable=True)
+        part.rename(target)
+    finally:
+        place.close()
+        _remove(part)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _link(wanted: Input, source: Path, target: Path) -> None:
     if not source.exists():
         raise DeployError(f"input {source} does not exist", retryable=False)
-    if wanted.sha256 or wanted.size is not None:
-        if not source.is_file():
-            raise DeployError(f"input {source} is a folder: it has no size or checksum", retryable=False)
-        digest = hashlib.sha256()
-        with source.open("rb") as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-        _check(wanted, source.stat().st_size, digest.hexdigest(), retryable=False)
+    _check_file(wanted, source, retryable=False)
     target.symlink_to(source.resolve(), target_is_directory=source.is_dir())
 
 
@@ -125,6 +149,18 @@ def _download(wanted: Input, target: Path) -> None:
         raise DeployError(f"input {wanted.place}: {error.reason}") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def _check_file(wanted: Input, path: Path, *, retryable: bool) -> None:
+    if not wanted.sha256 and wanted.size is None:
+        return
+    if not path.is_file():
+        raise DeployError(f"input {wanted.place} is a folder: it has no size or checksum", retryable=False)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    _check(wanted, path.stat().st_size, digest.hexdigest(), retryable=retryable)
 
 
 def _check(wanted: Input, size: int, digest: str, *, retryable: bool) -> None:

@@ -29,6 +29,7 @@ def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
     """
     from tradewind.deployer.hooks import Hooks
     from tradewind.deployer.lifecycle import Deployer
+    from tradewind.deployer.results import Results
 
     made = {
         kind: make_part(kind, choice.name, choice.settings, spec.base, data_folder)
@@ -46,7 +47,12 @@ def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
         }
     )
     return Deployer(
-        provisioner=made["provisioner"], runner=made["runner"], billing=spec.billing, owner=owner, hooks=hooks
+        provisioner=made["provisioner"],
+        runner=made["runner"],
+        billing=spec.billing,
+        owner=owner,
+        hooks=hooks,
+        results=Results(data_folder / "uploads" / owner),
     )
 
 
@@ -126,6 +132,8 @@ def request_maker(
             fidelity=fraction,
             load=render_load(job, trial.configuration, offer, fraction),
             ports=job.ports,
+            results=spec.results,
+            places=spec.places,
         )
 
     return make

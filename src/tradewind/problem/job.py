@@ -24,8 +24,8 @@ class Job:
         command: The words of the command line, each a template.
         workdir: The folder it starts in; it is not changed by Tradewind.
         env: Environment variables, each value a template.
-        secrets: Environment variable by name -> reference (``env:NAME`` or ``file:PATH``); values never leave
-            the runner.
+        secrets: Environment variable by name -> reference (``env:NAME``, ``file:PATH`` or
+            ``keyring:SERVICE/NAME``); values never leave the runner.
         inputs: Files and URLs to stage before the run.
         outputs: Glob patterns, below the run's folder, to keep after it.
         image: Container image, for runners that use one.

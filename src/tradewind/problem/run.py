@@ -135,6 +135,9 @@ class RunRequest:
         fidelity: Share of the input that is run.
         load: The load generator beside the application, or None.
         ports: Ports of the job that are made reachable from outside, for runners in containers.
+        results: The address that what the run kept is uploaded to, or empty.
+        places: How servers of inputs and results are entered, by the beginning of their address; passwords are
+            references.
     """
 
     run_id: str
@@ -154,6 +157,8 @@ class RunRequest:
     fidelity: float = 1.0
     load: Load | None = None
     ports: tuple[int, ...] = ()
+    results: str = ""
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +272,7 @@ class Run:
         usage: What it used.
         folder: Its folder on this machine.
         offer_key: The key of the offer that it was launched on; attempts of a trial may have different ones.
+        results: The address that what it kept is uploaded to, or empty; it is complete where SHA256SUMS is there.
     """
 
     run_id: str
@@ -286,3 +292,4 @@ class Run:
     usage: Usage = field(default_factory=Usage)
     folder: str = ""
     offer_key: str = ""
+    results: str = ""

@@ -106,6 +106,8 @@ class Spec:
         fallback: Where a run goes when there are no machines for it.
         spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
         log_limit: Bytes that are kept of stdout and of stderr, each.
+        results: The address of the folder that what runs kept is uploaded to, or empty.
+        places: How servers are entered, by the beginning of their address; passwords are references.
         parallel: Trials at the same time.
         seed: Of the searcher.
         stop: Further reasons to stop.
@@ -139,6 +141,8 @@ class Spec:
     fallback: tuple[Literal["region", "on_demand"], ...]
     spot_attempts: int
     log_limit: int
+    results: str
+    places: Mapping[str, Mapping[str, str]]
     parallel: int
     seed: int
     stop: tuple[StopSpec, ...]

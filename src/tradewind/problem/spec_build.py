@@ -21,7 +21,7 @@ from tradewind.problem.query import OfferQuery
 from tradewind.problem.run import Load
 from tradewind.problem.spec import HookSpec, ParameterSpec, PluginChoice, Spec, StopSpec
 from tradewind.problem.spec_errors import first_error, near, spec_errors
-from tradewind.problem.spec_model import ChoiceModel, JobFile, LoadModel, ObjectiveModel
+from tradewind.problem.spec_model import ChoiceModel, JobFile, LoadModel, ObjectiveModel, PlaceModel
 from tradewind.problem.spec_space import (
     CategoricalModel,
     FloatModel,
@@ -105,6 +105,8 @@ def _spec(model: JobFile, source: Source, base: Path) -> Spec:
         fallback=tuple(model.deploy.fallback),
         spot_attempts=model.deploy.spot_attempts,
         log_limit=model.deploy.log_limit,
+        results=_results(model.deploy.results, base),
+        places={address: _place(one, base) for address, one in model.deploy.places.items()},
         parallel=model.parallel,
         seed=model.seed,
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
@@ -144,6 +146,22 @@ def _secret(reference: str, base: Path) -> str:
     if reference.startswith("file:"):
         return f"file:{(base / Path(reference.removeprefix('file:')).expanduser()).resolve()}"
     return reference
+
+
+def _results(address: str | None, base: Path) -> str:
+    if not address or "://" in address:
+        return address or ""
+    return str((base / Path(address).expanduser()).resolve())
+
+
+def _place(model: PlaceModel, base: Path) -> dict[str, str]:
+    given = {key: str(value) for key, value in model.model_dump(exclude_none=True).items() if value}
+    for key in ("identity", "known_hosts"):
+        if key in given:
+            given[key] = str(base / Path(given[key]).expanduser())
+    if "password" in given:
+        given["password"] = _secret(given["password"], base)
+    return given
 
 
 def _choice(model: ChoiceModel) -> PluginChoice:

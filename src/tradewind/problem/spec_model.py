@@ -12,6 +12,7 @@ from pydantic_core import CoreSchema
 from tradewind.errors import InputError
 from tradewind.problem.spec_space import Part, QueryModel, SpaceModel
 from tradewind.problem.spec_values import (
+    Address,
     Also,
     Bytes,
     Command,
@@ -96,7 +97,9 @@ class JobModel(Part):
     )
     workdir: str = Field(".", description="The folder it starts in, seen from this file's folder.")
     env: dict[str, Text] = Field({}, description="Environment variables; templates are filled in.")
-    secrets: dict[str, Reference] = Field({}, description="Environment variables by reference: env:NAME or file:PATH.")
+    secrets: dict[str, Reference] = Field(
+        {}, description="Environment variables by reference: env:NAME, file:PATH or keyring:SERVICE/NAME."
+    )
     inputs: list[str] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
     outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
     image: str | None = Field(None, description="Container image, for runners that use one.")
@@ -232,6 +235,18 @@ Hooks = Annotated[
 ]
 
 
+class PlaceModel(Part):
+    """How a server or bucket is entered, where its own usual places do not say."""
+
+    user: Text = Field("", description="The user, or the id of the access key.")
+    password: Reference | None = Field(
+        None, description="The password or secret key by reference: env:NAME, file:PATH or keyring:SERVICE/NAME."
+    )
+    endpoint: str = Field("", description="For s3:// and gs://: another address than the provider's own.")
+    identity: str = Field("", description="For sftp://: the file with the private key.")
+    known_hosts: str = Field("", description="For sftp://: the file with the server's host key.")
+
+
 class DeployModel(Part):
     """Where and how runs take place."""
 
@@ -251,6 +266,12 @@ class DeployModel(Part):
     )
     log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
     hooks: dict[HookName, Hooks] = Field({}, description="What to do before and after the stages of a run.")
+    results: Address | None = Field(
+        None, description="A folder, here or elsewhere, that what each run kept is uploaded to: s3://bucket/folder."
+    )
+    places: dict[Address, PlaceModel] = Field(
+        {}, description="How servers and buckets of inputs and results are entered, by the beginning of their address."
+    )
 
 
 class JobFile(Part):

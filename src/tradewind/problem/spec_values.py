@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, PlainSerializer
 from pydantic.json_schema import JsonSchemaValue
@@ -115,14 +116,35 @@ Text = Annotated[str, BeforeValidator(_as_text), Also({"type": ["string", "numbe
 
 
 def _reference(value: Any) -> Any:
-    if isinstance(value, str) and not re.fullmatch(r"(env|file):.+", value):
+    if isinstance(value, str) and not re.fullmatch(r"(env|file):.+|keyring:[^/]+/.+", value):
         # The value itself is not repeated: it may be the secret.
-        raise InputError("a secret is given by reference only", hint="write env:NAME or file:PATH")
+        raise InputError(
+            "a secret is given by reference only", hint="write env:NAME, file:PATH or keyring:SERVICE/NAME"
+        )
     return value
 
 
 Reference = Annotated[str, reading(_reference)]
 """Where a secret is to be read, never the secret."""
+
+_ADDRESSES = ("s3", "gs", "sftp", "webdav", "webdavs", "file")
+
+
+def _address(value: Any) -> Any:
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    parts = urlsplit(value)
+    if parts.password is not None:
+        # The address is not repeated: it has the password.
+        raise InputError("an address with a password in it", hint="name user and password under deploy.places")
+    if parts.scheme not in _ADDRESSES or (not parts.hostname and parts.scheme != "file"):
+        hint = "write a path, or an address that begins with " + ", ".join(f"{one}://" for one in _ADDRESSES)
+        raise InputError(f"{value!r} is no address", hint=hint)
+    return value
+
+
+Address = Annotated[str, reading(_address)]
+"""A folder somewhere: a path, or an address without a password."""
 
 
 def _command(value: Any) -> Any:

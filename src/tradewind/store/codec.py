@@ -176,6 +176,7 @@ def details_to_json(run: Run) -> dict[str, Any]:
         "usage": _fields(run.usage, _USAGE),
         "folder": run.folder,
         "offer_key": run.offer_key,
+        "results": run.results,
     }
 
 
@@ -222,6 +223,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
             usage=Usage(**_known(document["usage"], _USAGE)),
             folder=document["folder"],
             offer_key=document.get("offer_key", ""),
+            results=document.get("results", ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _not_one("run", error) from error

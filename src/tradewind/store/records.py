@@ -14,7 +14,7 @@ A record of version 1 has these keys::
     attempts       runs so far
     created, started, ended      seconds since the epoch, or null
     runs           run_id, attempt, state, reserved, cost, runtime, handle, machines, started, ended,
-                   exit_code, reason, fault, usage, folder of each
+                   exit_code, reason, fault, usage, folder, offer_key, results of each
 
 NaN and infinities stand as ``{"float": "nan"}``, ``{"float": "inf"}`` and ``{"float": "-inf"}``, so that a record is
 JSON for every reader. Unknown keys are ignored.
@@ -146,6 +146,8 @@ class _Run(_Part):
     fault: Annotated[Fault, Field(strict=False)] | None = None
     usage: _Usage = _Usage()
     folder: str = ""
+    offer_key: str = ""
+    results: str = ""
 
 
 class _Record(_Part):

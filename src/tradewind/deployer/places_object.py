@@ -1,0 +1,147 @@
+"""Object stores: Amazon S3 and what speaks its language, and Google Cloud Storage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import obstore
+from obstore import exceptions
+from obstore.store import GCSStore, S3Store
+
+from tradewind.deployer.places import SILENCE_SECONDS, Access, Address, Place, no_such, safe_below
+from tradewind.errors import CredentialsError, DeployError, UnreachableError
+
+_RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+_SETTLED_SECONDS = 300
+
+
+class ObjectPlace(Place):
+    """Objects of a bucket below a common prefix."""
+
+    def __init__(self, address: Address, access: Access) -> None:
+        super().__init__(address, access)
+        self._prefix = address.path.strip("/")
+        self._store: Any = None
+
+    def fetch(self, target: Path) -> None:
+        """Bring an object, or all objects below a prefix; see `Place.fetch`."""
+        with self._typed():
+            try:
+                self._download(self._prefix, target)
+                return
+            except FileNotFoundError:
+                pass
+            found = 0
+            for batch in obstore.list(self._bucket(), prefix=self._prefix or None):
+                for entry in batch:
+                    name = str(PurePosixPath(entry["path"]).relative_to(self._prefix or "."))
+                    place = safe_below(target, name)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    self._download(entry["path"], place)
+                    found += 1
+            if not found:
+                raise no_such(self.address)
+
+    def read(self, name: str) -> bytes | None:
+        """The content of an object; see `Place.read`."""
+        with self._typed():
+            try:
+                return bytes(obstore.get(self._bucket(), self._key(name)).bytes())
+            except FileNotFoundError:
+                return None
+
+    def put(self, source: Path, name: str) -> None:
+        """Upload an object, in parts if it is large; see `Place.put`."""
+        with self._typed():
+            obstore.put(self._bucket(), self._key(name), source)
+
+    def remove(self, name: str) -> None:
+        """Remove an object; see `Place.remove`."""
+        with self._typed(), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._bucket(), self._key(name))
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}".lstrip("/")
+
+    def _download(self, key: str, target: Path) -> None:
+        if not key:
+            raise FileNotFoundError
+        stream = obstore.get(self._bucket(), key).stream()
+        with target.open("wb") as file:
+            for piece in stream:
+                file.write(piece)
+
+    def _bucket(self) -> Any:
+        if self._store is not None:
+            return self._store
+        address, access = self.address, self.access
+        options: Any = {"timeout": timedelta(seconds=600), "connect_timeout": timedelta(seconds=10)}
+        options["read_timeout"] = timedelta(seconds=SILENCE_SECONDS)
+        if access.endpoint.startswith("http://") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+            options["allow_http"] = True
+        if address.scheme == "gs":
+            extra: Any = {"url": access.endpoint} if access.endpoint else None
+            self._store = GCSStore(address.host, client_options=options, retry_config=_RETRIES, config=extra)
+            return self._store
+        config: Any = {}
+        if access.endpoint:
+            config |= {"endpoint": access.endpoint, "virtual_hosted_style_request": False}
+        if access.user:
+            config |= {"access_key_id": access.user, "secret_access_key": access.secret()}
+        provider = None if access.user else _amazon
+        if region := _region():
+            config["region"] = region
+        self._store = S3Store(
+            address.host, config=config, client_options=options, retry_config=_RETRIES, credential_provider=provider
+        )
+        return self._store
+
+    @contextlib.contextmanager
+    def _typed(self) -> Iterator[None]:
+        shown = self.address.shown
+        try:
+            yield
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+            hint = "see that the keys are right and may use the bucket"
+            raise CredentialsError(f"{shown} does not let us in: {_first(error)}", hint=hint) from error
+        except (FileNotFoundError, exceptions.NotFoundError) as error:
+            raise no_such(self.address) from error
+        except exceptions.BaseError as error:
+            words = _first(error)
+            if "404" in words or "NoSuchBucket" in str(error):
+                raise no_such(self.address) from error
+            if "error sending request" in str(error) or "connect" in str(error).lower():
+                raise UnreachableError(f"{shown} cannot be reached: {words}") from error
+            if "403" in words or "SignatureDoesNotMatch" in str(error) or "InvalidAccessKeyId" in str(error):
+                raise CredentialsError(f"{shown} does not let us in: {words}") from error
+            raise DeployError(f"{shown}: {words}") from error
+        except OSError as error:
+            raise DeployError(f"{shown}: {error.strerror or error}") from error
+
+
+def _first(error: BaseException) -> str:
+    """The first line of what the package says; what follows are its own internals."""
+    return str(error).partition("\n")[0].strip()[:300]
+
+
+def _region() -> str:
+    from tradewind.deployer.amazon_keys import default_region
+
+    return default_region()
+
+
+def _amazon() -> Any:
+    """Amazon's credentials from where all its programs look for them."""
+    import datetime
+
+    from tradewind.deployer.amazon_keys import find_keys
+
+    keys = find_keys()
+    later = datetime.datetime.now(datetime.UTC) + timedelta(seconds=_SETTLED_SECONDS)
+    found: dict[str, Any] = {"access_key_id": keys.access, "secret_access_key": keys.secret, "expires_at": later}
+    return {**found, "token": keys.token} if keys.token else found
