@@ -288,7 +288,8 @@ def arguments_of(value: str) -> list[str]:
 
 def parse(text: str) -> list[dict[str, str]]:
     """The commands that hold at each queue statement."""
-    found, commands = [], {}
+    found: list[dict[str, str]] = []
+    commands: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):

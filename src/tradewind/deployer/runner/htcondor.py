@@ -294,7 +294,7 @@ class HtCondorRunner(
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring what the job made into the run's folder; see `Runner.collect`."""
-        Exchange(request.folder.absolute()).collect(request, self.settings)
+        Exchange(request.folder.absolute()).collect(request, self.settings, self._folder / "back")
 
     def forget(self, handle: Handle) -> None:
         """Remove the job, where it is still in the queue, and what was kept for it; see `Runner.forget`."""

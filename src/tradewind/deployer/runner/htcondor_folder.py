@@ -117,22 +117,29 @@ class Exchange:
 
     def drop_secrets(self) -> None:
         """Remove the secrets, once the job has them or will never need them."""
-        (self.place / SECRETS).unlink(missing_ok=True)
+        with contextlib.suppress(NotADirectoryError):
+            (self.place / SECRETS).unlink(missing_ok=True)
 
     def drop_archives(self) -> None:
         """Remove what is large and no longer needed."""
         for name in (WORK_TAR, INPUTS_TAR, PACKED):
             (self.place / name).unlink(missing_ok=True)
 
-    def collect(self, request: RunRequest, settings: HtCondorSettings) -> None:
+    def collect(self, request: RunRequest, settings: HtCondorSettings, back: Path) -> None:
         """Bring what the job made into the run's folder.
+
+        Args:
+            request: The run.
+            settings: The runner's.
+            back: Where what comes back is unpacked, not below the run's folder.
 
         Raises:
             DeployError: What came back is damaged, hostile or too large.
         """
-        packed, far = self.place / PACKED, self.place / "far"
+        packed, far = self.place / PACKED, back / quote(request.run_id, safe="")
         try:
             if not shares(request, settings) and packed.exists() and packed.stat().st_size:
+                back.mkdir(parents=True, exist_ok=True)
                 unpack(packed, far, limit_bytes=parse_memory(settings.sent_bytes), lenient=True)
                 if (far / "run" / METRICS).is_file():
                     shutil.copyfile(far / "run" / METRICS, self.folder / METRICS)
