@@ -104,5 +104,5 @@ def test_the_base_class_polls_every_second(tmp_path: Path) -> None:
         pass
 
     provisioner: Provisioner = Plain(settings=NoneSettings(), data_folder=tmp_path)
-    assert provisioner.next_change([]) == 1.0
+    assert Provisioner.next_change(provisioner, []) == 1.0
     provisioner.close()

@@ -340,7 +340,12 @@ class Deployer:
         """Ask the runner and the provisioner, once for all runs, where they are."""
         handles = [f.run.handle for f in flights if f.run.handle is not None and f.running]
         statuses = self.runner.poll(handles) if handles else {}
-        clusters = [f.cluster for f in flights if f.cluster is not None] if self._ground.makes else []
+        # Those that cost nothing only matter while they are waited for.
+        clusters = [
+            f.cluster
+            for f in flights
+            if f.cluster is not None and (self._ground.makes or f.cluster.state is ClusterState.BOOTING)
+        ]
         polled: Mapping[str, Cluster] = self.provisioner.poll(clusters) if clusters else {}
         for flight in flights:
             flight.note(statuses.get(flight.run.run_id), polled.get(flight.run.run_id))
