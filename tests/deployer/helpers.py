@@ -13,6 +13,7 @@ from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
+from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
 from tradewind.problem import Billing, Configuration, Limits, Offer, Run, RunRequest
@@ -66,6 +67,7 @@ def deployer_over(
     provisioner: Provisioner | None = None,
     billing: Billing | None = None,
     hooks: Hooks | None = None,
+    results: Results | None = None,
 ) -> Deployer:
     """A deployer; processes of this machine unless told otherwise."""
     return Deployer(
@@ -74,6 +76,7 @@ def deployer_over(
         billing=billing or Billing(),
         owner=OWNER,
         hooks=hooks,
+        results=results,
     )
 
 

@@ -34,7 +34,7 @@ from tradewind.errors import (
 from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.testing.runners import ALIVE, OWNER_A, RunnerBench, RunnerConformance, ended, processes_of, until
 
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
 __all__ = ["ray_cluster"]
 
 
@@ -234,6 +234,7 @@ def test_what_users_meet_is_one_typed_error(
     [
         (RuntimeError("Version mismatch: The cluster was started with: Ray: 2.9 Python: 3.10"), DeployError),
         (RuntimeError("InvalidAuthToken: Authentication token is invalid"), CredentialsError),
+        (RuntimeError("WrongClusterID: ... Note: RAY_AUTH_MODE is currently 'disabled'"), UnreachableError),
         (ConnectionError("ray client connection timeout"), UnreachableError),
         (ValueError("something else"), DeployError),
     ],

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -372,7 +373,7 @@ def test_where_amazons_credentials_are_found(tmp_path: Path, monkeypatch: pytest
         Ec2("http://127.0.0.1:9").call("us-east-1", "DescribeInstances")
 
 
-_FAKE = """#!{python}
+_FAKE = """#!{python} -IS
 import json, pathlib, sys
 place = pathlib.Path({place!r})
 state = json.loads(place.read_text())
@@ -409,7 +410,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str, 
     place = tmp_path / "state.json"
     place.write_text(json.dumps(state))
     program = tmp_path / name
-    program.write_text(_FAKE.format(python=shutil.which("python3"), place=str(place), body=body))
+    program.write_text(_FAKE.format(python=sys.executable, place=str(place), body=body))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return place

@@ -11,7 +11,8 @@ import sysconfig
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -38,10 +39,13 @@ class DockerEngine:
         self.folder = folder
         self.socket = folder / "d.sock"
         self.host = f"unix://{self.socket}"
+        self._socket = folder / "containerd.sock"
         self._daemon: subprocess.Popen[bytes] | None = None
+        self._containerd: subprocess.Popen[bytes] | None = None
         # No bridge and no packet filter of its own: nothing is left of it on this machine, and several may run.
         content = {
             "hosts": [self.host],
+            "containerd": str(folder / "containerd.sock"),
             "data-root": str(folder / "data"),
             "exec-root": str(folder / "exec"),
             "pidfile": str(folder / "d.pid"),
@@ -55,21 +59,35 @@ class DockerEngine:
         }
         (folder / "daemon.json").write_text(json.dumps(content))
 
+    def configure(self, **options: object) -> None:
+        """Change keys of ``daemon.json``, and restart the daemon."""
+        path = self.folder / "daemon.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
+        self.restart()
+
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
-        dockerd = program("dockerd")
-        assert dockerd is not None
         (self.folder / "d.pid").unlink(missing_ok=True)
+        if self._containerd is None:
+            # A process of its own, as on most machines: it outlives the daemon.
+            places = ["--root", self.folder / "c", "--state", self.folder / "s", "--address", self._socket]
+            self._containerd = self._launch("containerd", *map(str, places))
+            until(self._socket.exists, 60, "containerd", self.folder / "log")
+        self._daemon = self._launch("dockerd", "--config-file", str(self.folder / "daemon.json"))
+        until(self._answers, 60, "the Docker daemon", self.folder / "log")
+
+    def _launch(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        found = program(name)
+        assert found is not None
         with (self.folder / "log").open("ab") as log:
-            self._daemon = subprocess.Popen(
-                [dockerd, "--config-file", str(self.folder / "daemon.json")],
+            return subprocess.Popen(
+                [found, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
                 start_new_session=True,
             )
-        until(self._answers, 60, "the Docker daemon", self.folder / "log")
 
     def _answers(self) -> bool:
         assert self._daemon is not None
@@ -118,6 +136,9 @@ class DockerEngine:
                 self.docker("rm", "-f", *left, check=False)
             self.docker("network", "prune", "-f", check=False)
         self.stop()
+        if self._containerd is not None:
+            self._containerd.terminate()
+            self._containerd.wait(timeout=60)
         for line in Path("/proc/self/mounts").read_text().splitlines():
             place = line.split()[1]
             if place.startswith(f"{self.folder}/"):
@@ -163,12 +184,19 @@ def _remove_stale() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError, ValueError):
             if not psutil.pid_exists(int((folder / "tests").read_text())):
-                with suppress(OSError, ValueError, psutil.Error):
-                    daemon = psutil.Process(int((folder / "d.pid").read_text()))
-                    if str(folder) in " ".join(daemon.cmdline()):
-                        daemon.terminate()
-                        daemon.wait(20)
+                left = [each for each in psutil.process_iter() if any(str(folder) in word for word in _words(each))]
+                for process in left:
+                    with suppress(psutil.Error):
+                        process.kill()
+                psutil.wait_procs(left, 10)
                 DockerEngine(folder).remove()
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 @contextmanager
@@ -188,6 +216,10 @@ def docker_engine(**options: object) -> Iterator[DockerEngine]:
         engine.remove()
 
 
+def _leave(running: AbstractContextManager[DockerEngine]) -> None:
+    running.__exit__(None, None, None)
+
+
 _ENGINE = pytest.StashKey[DockerEngine]()
 
 
@@ -197,5 +229,5 @@ def docker(pytestconfig: pytest.Config) -> DockerEngine:
     if _ENGINE not in pytestconfig.stash:
         running = docker_engine()
         pytestconfig.stash[_ENGINE] = running.__enter__()
-        pytestconfig.add_cleanup(lambda: running.__exit__(None, None, None))
+        pytestconfig.add_cleanup(partial(_leave, running))
     return pytestconfig.stash[_ENGINE]
