@@ -12,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ import pytest
 from tests.engines import until
 
 _START_SECONDS = 90.0
+_ATTEMPTS = 3
 ENVIRONMENT = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 
 
@@ -47,32 +49,31 @@ class RayCluster:
     def start_head(self) -> None:
         place = f"--temp-dir={self.folder}/head-{len(self._all)}"
         self._launch("head", "--head", f"--port={self.port}", "--num-cpus=0", "--include-dashboard=false", place)
-        self._await("head")
 
     def start_worker(self, name: str) -> None:
         self._launch(name, f"--address={self.address}", "--num-cpus=1", f'--resources={{"{name}": 4}}')
-        self._await(name)
 
     def _launch(self, name: str, *words: str) -> None:
         program = Path(sys.executable).with_name("ray")
         command = [str(program), "start", "--block", "--disable-usage-stats", "--memory=8000000000"]
         command += ["--object-store-memory=80000000", *words]
-        with self._log(name).open("wb") as log:
-            self._nodes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
-            )
+        for _ in range(_ATTEMPTS):
+            with self._log(name).open("wb") as log:
+                node = self._nodes[name] = subprocess.Popen(
+                    command, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
+                )
+            until(partial(self._started_or_ended, name), _START_SECONDS, f"Ray's node {name}", self._log(name))
+            self._all |= self._tree(name)
+            if node.poll() is None:
+                return
+            # On a busy machine a raylet may take longer than Ray waits for it.
+        raise RuntimeError(f"Ray's node {name} does not start: {self._log(name).read_text()[-2000:]}")
+
+    def _started_or_ended(self, name: str) -> bool:
+        return b"Ray runtime started" in self._log(name).read_bytes() or self._nodes[name].poll() is not None
 
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
-
-    def _await(self, name: str) -> None:
-        until(
-            lambda: b"Ray runtime started" in self._log(name).read_bytes(),
-            _START_SECONDS,
-            f"Ray's node {name}",
-            self._log(name),
-        )
-        self._all |= self._tree(name)
 
     def _tree(self, name: str) -> set[psutil.Process]:
         try:

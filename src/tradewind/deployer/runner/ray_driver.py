@@ -284,7 +284,9 @@ def _knock(address: str) -> None:
 def _kind_of(error: BaseException) -> str:
     """What an error of Ray means to the user."""
     words = f"{type(error).__name__} {error}".lower()
-    if "auth" in words and ("token" in words or "unauth" in words):
+    if "wrongclusterid" in words:  # before the next: Ray speaks of tokens then too
+        return "restarted"
+    if "authentication" in words or "unauthenticated" in words or "authtoken" in words:
         return "credentials"
     if "version mismatch" in words or "same version" in words:
         return "version"

@@ -120,6 +120,8 @@ class RayLink:
                 self._drop(helper)
             raise UnreachableError(f"{self._where} did not answer within {seconds:g} s") from None
         except _Told as told:
+            if told.kind == "restarted":
+                self._drop(helper)
             raise self._error(told) from None
 
     def _ready(self, seconds: float) -> _Helper:
@@ -149,7 +151,7 @@ class RayLink:
         kind, text = told.kind, told.text.strip().splitlines()
         words = f"Ray at {self._where}: {text[0] if text else kind}"
         match kind:
-            case "unreachable" | "gone":
+            case "unreachable" | "gone" | "restarted":
                 return UnreachableError(words, hint="start the cluster, or set address")
             case "credentials":
                 return CredentialsError(words, hint="set RAY_AUTH_MODE and RAY_AUTH_TOKEN as on the cluster")
