@@ -60,10 +60,10 @@ class Condor:
         """The attributes of all jobs that have left the queue."""
         return [job["ad"] for job in self.pool.jobs("history")]
 
-    def starts(self, run_id: str) -> int:
-        """How often the jobs of a run have been started."""
+    def starts(self, folder: Path) -> int:
+        """How often the jobs of a run have been started; a run is known by its folder."""
         every = [*self.jobs(), *self.past()]
-        return sum(ad["NumJobStarts"] for ad in every if ad.get("TradewindRun") == run_id)
+        return sum(ad["NumJobStarts"] for ad in every if ad.get("TradewindFolder") == str(folder))
 
     def order(self, run_id: str, what: str) -> None:
         """Have a running job evicted, or held by hand."""

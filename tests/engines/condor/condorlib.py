@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import time
@@ -423,6 +422,8 @@ class Starter:
 
     def go(self, job: Job) -> None:
         """Run it."""
+        import shutil  # it takes a while, and most programs do not need it
+
         pool, config = self.pool, self.pool.config
         where = "slot1@machine"
         scratch = pool.folder / "execute" / f"dir_{os.getpid()}"
@@ -528,6 +529,8 @@ class Starter:
         spawn(self.pool, job)
 
     def ended(self, job: Job, status: int, most: int, scratch: Path) -> None:
+        import shutil
+
         pool = self.pool
         with pool.alone():
             if job["transfer"]:

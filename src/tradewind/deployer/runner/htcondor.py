@@ -10,6 +10,7 @@ from typing import Any
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import (
+    HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
     LimitsMemory,
@@ -38,6 +39,7 @@ _FRESH = Story()
 class HtCondorRunner(
     Runner,
     CallsNetwork,
+    HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
     LimitsMemory,

@@ -138,7 +138,9 @@ class Exchange:
         """
         packed, far = self.place / PACKED, back / quote(request.run_id, safe="")
         try:
-            if not shares(request, settings) and packed.exists() and packed.stat().st_size:
+            if shares(request, settings):
+                stage_out(request)
+            elif packed.exists() and packed.stat().st_size:
                 back.mkdir(parents=True, exist_ok=True)
                 unpack(packed, far, limit_bytes=parse_memory(settings.sent_bytes), lenient=True)
                 if (far / "run" / METRICS).is_file():
