@@ -7,10 +7,12 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.deployer.helpers import OFFER, OWNER, eventually, python, request_for
@@ -354,7 +356,7 @@ def test_what_sbatch_refuses_is_one_clear_error(
     make: Make,
     tmp_path: Path,
     settings: dict[str, object],
-    offer: dict[str, float],
+    offer: dict[str, Any],
     error: type[DeployError],
     words: str,
 ) -> None:
@@ -447,3 +449,20 @@ def test_of_two_jobs_for_one_run_one_runs_it(make: Make, tmp_path: Path) -> None
     assert ended(runner, runner.submit(request, [])).state is RunState.DONE
     eventually(lambda: not runner._queue.all().rows)
     assert (request.workdir / "count").read_text() == "ran\n"
+
+
+@pytest.mark.slow
+def test_the_example_is_a_study_on_slurm(cluster: SlurmCluster, tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "slurm" / "job.yaml"
+    done = subprocess.run(
+        [sys.executable, "-m", "tradewind", "tune", str(example), "--trials", "4", "--json"],
+        env={**os.environ, "TRADEWIND_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["trials"] == {"succeeded": 4}
+    assert not cluster.jobs()
+    assert not list((tmp_path / "home" / "slurm" / "batches").iterdir())

@@ -47,7 +47,7 @@ def fake(tmp_path: Path) -> Fake:
     return made
 
 
-def submitted(runner: SlurmRunner, base: Path, claim: str = "7", **left: object) -> Handle:
+def submitted(runner: SlurmRunner, base: Path, claim: str = "7", **left: Any) -> Handle:
     """A run that Slurm has started, with what it has left in its folder."""
     request = request_for(base, ("true",))
     handle = runner.submit(request, [])
@@ -96,7 +96,7 @@ _ALIVE = (RunState.EXECUTING, None, "")
     ],
 )
 def test_what_slurmctld_remembers(
-    fake: Fake, tmp_path: Path, says: str, left: dict[str, object], wanted: tuple[RunState, Fault | None, str]
+    fake: Fake, tmp_path: Path, says: str, left: dict[str, Any], wanted: tuple[RunState, Fault | None, str]
 ) -> None:
     runner = fake(scontrol=says)
     handle = submitted(runner, tmp_path, **left)
@@ -261,7 +261,8 @@ def test_what_a_killed_process_left_is_cleaned_up(fake: Fake, tmp_path: Path) ->
 
 def test_a_variable_that_no_shell_knows_is_refused(fake: Fake, tmp_path: Path) -> None:
     runner = fake()
-    for changes in ({"env": {"A-B": "1"}}, {"env": {"A": "x\0y"}}):
+    wrong: list[dict[str, Any]] = [{"env": {"A-B": "1"}}, {"env": {"A": "x\0y"}}]
+    for changes in wrong:
         with pytest.raises(DeployError) as caught:
             runner.submit(request_for(tmp_path, ("true",), **changes), [])
         assert not caught.value.retryable

@@ -8,13 +8,14 @@ their CPUs and their memory by cgroups, as real clusters do.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -50,7 +51,6 @@ JobCompType=jobcomp/filetxt
 JobCompLoc={folder}/jobcomp.log
 AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
-SlurmctldParameters=enable_configless
 MessageTimeout=5
 TCPTimeout=2
 SlurmdTimeout=10
@@ -112,10 +112,10 @@ class SlurmCluster:
 
     def start(self) -> None:
         """Start everything and wait until all nodes are idle."""
+        self.start_controller()
         for node in NODES:
             self.start_node(node)
-        self.start_controller()
-        until(self.idle, 20, "three idle nodes", self.folder / "slurmctld.log")
+        until(self.idle, 30, "three idle nodes", self.folder / "slurmctld.log")
 
     def _start(self, name: str, *words: str) -> None:
         command = [str(program(name)), *words]
@@ -197,11 +197,16 @@ def _process(pidfile: Path) -> psutil.Process | None:
 
 
 def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Ports that nobody listens on, and that the kernel gives to no connection meanwhile."""
+    found: list[int] = []
+    # Below the kernel's own range; sessions beside this one begin elsewhere in it.
+    for port in random.sample(range(20000, 32000), 2000):
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 @contextmanager

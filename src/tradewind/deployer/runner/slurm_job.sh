@@ -56,27 +56,30 @@ while IFS=: read -r _ controllers path; do
   whole=$place${path%%/job_*}/job_$SLURM_JOB_ID
   case ,$controllers, in
   *,memory,*)
-    procs=$place$path/cgroup.procs kills=$place$path/memory.oom_control
+    procs="$whole/step_[!e]*/cgroup.procs $whole/step_[!e]*/task_*/cgroup.procs" kills=$place$path/memory.oom_control
     read -r bound < "$whole/memory.limit_in_bytes" && [ "${#bound}" -lt 19 ] && limited=1
     ;;
-  *,freezer,*) procs=${procs:-$place$path/cgroup.procs} ;;
+  *,freezer,*) procs=${procs:-"$whole/step_[!e]*/cgroup.procs"} ;;
   ,,)
-    [ -r "$place$path/cgroup.procs" ] && procs=$place$path/cgroup.procs
+    [ -r "$place$path/cgroup.procs" ] && procs="$whole/step_[!e]*/user/task_*/cgroup.procs"
     [ -r "$whole/memory.events" ] && kills=$whole/memory.events
     read -r bound < "$whole/memory.max" && [ "$bound" != max ] && limited=1
     ;;
   esac
 done 2> /dev/null < /proc/self/cgroup
 
-# All processes of the program, without Slurm's and ours.
+# All processes of the program on this node, those of srun too, without Slurm's and ours.
 members() {
-  local pid name
+  local pid name file
   pids=()
   if [ -n "$procs" ]; then
-    while read -r pid; do
-      [ "$pid" = "$$" ] || [ "$pid" = "${BASHPID:-0}" ] || [ "$pid" = "$watcher" ] && continue
-      { read -r name < "/proc/$pid/comm"; } 2> /dev/null && [ "$name" != slurmstepd ] && pids+=("$pid")
-    done < "$procs"
+    for file in $procs; do
+      [ -r "$file" ] || continue
+      while read -r pid; do
+        [ "$pid" = "$$" ] || [ "$pid" = "${BASHPID:-0}" ] || [ "$pid" = "$watcher" ] && continue
+        { read -r name < "/proc/$pid/comm"; } 2> /dev/null && [ "$name" != slurmstepd ] && pids+=("$pid")
+      done < "$file"
+    done 2> /dev/null
   elif [ -n "$child" ]; then
     descend "$child"
   fi

@@ -59,7 +59,7 @@ _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
     (
         r"time limit is invalid",
         DeployError,
-        "the partition's limit is shorter: set constraints.deadline or `partition`",
+        "the partition's limit is shorter: set deploy.longest or `partition`",
     ),
     (r"unrecognized option|invalid option|Invalid.*specification", DeployError, "look at the setting `sbatch`"),
 )

@@ -22,7 +22,7 @@ _LOST = {
 }
 _HOPELESS = {
     "PartitionConfig": "the partition has not that many nodes or CPUs",
-    "PartitionTimeLimit": "the partition's time limit is shorter",
+    "PartitionTimeLimit": "the partition's time limit is shorter: set deploy.longest",
     "PartitionNodeLimit": "the partition allows fewer nodes",
     "PartitionInactive": "the partition is inactive",
     "BadConstraints": "no node is as asked for",
@@ -77,7 +77,7 @@ def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str 
     state, code = str(result["state"]), int(result.get("exit_code") or 0)
     runtime = float(result.get("runtime") or 0.0)
     program, work = str(facts.get("program", "")), str(facts.get("workdir", ""))
-    usage = _usage(result)
+    usage = _usage(result, spread=bool(facts.get("spread")))
 
     def failed(reason: str, code: int | None = code) -> RunStatus:
         return RunStatus(RunState.FAILED, runtime, reason, Fault.JOB, code, usage)
@@ -157,10 +157,11 @@ def lost(reason: str, runtime: float) -> RunStatus:
     return RunStatus(RunState.PREEMPTED, runtime, reason, Fault.INFRASTRUCTURE)
 
 
-def _usage(result: Mapping[str, Any]) -> Usage:
+def _usage(result: Mapping[str, Any], *, spread: bool) -> Usage:
+    """What a run used; of one whose tasks srun starts, the job script does not see the processor time."""
     peak = int(result.get("peak_kib") or 0) * 1024
     times = {name: _TIMES.fullmatch(str(result.get(name, ""))) for name in ("user", "system")}
-    seconds = {f"{name}_seconds": int(m[1]) * 60 + float(m[2]) for name, m in times.items() if m}
+    seconds = {f"{name}_seconds": int(m[1]) * 60 + float(m[2]) for name, m in times.items() if m and not spread}
     return Usage(peak or None, sum(seconds.values()) if seconds else None, seconds)
 
 

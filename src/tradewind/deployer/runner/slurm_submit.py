@@ -131,6 +131,7 @@ class Submitter:
             "workdir": str(request.workdir.absolute()),
             "wall_seconds": wall,
             "memory_bytes": memory,
+            "spread": bool(settings.mpi) or request.offer.nodes > 1 or settings.container in ("oci", "pyxis"),
         }
         return order, note
 
