@@ -394,6 +394,7 @@ class Handler(BaseHTTPRequestHandler):
 def serve(folder: Path, port: int) -> None:
     """Serve until the end."""
     Handler.daemon = Daemon(folder)
+    ThreadingHTTPServer.request_queue_size = 64
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     (folder / "ready").write_text(str(server.server_address[1]))
