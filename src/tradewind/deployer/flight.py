@@ -81,6 +81,11 @@ class Flight:
         """False once the runner has said that the job has ended."""
         return self.status is None or not self.status.state.ended
 
+    @property
+    def _lost(self) -> bool:
+        """True when the provisioner says that the machines are not what they were: no job goes on there."""
+        return self.cluster is not None and self.cluster.state in (ClusterState.FAILED, ClusterState.GONE)
+
     def resume(self) -> None:
         """Go on with a run that an earlier process launched."""
         self._tried_to_make = self._tried_to_submit = True
@@ -89,6 +94,7 @@ class Flight:
             self._enter(RunState.EXECUTING)
             self._phase = _Phase.ACT
             self._least_cost = self.run.cost
+            self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._ground.makes else None
         elif self.open:
             # Making and submitting again finds what is there already.
             self.run = replace(self.run, state=RunState.PENDING)
@@ -159,9 +165,7 @@ class Flight:
         made = ground.makes and (self.cluster is not None or self._setup_seconds > 0)
         if submitted or made:
             cost = billing.cost(self.run.runtime, self.request.offer.hourly)
-            if ground.makes and self.cluster is None:
-                cost = max(cost, self._least_cost)
-            self.run = replace(self.run, cost=cost)
+            self.run = replace(self.run, cost=max(cost, self._least_cost) if ground.makes else cost)
 
     def _enter(self, stage: RunState) -> None:
         self.run = replace(self.run, state=stage)
@@ -259,7 +263,7 @@ class Flight:
             self._make()
             self.note(None, self._made)
         assert self.cluster is not None
-        if self.cluster.state in (ClusterState.FAILED, ClusterState.GONE):
+        if self._lost:
             raise DeployError(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
         if self.cluster.state is not ClusterState.READY:
             return False
@@ -293,7 +297,10 @@ class Flight:
     def _execute(self) -> bool:
         status = self.status
         if status is None or not status.state.ended:
-            return False
+            if self._lost and self.cluster is not None:
+                reason = f"its machines are lost: {self.cluster.reason or self.cluster.state}"
+                self.ending = Ending(RunState.PREEMPTED, reason, Fault.INFRASTRUCTURE)
+            return self._lost
         if status.state in (RunState.PREEMPTED, RunState.CANCELLED):
             self.ending = ending_of(status)
         else:
@@ -326,7 +333,7 @@ class Flight:
                     partial(ground.hooks.run, "on_error", replace(self.run, reason=ending.reason), self.request)
                 )
                 return True
-        if not self._end_job(ending.reason) or not self._give_back():
+        if not (self._end_job(ending.reason) or self._lost) or not self._give_back():
             return False
         self._charge()
         ended = replace(
