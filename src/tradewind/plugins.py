@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.errors import PluginError, SpecError
 
-KINDS = ("searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store")
-"""The kinds of part, in the order of a trial's way through the house."""
+KINDS = ("searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store", "planner")
+"""The kinds of part, in the order of a trial's way through the house; planners are for workflows."""
 
 _log = logging.getLogger("tradewind.plugins")
 
@@ -65,6 +65,16 @@ class Plugin:
     def capabilities(cls) -> tuple[str, ...]:
         """The names of the capability classes that the part inherits, sorted."""
         return tuple(sorted(c.__name__ for c in cls.__mro__ if Capability in c.__bases__))
+
+    @classmethod
+    def missing(cls) -> str:
+        """What this machine lacks for the part to work with its usual settings, and how to get it; empty if nothing.
+
+        ``tradewind doctor`` asks each provisioner and runner. The answer is one line (``there is no sbatch program:
+        apt-get install slurm-client``) and comes at once: a program is looked for, a package, a socket; nothing is
+        started and no network is asked.
+        """
+        return ""
 
 
 P = TypeVar("P", bound=Plugin)

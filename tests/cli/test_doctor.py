@@ -188,3 +188,26 @@ def test_square_brackets_are_no_markup(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(doctor, "examine", lambda: [Check("it", True, "has [red]brackets[/red]")])
     assert run(["doctor"]) == 0
     assert "has [red]brackets[/red]" in capsys.readouterr().out
+
+
+def test_each_backend_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
+    from tradewind.deployer.runner.process import ProcessRunner
+
+    assert (_found("runner process").ok, _found("runner process").found) == (True, "can be used")
+    lacking = classmethod(lambda cls: "there is no oned program: apt-get install opennebula")
+    monkeypatch.setattr(ProcessRunner, "missing", lacking)
+    check = _found("runner process")
+    assert (check.word, check.found, check.hint) == (
+        "optional",
+        "there is no oned program",
+        "apt-get install opennebula",
+    )
+
+    def broken(cls: type) -> str:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(SimulatedProvisioner, "missing", classmethod(broken))
+    assert "missing() raised ZeroDivisionError: oops" in _found("provisioner simulated").found
+    wanted = [f"{kind} {name}" for kind in doctor.BACKENDS for name in plugins.names(kind)]
+    assert set(wanted) <= {check.what for check in examine()}

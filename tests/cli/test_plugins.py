@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -167,3 +168,33 @@ def test_settings_are_described_in_words() -> None:
 
 def test_nested_models_are_called_by_their_name() -> None:
     assert type_words(list[Several]) == "list of Several"
+
+
+def test_which_go_together(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _json(capsys, "--matrix")
+    assert set(found) >= {"process", "replay"}
+    assert found["process"]["none"] == {"together": True, "why": ""}
+    assert all(set(row) == set(found["process"]) for row in found.values())
+    assert all(cell["together"] is not bool(cell["why"]) for row in found.values() for cell in row.values())
+    assert run(["plugins", "--matrix"]) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[0].split() == ["runner", *found["process"]]
+    apart = [f"{made} + {runner}" for runner, row in found.items() for made, cell in row.items() if cell["why"]]
+    assert all(any(pair in line for line in lines[2 + len(found) :]) for pair in apart)
+
+
+def test_which_go_together_fits_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert run(["plugins", "--matrix"]) == 0
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    row = next(line for line in lines if line.split()[:1] == ["process"])
+    assert row.count("yes") + row.count("-") == len(plugins.names("provisioner"))
+    assert max(map(len, lines)) <= 40
+
+
+def test_the_matrix_is_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plugins", "process", "--matrix"]) == 3
+    assert "leave the part" in capsys.readouterr().err

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from typing import cast
 
 from reference.text import docstring, first_line, page, table
 from tradewind import plugins
+from tradewind.cli.matrix import reasons
 from tradewind.cli.plugins import setting_rows
+from tradewind.deployer import combine
+from tradewind.deployer.provisioner.base import Provisioner
+from tradewind.deployer.runner.base import Runner
 from tradewind.plugins import KINDS, Capability, Plugin
 
 BASES = {
@@ -26,6 +31,11 @@ Tradewind; `tradewind plugins` shows those of other packages too. A part is chos
 with settings, `{use: gp, xi: 0.01}`. [Extending](../guides/extending.md) shows how to add one."""
 
 
+COMBINATIONS = """\
+Provisioners make machines, runners run jobs on them. The table follows from what each says that it can do; `tradewind
+plugins --matrix` shows it for all that is installed."""
+
+
 def write() -> dict[str, str]:
     """The pages by file name."""
     found = {kind: own_parts(kind) for kind in KINDS}
@@ -35,7 +45,8 @@ def write() -> dict[str, str]:
         for name, part in found[kind].items()
     ]
     matrices = [block for kind in KINDS if (block := _matrix(kind, found[kind]))]
-    index = page("Parts", INTRO, table(["kind", "part", "what it does"], rows), "## What each can do", *matrices)
+    overview = table(["kind", "part", "what it does"], rows)
+    index = page("Parts", INTRO, overview, "## What each can do", *matrices, _combinations(found))
     return {"plugins.md": index, **{f"plugins/{kind}.md": _kind_page(kind, found[kind]) for kind in KINDS}}
 
 
@@ -63,6 +74,16 @@ def _matrix(kind: str, parts: dict[str, type[Plugin]]) -> str:
     ]
     meanings = "\n".join(f"- `{c.__name__}`: {first_line(c)}" for c in wanted)
     return f"### {kind.capitalize()}s\n\n{table([kind, *(f'`{c.__name__}`' for c in wanted)], rows)}\n\n{meanings}"
+
+
+def _combinations(found: dict[str, dict[str, type[Plugin]]]) -> str:
+    """Which provisioners and runners go together, from `tradewind.deployer.combine`."""
+    provisioners = cast("dict[str, type[Provisioner]]", found["provisioner"])
+    made = combine.matrix(provisioners, cast("dict[str, type[Runner]]", found["runner"]))
+    titles = ["runner", *(f"`{name}`" for name in provisioners)]
+    rows = [[f"`{runner}`", *("" if row[name] else "yes" for name in provisioners)] for runner, row in made.items()]
+    why = "\n".join(f"- {text}: {', '.join(f'`{pair}`' for pair in pairs)}" for text, pairs in reasons(made).items())
+    return f"## Which go together\n\n{COMBINATIONS}\n\n{table(titles, rows)}\n\nThe others do not:\n\n{why}"
 
 
 def _kind_page(kind: str, parts: dict[str, type[Plugin]]) -> str:

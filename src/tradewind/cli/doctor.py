@@ -11,10 +11,22 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tradewind.plugins import Plugin
+
 OLDEST_SENSIBLE_TIME = 1_735_689_600  # 2025-01-01: Tradewind did not exist before
 SMALLEST_DISK = 200 * 2**20
-EXTRAS = {"matplotlib": "plots", "pandas": "pandas", "polars": "polars", "psycopg": "postgresql"}
+EXTRAS = {
+    "matplotlib": "plots",
+    "pandas": "pandas",
+    "polars": "polars",
+    "psycopg": "postgresql",
+    "obstore": "files",
+    "keyring": "keyring",
+}
 """Optional packages, and the extra that brings each."""
+
+BACKENDS = ("provisioner", "runner")
+"""Kinds of part that work with programs and daemons of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +214,20 @@ def _parts() -> Iterator[Check]:
                 yield Check(f"{kind} {name}", False, broken[kind, name], package == "tradewind", hint)
                 continue
             working += 1
-            yield from _ask_part(plugins.load(kind, name), f"{kind} {name}")
+            part = plugins.load(kind, name)
+            if kind in BACKENDS:
+                yield _backend(part, f"{kind} {name}")
+            yield from _ask_part(part, f"{kind} {name}")
     yield Check("parts", working > 0, f"{working} load, {len(broken)} do not", hint="install Tradewind again")
+
+
+def _backend(part: type[Plugin], title: str) -> Check:
+    """Whether the programs, packages and daemons that a provisioner or runner works with are there."""
+    try:
+        what, _, hint = part.missing().partition(": ")
+    except Exception as error:  # an outside package's code: its mistake is a finding like any other
+        return Check(title, False, f"its missing() raised {type(error).__name__}: {error}", needed=False)
+    return Check(title, not what, what or "can be used", needed=False, hint=hint)
 
 
 def _ask_part(part: Any, title: str) -> Iterator[Check]:

@@ -66,6 +66,9 @@ def plugins_command(
         str | None,
         typer.Option(help="searcher, selector, catalogue, provisioner, runner, interpreter or store.", metavar="KIND"),
     ] = None,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Show which provisioners and runners go together, and why others do not.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show the installed parts and what each can do.
@@ -74,6 +77,14 @@ def plugins_command(
     """
     from tradewind.cli.common import emit_json
 
+    if matrix:
+        from tradewind.cli.matrix import show_matrix
+        from tradewind.errors import InputError
+
+        if name is not None or kind is not None:
+            raise InputError("--matrix shows all provisioners and runners", hint="leave the part and --kind out")
+        show_matrix(as_json=as_json)
+        return
     rows = part_rows(kind, name)
     if as_json:
         emit_json([asdict(row) for row in rows])
