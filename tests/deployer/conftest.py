@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.engines.moto import moto  # noqa: F401  (a fixture of several files)
 
 from tradewind.deployer.runner import warden_client
 

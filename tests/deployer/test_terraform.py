@@ -36,18 +36,13 @@ pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow]
 Maker = Callable[..., TerraformProvisioner]
 
 
-@pytest.fixture(scope="session")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
-    yield from engine.start(tmp_path_factory.mktemp("moto"))
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Modules are initialised once for all tests, as they would be for all runs of one data folder."""
     return tmp_path_factory.mktemp("modules")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _environment(moto: Moto) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in engine.environment(moto.folder).items():
@@ -55,7 +50,7 @@ def _environment(moto: Moto) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def early(moto: Moto, initialised: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str]]:
     """The first machines of each test of the suite, begun all at once: Amazon's provider waits ten seconds for each.
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -63,11 +62,6 @@ _WORST = (
     Kill(("controller",), "CreateSecurityGroup"),
     Kill(("controller", "terraform"), "RunInstances", again=True),
 )
-
-
-@pytest.fixture(scope="module")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
-    yield from engine.start(tmp_path_factory.mktemp("moto"))
 
 
 @pytest.fixture(autouse=True)

@@ -165,8 +165,10 @@ def program_or_skip() -> str:
     return found
 
 
-def start(folder: Path) -> Iterator[Moto]:
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
     """Start moto, unless something is missing: then that is said and the tests are skipped."""
+    folder = tmp_path_factory.mktemp("moto")
     if _program() is None or not (PLACE / "mirror").is_dir():
         message = "!!! ENGINE MISSING: there is no Terraform, or no moto: bash tools/terraform_engine.sh"
         warnings.warn(pytest.PytestWarning(message), stacklevel=2)

@@ -40,6 +40,7 @@ class Prober:
 
     def __init__(self) -> None:
         self._looks: dict[str, Future[Probe]] = {}
+        self._seen: dict[str, Probe] = {}
         self._guard = threading.Lock()
 
     def look(self, run_id: str, machines: Sequence[Machine], what: str) -> Probe:
@@ -53,17 +54,17 @@ class Prober:
         if what == "none":
             return Probe(True)
         with self._guard:
-            last = self._looks.pop(run_id, None)
-            if last is not None and not last.done():
-                self._looks[run_id] = last
-                return Probe(False, "they do not answer yet")
-            seen = last.result() if last is not None else Probe(False, "they were just made")
-            if not seen.ready:
-                look: Future[Probe] = Future()
-                self._looks[run_id] = look
-                threading.Thread(
-                    target=_carry_out, args=(look, machines, what), name="tradewind-terraform", daemon=True
-                ).start()
+            look = self._looks.get(run_id)
+            if look is not None and not look.done():
+                return self._seen[run_id]
+            seen = look.result() if look is not None else Probe(False, "they were just made")
+            self._seen[run_id] = seen
+            if seen.ready:
+                self._looks.pop(run_id)
+            else:
+                look = self._looks[run_id] = Future()
+                arguments = (look, machines, what)
+                threading.Thread(target=_carry_out, args=arguments, name="tradewind-terraform", daemon=True).start()
             return seen
 
 
