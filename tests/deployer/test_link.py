@@ -153,7 +153,7 @@ def test_a_transfer_that_fails_leaves_nothing(linked: Linker, tmp_path: Path, mo
     with pytest.raises(DeployError, match="too large"):
         link.get_folder(str(tmp_path), tmp_path / "x", limit_bytes=10_000)
     with pytest.raises(UnreachableError, match="longer than"):
-        link.receive(["sleep", "60"], lambda stream: stream.read() and None, timeout=0.3)
+        link.receive(["sleep", "60"], lambda stream: None, timeout=0.3)
     monkeypatch.setattr(link_files, "_PUT", "exec sleep 60")
     with pytest.raises(UnreachableError, match="longer than"):
         link.put(b"x", "y", timeout=0.3)

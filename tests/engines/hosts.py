@@ -1,7 +1,8 @@
 """Hosts on this machine: network namespaces with addresses, names and SSH servers of their own.
 
-They share the file system and the process table with this machine, and nothing else. A host is a process that holds its
-namespaces and ends when its standard input does, so that nothing is left of it when the tests are killed.
+They share the process table with this machine, and all files but those below /mnt, where each has a disk of its own.
+A host is a process that holds its namespaces and ends when its standard input does, so that nothing is left of it when
+the tests are killed.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Hosts:
             self.start_sshd(name)
 
     def _make(self, name: str) -> None:
-        words = ["unshare", "--net", "--uts", "sh", "-c", 'hostname "$1" && echo ready && read -r _', "sh", name]
+        script = 'hostname "$1" && mount -t tmpfs none /mnt && echo ready && read -r _'
+        words = ["unshare", "--net", "--uts", "--mount", "sh", "-c", script, "sh", name]
         holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._holders[name] = holder
         assert holder.stdout is not None
@@ -86,12 +88,11 @@ class Hosts:
         inside = ["ip", "addr", "add", f"{self.addresses[name]}/24", "dev", "eth0"]
         for command in (inside, ["ip", "link", "set", "eth0", "up"], ["ip", "link", "set", "lo", "up"]):
             self.run(name, [str(program("ip")), *command[1:]]).check_returncode()
-        # Otherwise a host that was cut off for a moment is looked for by its hardware address for seconds.
         self.run(name, [str(program("ip")), "route", "add", "default", "via", self.gateway])
 
     def command(self, name: str, argv: Sequence[str]) -> list[str]:
         """The words that run a command on a host."""
-        return ["nsenter", "--target", str(self._holders[name].pid), "--net", "--uts", "--", *argv]
+        return ["nsenter", "--target", str(self._holders[name].pid), "--net", "--uts", "--mount", "--", *argv]
 
     def run(self, name: str, argv: Sequence[str], *, timeout: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run a command on a host, and wait for its end."""

@@ -290,6 +290,8 @@ class SshRunner(
         for target, lines in list(lists.items()):
             for line in lines:
                 name, _, word = line.partition(" ")
+                if name in self._machine(target).forgotten:
+                    continue
                 whose, load = run_id_of(word), name.endswith(APPLICATION)
                 name = name.removesuffix(APPLICATION)
                 if owner in (None, whose) and (whose, run_id_of(name)) not in found:
@@ -319,16 +321,10 @@ class SshRunner(
             return
         machines = [self._machine(SshTarget(**facts)) for facts in data["machines"]]
         names = [data["name"], data["name"] + APPLICATION] if data.get("load") else [data["name"]]
-
-        def ask(machine: FarMachine) -> None:
-            for name in names:
-                # What cannot be removed now is removed there when it expires.
-                with contextlib.suppress(TradewindError):
-                    machine.ask("forget", name, seconds=_POLL_SECONDS)
-                machine.drop(name)
-                self._asked.pop(name, None)
-
-        self._together(ask, machines)
+        for machine in machines:
+            machine.forget(names)
+        for name in names:
+            self._asked.pop(name, None)
         self._notes.remove(str(data["owner"]), handle.run_id)
 
     def close(self) -> None:

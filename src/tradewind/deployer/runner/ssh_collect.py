@@ -53,7 +53,9 @@ def _put(came: Path, request: RunRequest, prefix: str) -> None:
     _merge(came / OUTPUTS, request.folder / OUTPUTS)
     kept = came / "kept"
     if kept.is_dir() and request.outputs:
-        stage_out(replace(request, workdir=kept))
+        picked = came / "picked"
+        stage_out(replace(request, workdir=kept, folder=picked))
+        _merge(picked / OUTPUTS, request.folder / OUTPUTS)
 
 
 def _merge(source: Path, target: Path) -> None:

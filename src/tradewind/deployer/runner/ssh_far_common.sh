@@ -49,6 +49,8 @@ alive() { # CLAIM: host:boot:pid:ticks
 
 members() { # -> _pids: all processes with the tag, of the job's session, and in its control group
   _pids=
+  [ -n "$_tag" ] || _tag=none # an empty one would be that of all runs
+  [ -n "$_session" ] || _session=none
   for _file in $(grep -ls -e "TRADEWIND_FAR=$_tag" -e "^[0-9]* (.*) [^ZX] [0-9]* [0-9]* $_session " \
     /proc/[0-9]*/environ /proc/[0-9]*/stat 2>/dev/null); do
     _file=${_file#/proc/}

@@ -140,9 +140,10 @@ do_cancel() { # NAME STATE
   fi
 }
 
-do_forget() { # NAME
-  _run=runs/$1
-  if [ -d "$_run" ]; then
+do_forget() { # NAME...
+  for _name in "$@"; do
+    _run=runs/$_name
+    [ -d "$_run" ] || continue
     if claim_of "$_run" && case $_claim in "$_host:$_boot:"*) alive "$_claim" ;; *) false ;; esac then
       echo forget 1<>"$_run/control"
     else
@@ -150,7 +151,7 @@ do_forget() { # NAME
       [ "$_tag" = none ] || end_all 0
       remove "$_run"
     fi
-  fi
+  done
   echo forgotten
 }
 

@@ -107,9 +107,11 @@ timer() { # HUNDREDTHS: a tick after that
   _seconds=$(($1 / 100)).$_rest
   [ "$_sleeps" = 1 ] || _seconds=$((($1 + 99) / 100))
   (
-    trap 'kill "$!" 2>/dev/null; exit' TERM
+    _sleeper=
+    trap '[ -z "$_sleeper" ] || kill "$_sleeper"; exit' TERM
     sleep "$_seconds" &
-    wait "$!"
+    _sleeper=$!
+    wait "$_sleeper"
     echo tick >&3
   ) &
   _timer=$!
@@ -224,9 +226,11 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
     : 1<>e
     _drains="$_drain_o $_drain_e"
     (
-      trap 'kill "$!"; exit' TERM
+      _sleeper=
+      trap '[ -z "$_sleeper" ] || kill "$_sleeper"; exit' TERM
       sleep 3 & # what got away from us may hold the pipes
-      wait "$!"
+      _sleeper=$!
+      wait "$_sleeper"
       kill $_drains
     ) &
     _killer=$!

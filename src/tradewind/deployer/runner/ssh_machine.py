@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +15,14 @@ from pathlib import Path
 from tradewind.deployer.bundle import Bundle, unpack
 from tradewind.deployer.link import SshLink, SshTarget
 from tradewind.deployer.runner.ssh_channel import Channel, LostError, read_only, script
-from tradewind.errors import DeployError, MissingProgramError, UnreachableError
+from tradewind.errors import DeployError, MissingProgramError, TradewindError, UnreachableError
 
 _NEEDED = frozenset({"tar", "base64", "mkfifo", "find"})
 _SMALL_KIB = 4096
 _FRESH_SECONDS = 0.2
 _POLL_SECONDS = 3.0
+_TOGETHER = 50
+_log = logging.getLogger("tradewind.deployer")
 
 
 @cache
@@ -54,7 +57,10 @@ class FarMachine:
         self._state = threading.Lock()
         self._asking: threading.Thread | None = None
         self._answers: dict[str, tuple[float, str]] = {}
+        self._to_forget: list[str] = []
+        self._forgetting: threading.Thread | None = None
         self.ended: set[str] = set()
+        self.forgotten: set[str] = set()
 
     def channel(self) -> Channel:
         """The conversation, begun if there is none; only while no other thread talks.
@@ -133,6 +139,7 @@ class FarMachine:
             CredentialsError: It does not let us in.
             DeployError: It cannot: the disk is full, ...
         """
+        self.forgotten.discard(words[1])
         for _ in range(4):
             answer = read_only(self.ask(*words))
             if answer == "started":
@@ -200,6 +207,29 @@ class FarMachine:
             self._answers.pop(name, None)
             self.ended.discard(name)
 
+    def forget(self, names: Sequence[str]) -> None:
+        """Have runs removed there, by and by; what cannot be removed now is removed there when it expires."""
+        with self._state:
+            self._to_forget += names
+            self.forgotten.update(names)
+            if self._forgetting is None or not self._forgetting.is_alive():
+                self._forgetting = threading.Thread(target=self._forget, name="tradewind-ssh-forget", daemon=True)
+                self._forgetting.start()
+        for name in names:
+            self.drop(name)
+
+    def _forget(self) -> None:
+        while True:
+            with self._state:
+                names, self._to_forget = self._to_forget[:_TOGETHER], self._to_forget[_TOGETHER:]
+                if not names:
+                    self._forgetting = None
+                    return
+            try:
+                self.ask("forget", *names)
+            except TradewindError as error:
+                _log.info("%s: %s", self.target.host, error)
+
     @property
     def talks(self) -> bool:
         """True while the far side tells by itself when a run ends."""
@@ -226,6 +256,9 @@ class FarMachine:
 
     def close(self) -> None:
         """End the conversation and the connection; runs are not touched."""
+        forgetting = self._forgetting
+        if forgetting is not None:
+            forgetting.join(self._patience)
         with self._talking:
             if self._channel is not None:
                 self._channel.close()
