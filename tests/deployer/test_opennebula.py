@@ -12,16 +12,18 @@ import threading
 import time
 import xmlrpc.client
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from tests.deployer.helpers import eventually
+from tests.deployer.helpers import deployer_over, drive, eventually, request_for, row
 from tests.deployer.opennebula_kills import kill_everywhere
 from tests.engines import oned as engine
 from tests.engines.oned import Oned
+from tests.engines.ssh import Sshd, sshd
 
 from tradewind import plugins
 from tradewind.deployer.provisioner import opennebula
@@ -30,6 +32,8 @@ from tradewind.deployer.provisioner.opennebula import OpenNebulaProvisioner
 from tradewind.deployer.provisioner.opennebula_rpc import LostAnswerError, OneClient, WrongStateError, parse
 from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings
 from tradewind.deployer.provisioner.opennebula_vms import start_script
+from tradewind.deployer.runner.ssh import SshRunner
+from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -40,10 +44,12 @@ from tradewind.errors import (
     TeardownError,
     UnreachableError,
 )
-from tradewind.problem import Offer
+from tradewind.problem import Offer, RunState
 from tradewind.testing.provisioners import Bench, ProvisionerConformance, settled
 
 pytestmark = pytest.mark.xdist_group("opennebula")
+
+__all__ = ["sshd"]
 
 OFFER = Offer("opennebula", "medium", 2, 4, 0.1, nodes=2)
 LATER = 4e9
@@ -503,7 +509,8 @@ def test_nobody_destroys_what_is_another_users(oned: Oned, tmp_path: Path, monke
     monkeypatch.setenv("ONE_TEST_AUTH", "bob:b0b")
     bob = cloud(oned, tmp_path)
     assert bob.find(None) == []
-    assert bob.destroy(cluster).state is ClusterState.GONE  # bob has none
+    with pytest.raises(TeardownError, match="Not authorized"):
+        bob.destroy(cluster)
     assert len(oned.alive()) == 2
     monkeypatch.setenv("ONE_TEST_AUTH", "oneadmin:opennebula")
     assert [each.run_id for each in cloud(oned, tmp_path).find(None)] == ["run-1"]
@@ -520,6 +527,27 @@ def test_the_server_answers_as_oned_does(oned: Oned) -> None:
         with pytest.raises(xmlrpc.client.Fault, match="not defined"):
             proxy.one.nonsense("ada:s3cr3t:with:colons")
     assert sys.version_info >= (3, 11)
+
+
+@pytest.mark.slow
+def test_a_job_runs_on_a_machine_of_the_cloud_by_ssh(oned: Oned, sshd: Sshd, tmp_path: Path) -> None:
+    """The machines of the pretended cloud are this one, behind a real SSH server."""
+    provisioner = cloud(
+        oned, tmp_path, ready="ssh", user="", port=sshd.port, identity=str(sshd.keys.client), interval=0.1
+    )
+    runner = SshRunner(settings=SshRunnerSettings(folder=str(tmp_path / "far")), data_folder=tmp_path / "data")
+    deployer = deployer_over(tmp_path, runner=runner, provisioner=provisioner)
+    command = ("sh", "-c", "echo there; echo kept > $TRADEWIND_OUTPUTS/kept")
+    request = request_for(tmp_path, command, offer=replace(OFFER, nodes=1))
+    deployer.launch(row(), request)
+    [*_, last] = drive(deployer)
+    assert last.state is RunState.DONE, last
+    assert (request.folder / "stdout").read_text() == "there\n"
+    assert (request.folder / "outputs" / "kept").read_text() == "kept\n"
+    assert oned.alive() == []
+    assert last.cost > 0
+    deployer.settle("run-1")
+    deployer.close()
 
 
 @pytest.mark.slow

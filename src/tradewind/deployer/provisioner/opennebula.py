@@ -188,6 +188,8 @@ class OpenNebulaProvisioner(
         """
         try:
             left = self._terminate(cluster.run_id)
+            if not left:
+                self._check_gone(cluster)
         except TradewindError as error:
             raise TeardownError(
                 f"the machines of run {cluster.run_id} are not given back: {error.message}", hint=error.hint
@@ -209,6 +211,16 @@ class OpenNebulaProvisioner(
                 raise DeployError(f"{refused[0]}; it is tried again")
             time.sleep(pause)
             pause = min(2.0, 2 * pause)
+
+    def _check_gone(self, cluster: Cluster) -> None:
+        """Make sure of machines that are known by number: those of another account are not in our list."""
+        for number in cluster.data.get("vms", ()):
+            try:
+                document = parse(self._oned().ask("vm.info", int(number)))
+            except NoSuchObjectError:
+                continue
+            if vm_of(document).phase != "gone":
+                raise DeployError(f"OpenNebula: virtual machine {number} is not in the list, and is there")
 
     def _end(self, vm: Vm, began: float) -> str:
         """Terminate a machine; why it cannot be done now, or an empty text."""

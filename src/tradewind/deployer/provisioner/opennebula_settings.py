@@ -28,8 +28,8 @@ class OpenNebulaSettings(plugins.Settings):
     auth: str = Field(
         "",
         pattern=r"^$|^(env|file|keyring):.",
-        description="Where user:password (or user:token) stands, as env:NAME, file:PATH or keyring:SERVICE/NAME; without it the "
-        "file that ONE_AUTH names, or ~/.one/one_auth, as for OpenNebula's own tools",
+        description="Where user:password (or user:token) stands, as env:NAME, file:PATH or keyring:SERVICE/NAME; "
+        "without it the file that ONE_AUTH names, or ~/.one/one_auth, as for OpenNebula's own tools",
     )
     providers: tuple[str, ...] = Field(("opennebula",), min_length=1, description="Providers whose offers it makes")
     cluster: str = Field(

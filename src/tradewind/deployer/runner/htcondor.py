@@ -219,6 +219,8 @@ class HtCondorRunner(
         if story.final or story.state == "running":
             exchange.drop_secrets()
         program, wall = str(handle.data.get("program", "")), handle.data.get("wall")
+        if not story.final:
+            return status_of(story, {}, program, wall, None)
         return status_of(story, result_of(exchange.result), program, wall, exchange.cancelled)
 
     def _asked(self, handle: Handle, exchange: Exchange | None, story: Story) -> Story | None:
@@ -289,8 +291,9 @@ class HtCondorRunner(
             tag = "TradewindRun =!= undefined" if owner is None else f"TradewindOwner == {text_of_ad(owner)}"
             ads = self._condor.queue(tag)
         for ad in ads:
-            if ad.get("TradewindRun") is not None and int(ad.get("JobStatus", 0)) not in _GONE:
-                exchange = Exchange(Path(str(ad.get("TradewindFolder", ""))))
+            known = "TradewindRun" in ad and "TradewindFolder" in ad
+            if known and int(ad.get("JobStatus", 0)) not in _GONE:
+                exchange = Exchange(Path(str(ad["TradewindFolder"])))
                 found[str(ad["TradewindRun"])] = self._handle(str(ad["TradewindRun"]), exchange, ad)
         return list(found.values())
 

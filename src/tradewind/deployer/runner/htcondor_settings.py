@@ -20,6 +20,7 @@ _OURS = frozenset(
         "executable",
         "initialdir",
         "input",
+        "job_max_vacate_time",
         "log",
         "output",
         "periodic_hold",

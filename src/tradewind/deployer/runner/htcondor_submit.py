@@ -105,6 +105,7 @@ def description(requests: Sequence[RunRequest], settings: HtCondorSettings) -> s
         "transfer_executable = false",
         f"log = {LOG}",
         "batch_name = tradewind",
+        f"job_max_vacate_time = {math.ceil(settings.grace)}",
         # A run that lost its machine is repeated by the engine, which knows what it has cost.
         f"requirements = ({settings.requirements or 'true'}) && (NumJobStarts =?= undefined || NumJobStarts == 0)",
         *(f"{name} = {value}" for name, value in settings.submit.items()),
