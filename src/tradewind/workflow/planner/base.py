@@ -1,0 +1,34 @@
+"""The contract of a planner."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from tradewind.plugins import Plugin, Settings
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.platform import Platform
+
+
+class Planner(Plugin, ABC):
+    """Decides which machine runs which task, in which order.
+
+    Args:
+        settings: Its settings.
+        seed: Of its chance, if it has any.
+        data_folder: Below it the planner may keep what it has learned.
+    """
+
+    def __init__(self, *, settings: Settings, seed: int = 0, data_folder: Path | None = None) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.data_folder = data_folder
+
+    @abstractmethod
+    def plan(self, flow: Workflow, platform: Platform) -> Schedule:
+        """The schedule of a workflow, as if every task took what it should take.
+
+        Raises:
+            WorkflowError: A task fits on no machine.
+        """
