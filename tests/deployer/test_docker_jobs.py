@@ -15,7 +15,7 @@ from tests.deployer.docker_helpers import Make, code, ended_within, finish, in_c
 from tests.deployer.helpers import OWNER, eventually
 from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a fixture)
 
-from tradewind.deployer.staging import stage_in, stage_out
+from tradewind.deployer.staging import stage_in
 from tradewind.errors import CapacityError, DeployError
 from tradewind.problem import Fault, Offer, RunState
 
@@ -61,7 +61,6 @@ def test_files_and_variables_go_in_and_come_out(make: Make, tmp_path: Path, file
     assert (request.folder / "stderr").read_text() == "oops\n"
     assert (request.folder / "metrics.jsonl").read_text() == '{"loss": 1}'
     if files == "mount":
-        stage_out(request)
         assert (request.workdir / "made-here").read_text() == "/tradewind/work"
     else:
         assert not (request.workdir / "made-here").exists()

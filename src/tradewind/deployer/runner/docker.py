@@ -14,6 +14,7 @@ from tradewind import plugins
 from tradewind.deployer.runner import docker_names as names
 from tradewind.deployer.runner.base import (
     DrivesLoad,
+    HasOwnFiles,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -45,6 +46,7 @@ class DockerRunner(
     Runner,
     CallsNetwork,
     DrivesLoad,
+    HasOwnFiles,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,

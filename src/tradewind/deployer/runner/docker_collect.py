@@ -9,9 +9,10 @@ from tradewind.deployer.runner import docker_names as names
 from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
 from tradewind.deployer.runner.docker_errors import words_of
 from tradewind.deployer.runner.docker_files import fetch
-from tradewind.deployer.runner.docker_logs import save_log
+from tradewind.deployer.runner.docker_logs import save_logs
 from tradewind.deployer.runner.docker_names import Listed
 from tradewind.deployer.runner.files import folder_error, replace_document
+from tradewind.deployer.staging import stage_out
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
@@ -41,7 +42,11 @@ def collect(engine: Engine, request: RunRequest, limit: int) -> None:
         for row in rows:
             prefix = "" if row.role == names.JOB else f"{row.role}."
             cut |= engine.call(partial(_logs, row=row, request=request, prefix=prefix), CALL_SECONDS)
-            if row.role == names.JOB and row.labels.get(names.COPIED):
+            if row.role != names.JOB:
+                continue
+            if not row.labels.get(names.COPIED):
+                stage_out(request)
+            else:
                 engine.call(partial(fetch, container=row.id, request=request, limit=limit), CALL_SECONDS)
         replace_document(request.folder / RESULT, {"truncated": cut})
     except OSError as error:
@@ -51,11 +56,8 @@ def collect(engine: Engine, request: RunRequest, limit: int) -> None:
 
 
 def _logs(client: Any, row: Listed, request: RunRequest, prefix: str) -> bool:
-    limit = request.limits.log_bytes
-    cut = [
-        save_log(client, row.id, stream, request.folder / f"{prefix}{stream}", limit) for stream in ("stdout", "stderr")
-    ]
-    return any(cut)
+    paths = request.folder / f"{prefix}stdout", request.folder / f"{prefix}stderr"
+    return save_logs(client, row.id, paths, request.limits.log_bytes)
 
 
 def members(engine: Engine, run_id: str) -> list[Listed]:
@@ -76,8 +78,11 @@ def remove(engine: Engine, run_id: str) -> None:
     filters = {"label": [f"{names.RUN}={run_id}"]}
 
     def clear(client: Any) -> None:
-        for row in client.containers(all=True, filters=filters):
+        rows = client.containers(all=True, filters=filters)
+        for row in rows:
             _unless_gone(lambda row=row: client.remove_container(row["Id"], v=True, force=True))
+        if rows and not any(names.LOAD in row["Labels"] for row in rows):
+            return
         for network in client.networks(filters=filters):
             _unless_gone(lambda network=network: client.remove_network(network["Id"]))
 

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -164,7 +163,6 @@ class Engine:
         requests = _package("requests.exceptions")
         docker, urllib3 = _package("docker.errors"), _package("urllib3.exceptions")
         while True:
-            self._probe()
             client, fresh = self._take(seconds)
             client.timeout = seconds
             try:
@@ -212,6 +210,7 @@ class Engine:
             raise self.trouble(error) from error
         # Otherwise REQUESTS_CA_BUNDLE, or a proxy, would take the place of what the user said of this engine.
         made.trust_env = False
+        _keep_alive(made)
         if self._version is None:
             # Unlike the package's "auto", this is asked when what is above holds already.
             try:
@@ -224,19 +223,13 @@ class Engine:
         return made
 
     def _take(self, seconds: float) -> tuple[Any, bool]:
-        while True:
-            with self._lock:
-                if not self._idle:
-                    break
-                client, since = self._idle.pop()
-            if time.monotonic() - since < _FRESH_SECONDS:
-                return client, False
-            client.timeout = seconds
-            with suppress(Exception):
-                client.ping()
-                return client, False
-            client.close()
-        return self.client(seconds), True
+        with self._lock:
+            client, since = self._idle.pop() if self._idle else (None, 0.0)
+        if client is None:
+            return self.client(seconds), True
+        if time.monotonic() - since > _FRESH_SECONDS:
+            self._probe()
+        return client, False
 
     def _give(self, client: Any) -> None:
         with self._lock:
@@ -305,6 +298,14 @@ def _package(name: str) -> Any:
         raise MissingProgramError(
             "the Python package docker is not installed", hint="pip install 'tradewind[docker]'"
         ) from None
+
+
+def _keep_alive(client: Any) -> None:
+    """Use one connection for all calls: by itself the package opens one for each address that is asked for."""
+    adapter = client.get_adapter(client.base_url)
+    by_address = getattr(adapter, "get_connection", None)
+    if client.base_url.startswith("http+docker:") and by_address is not None:
+        adapter.get_connection = lambda url, proxies=None: by_address(client.base_url, proxies)
 
 
 def _socket_trouble(path: str, words: str = "") -> DeployError | None:

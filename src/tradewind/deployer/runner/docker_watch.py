@@ -25,6 +25,7 @@ _LOOKS = 50
 _SAMPLES, _FAR_SAMPLES = 20, 3
 _NOT_FOUND = 404
 _REACH_SECONDS = 2.0
+_AGAIN_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Watch:
         self._known: dict[str, _Known] = {}
         self._ended: dict[str, tuple[str, RunStatus]] = {}
         self._ending: dict[str, float] = {}
+        self._unstarted: dict[str, float] = {}
         self._launches: dict[str, Launch] = {}
         self._reaching: threading.Thread | None = None
         self._looks = 0
@@ -133,10 +135,18 @@ class Watch:
             if job.cancelled or (known.facts.wall is not None and runtime >= known.facts.wall):
                 self._end(job.id)
             return RunStatus(RunState.EXECUTING, runtime=runtime, usage=known.usage)
+        now = time.monotonic()
+        if (
+            job.state == "created"
+            and not job.cancelled
+            and now < self._unstarted.get(job.id, -math.inf) + _AGAIN_SECONDS
+        ):
+            return RunStatus(RunState.SUBMITTING)
         facts = self._facts(job.id)
         if facts.state in ("running", "paused"):
             return RunStatus(RunState.EXECUTING)
         if not facts.started and not facts.error and not job.cancelled:
+            self._unstarted[job.id] = now
             return RunStatus(RunState.SUBMITTING)
         return ended_status(
             facts,
@@ -222,11 +232,13 @@ class Watch:
 
     def _sample(self, alive: Sequence[str]) -> None:
         """Measure some of the containers, others the next time: following many must cost little."""
-        some = [container for container in alive if container in self._known]
-        count = min(len(some), _SAMPLES if self.engine.address.local else _FAR_SAMPLES)
-        for i in range(count):
-            self._measure(some[(self._turn + i) % len(some)])
-        self._turn += count
+        known = [(container, self._known[container]) for container in alive if container in self._known]
+        read = [container for container, each in known if each.meters is not None]
+        asked = [container for container, each in known if each.meters is None]
+        for some, count in ((read, _SAMPLES), (asked, _FAR_SAMPLES)):
+            for i in range(min(len(some), count)):
+                self._measure(some[(self._turn * count + i) % len(some)])
+        self._turn += 1
 
     def _measure(self, container: str) -> None:
         known = self._known[container]
@@ -313,7 +325,9 @@ class Watch:
     def drop(self, run_id: str) -> None:
         """Forget what was learned of a run."""
         with self._lock:
-            self._ended.pop(run_id, None)
+            ended = self._ended.pop(run_id, None)
+            if ended is not None:
+                self._unstarted.pop(ended[0], None)
             launch = self._launches.pop(run_id, None)
             gone_now = [key for key, known in self._known.items() if known.facts.labels.get(names.RUN) == run_id]
             for container in gone_now:
