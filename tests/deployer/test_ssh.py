@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,15 @@ def _sh(bench: SshBench, script: str, run_id: str = "run-1", **changes: Any) -> 
     return replace(bench.request("good", run_id), argv=("sh", "-c", script), **changes)
 
 
+def _runner(bench: SshBench) -> SshRunner:
+    made = bench.make()
+    bench._made.append(made)
+    return made
+
+
 def _brought(bench: SshBench, request: RunRequest, runner: SshRunner | None = None) -> RunStatus:
     """Run something to its end, bring what it left, and forget it."""
-    runner = runner or bench.runner()  # type: ignore[assignment]
-    assert isinstance(runner, SshRunner)
+    runner = runner or _runner(bench)
     handle = bench.submit(runner, request)
     status = ended(runner, handle)
     runner.collect(handle, request)
@@ -347,7 +353,7 @@ class HostsBench(SshBench):
     def __init__(self, folder: Path, hosts: Hosts) -> None:
         RunnerBench.__init__(self, folder)
         self.hosts = hosts
-        self.far = Path("/mnt/far")
+        self.far = Path("/mnt") / folder.name
 
     def machines(self) -> Sequence[Machine]:
         return [Machine(name, address) for name, address in self.hosts.addresses.items()]
@@ -381,7 +387,7 @@ def test_several_nodes_have_the_files_and_know_each_other(three: HostsBench) -> 
         assert three.hosts.run(name, ["cat", f"{lines[8]}/program"]).stdout == b"print(1)", name
     runner.forget(handle)
     for name in three.hosts.names:
-        eventually(lambda name=name: three.hosts.run(name, ["ls", "/mnt/far/runs"]).stdout == b"")
+        eventually(partial(three.hosts.is_empty, name, f"{three.far}/runs"))
 
 
 _APPLICATION = """

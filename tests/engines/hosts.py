@@ -100,6 +100,10 @@ class Hosts:
             self.command(name, argv), capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False
         )
 
+    def is_empty(self, name: str, folder: str) -> bool:
+        """True when there is nothing in a folder of a host."""
+        return self.run(name, ["ls", "-A", folder]).stdout == b""
+
     def start_sshd(self, name: str) -> None:
         """Start the SSH server of a host."""
         log = self.folder / f"{name}.log"

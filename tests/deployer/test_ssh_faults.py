@@ -1,0 +1,200 @@
+"""Cut networks, and killed servers, watchers and controllers: nothing is lost, left behind or run twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.deployer import ssh_kills
+from tests.deployer.helpers import eventually
+from tests.deployer.test_ssh import HostsBench
+from tests.engines.hosts import Hosts, hosts
+
+from tradewind.deployer.runner.ssh import SshRunner
+from tradewind.errors import UnreachableError
+from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState
+from tradewind.testing.runners import OWNER_A, ended, processes_of, until
+
+pytestmark = pytest.mark.xdist_group("ssh")
+
+__all__ = ["hosts"]
+
+
+@pytest.fixture
+def three(tmp_path: Path, hosts: Hosts) -> Iterator[HostsBench]:
+    made = HostsBench(tmp_path, hosts)
+    yield made
+    for name in hosts.names:
+        hosts.mend(name)
+    made.close()
+
+
+def _first(three: HostsBench) -> list[Machine]:
+    return list(three.machines())[:1]
+
+
+def _counting(three: HostsBench, seconds: float, run_id: str = "run-1") -> RunRequest:
+    script = f"echo ran >>{three.folder}/count-{run_id}; sleep {seconds}; echo out"
+    return replace(three.request("good", run_id), argv=("sh", "-c", script))
+
+
+def _once(three: HostsBench, run_id: str = "run-1") -> bool:
+    return (three.folder / f"count-{run_id}").read_text() == "ran\n"
+
+
+def _submit_at_last(runner: SshRunner, request: RunRequest, machines: list[Machine]) -> Handle:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return runner.submit(request, machines)
+        except UnreachableError:
+            assert time.monotonic() < end
+
+
+@pytest.mark.slow
+def test_a_network_that_is_cut_while_a_run_is_submitted(three: HostsBench) -> None:
+    runner = three.make()
+    three._made.append(runner)
+    hosts, chance = three.hosts, random.Random(3)
+    hosts.cut("h1")
+    began = time.monotonic()
+    with pytest.raises(UnreachableError):
+        runner.submit(_counting(three, 0.1), _first(three))
+    assert time.monotonic() - began < 20
+    # It may be there or not: it is looked for, and counts as alive.
+    [handle] = runner.find(OWNER_A)
+    assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+    hosts.mend("h1")
+    for turn in range(3):
+        run_id = f"run-{turn}"
+        cutter = threading.Timer(chance.uniform(0.0, 0.3), hosts.cut, ["h1"])
+        mender = threading.Timer(1.0, hosts.mend, ["h1"])
+        cutter.start()
+        mender.start()
+        handle = _submit_at_last(runner, _counting(three, 0.1, run_id), _first(three))
+        cutter.join()
+        mender.join()
+        hosts.mend("h1")
+        assert ended(runner, handle).state is RunState.DONE
+        assert _once(three, run_id)
+
+
+@pytest.mark.slow
+def test_a_network_that_is_cut_while_a_run_runs(three: HostsBench) -> None:
+    runner, hosts = three.runner(), three.hosts
+    request = _counting(three, 2.0)
+    handle = runner.submit(request, _first(three))
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    hosts.cut("h1")
+    for _ in range(2):
+        began = time.monotonic()
+        assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+        assert time.monotonic() - began < 6
+    with pytest.raises(UnreachableError):
+        runner.collect(handle, request)
+    runner.cancel(Handle("run-2", "ssh", {**handle.data, "name": "run-2"}))
+    hosts.mend("h1")
+    assert ended(runner, handle).state is RunState.DONE
+    runner.collect(handle, request)
+    assert (request.folder / "stdout").read_text() == "out\n"
+    assert _once(three)
+
+
+@pytest.mark.slow
+def test_a_network_that_is_cut_while_results_come_back(three: HostsBench) -> None:
+    runner, hosts = three.runner(), three.hosts
+    script = "head -c 60000000 /dev/urandom >$TRADEWIND_OUTPUTS/big"
+    request = replace(three.request("good"), argv=("sh", "-c", script))
+    handle = runner.submit(request, _first(three))
+    assert ended(runner, handle).state is RunState.DONE
+    cutter = threading.Timer(0.15, hosts.cut, ["h1"])
+    cutter.start()
+    with pytest.raises(UnreachableError):
+        runner.collect(handle, request)
+    cutter.join()
+    assert not (request.folder / "outputs/big").exists()
+    hosts.mend("h1")
+    end = time.monotonic() + 60
+    while not (request.folder / "outputs/big").exists():
+        try:
+            runner.collect(handle, request)
+        except UnreachableError:
+            assert time.monotonic() < end
+    assert (request.folder / "outputs/big").stat().st_size == 60_000_000
+
+
+def test_a_killed_server_takes_no_run_with_it(three: HostsBench) -> None:
+    runner, hosts = three.runner(), three.hosts
+    handle = runner.submit(_counting(three, 1.5), _first(three))
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    hosts.stop_sshd("h1")
+    try:
+        assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+        began = time.monotonic()
+        runner.wait([handle], 30)
+        assert time.monotonic() - began < 5, "nobody would tell of its end"
+    finally:
+        hosts.start_sshd("h1")
+    assert ended(runner, handle).state is RunState.DONE
+    assert _once(three)
+
+
+@pytest.mark.parametrize("also", ["", "job"])
+def test_a_killed_watcher_is_the_infrastructures_fault_and_leaves_nothing(three: HostsBench, also: str) -> None:
+    runner = three.runner()
+    handle = runner.submit(_counting(three, 60), _first(three))
+    until(runner, handle, lambda status: status.runtime > 0.3)
+    claim = three.hosts.run("h1", ["readlink", f"{three.far}/runs/run-1/claim"]).stdout.decode()
+    os.kill(int(claim.split(":")[2]), signal.SIGKILL)
+    if also:
+        for process in processes_of("run-1"):
+            process.kill()
+    status = ended(runner, handle)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert status.runtime > 0.1
+    assert processes_of("run-1") == []
+    runner.forget(handle)
+    eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/runs"))
+
+
+@pytest.mark.slow
+def test_one_silent_machine_does_not_hold_up_the_others(three: HostsBench) -> None:
+    runner = three.runner()
+    handles = [
+        runner.submit(_counting(three, seconds, f"run-{i}"), [machine])
+        for i, (seconds, machine) in enumerate(zip((60, 0.1, 0.1), three.machines(), strict=True))
+    ]
+    three.hosts.cut("h1")
+    began = time.monotonic()
+    for handle in handles[1:]:
+        assert ended(runner, handle).state is RunState.DONE
+    assert runner.poll(handles)["run-0"].state is RunState.EXECUTING
+    assert time.monotonic() - began < 20
+    three.hosts.mend("h1")
+    runner.cancel(handles[0])
+    assert ended(runner, handles[0]).state is RunState.CANCELLED
+
+
+def test_a_conversation_that_ended_leaves_nobody_listening(three: HostsBench) -> None:
+    runner = three.runner()
+    handle = runner.submit(_counting(three, 0.1), _first(three))
+    assert ended(runner, handle).state is RunState.DONE
+    runner.close()
+    eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/listeners"))
+    serving = [p for p in psutil.process_iter(["cmdline"]) if "serve" in (p.info["cmdline"] or [])[-1:]]
+    assert serving == []
+
+
+@pytest.mark.slow
+def test_killed_controllers_lose_leave_and_repeat_nothing(hosts: Hosts, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    for turn, stage in enumerate((*ssh_kills.STAGES[1::2], ssh_kills.STAGES[0], "", "", "")):
+        ssh_kills.kill_once(tmp_path / str(turn), hosts, stage, chance)
