@@ -198,43 +198,53 @@ def test_an_mpi_program_runs_over_the_nodes(make: Make, tmp_path: Path) -> None:
     assert (request.folder / "stdout").read_text() == "6 of 4\n"
 
 
-def test_a_signal_is_a_negative_exit_code(make: Make, tmp_path: Path) -> None:
-    runner = make()
-    status = ended(runner, runner.submit(request_for(tmp_path, ("sh", "-c", "kill -SEGV $$")), []))
+_BUSY = """
+import os, subprocess, sys, time
+x = b'x' * (64 << 20)
+end = time.process_time() + 0.3
+while time.process_time() < end: pass
+subprocess.Popen(['setsid', 'sleep', '60'])
+sys.stdout.write('y' * 100000)
+sys.stdout.flush()
+time.sleep(0.5)
+"""
+
+
+def test_ways_to_end_and_what_was_used(make: Make, tmp_path: Path) -> None:
+    runner, late = make(), make(sbatch=["--begin=now+2"])
+    stubborn = ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+    busy = request_for(tmp_path, python(_BUSY), "busy", log=1000)
+    requests = [
+        request_for(tmp_path, ("sh", "-c", "kill -SEGV $$"), "signal"),
+        request_for(tmp_path, stubborn, "stubborn", wall=0.4),
+        busy,
+    ]
+    waits = late.submit(request_for(tmp_path, ("sleep", "1.2"), "late"), [])
+    began = time.monotonic()
+    assert late.poll([waits])["late"].reason in ("BeginTime", "None")
+    handles = {
+        h.run_id: h for h in runner.submit_all([(each, ()) for each in requests]).values() if isinstance(h, Handle)
+    }
+    status = ended(runner, handles["signal"])
     assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, -11, Fault.JOB)
     assert "SIGSEGV" in status.reason
-
-
-def test_usage_logs_and_leftovers(make: Make, tmp_path: Path) -> None:
-    code = (
-        "import os, subprocess, sys, time\n"
-        "x = b'x' * (64 << 20)\n"
-        "end = time.process_time() + 0.3\n"
-        "while time.process_time() < end: pass\n"
-        "subprocess.Popen(['setsid', 'sleep', '60'])\n"
-        "sys.stdout.write('y' * 100000)\n"
-        "sys.stdout.flush()\n"
-        "time.sleep(0.5)\n"
-    )
-    runner = make()
-    request = request_for(tmp_path, python(code), log=1000)
-    handle = runner.submit(request, [])
-    status = ended(runner, handle)
-    assert status.state is RunState.DONE
-    assert not processes_of("run-1")
-    assert status.usage.cpu_seconds is not None and 0.3 <= status.usage.cpu_seconds < 5
-    assert status.usage.peak_memory_bytes is not None and 64 << 20 < status.usage.peak_memory_bytes < 200 << 20
-    runner.collect(handle, request)
-    assert (request.folder / "stdout").stat().st_size == 1000
-    assert json.loads((request.folder / "result.json").read_text())["truncated"] is True
-
-
-def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(make: Make, tmp_path: Path) -> None:
-    runner = make()
-    request = request_for(tmp_path, ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"), wall=0.4)
-    status = ended(runner, runner.submit(request, []))
+    # One that ignores SIGTERM is killed after the grace.
+    status = ended(runner, handles["stubborn"])
     assert (status.state, status.exit_code) == (RunState.TIMED_OUT, -9)
     assert 0.7 <= status.runtime < 3
+    # Memory, processor time and logs; what it leaves behind is ended.
+    status = ended(runner, handles["busy"])
+    assert status.state is RunState.DONE
+    assert not processes_of("busy")
+    assert status.usage.cpu_seconds is not None and 0.3 <= status.usage.cpu_seconds < 5
+    assert status.usage.peak_memory_bytes is not None and 64 << 20 < status.usage.peak_memory_bytes < 200 << 20
+    runner.collect(handles["busy"], busy)
+    assert (busy.folder / "stdout").stat().st_size == 1000
+    assert json.loads((busy.folder / "result.json").read_text())["truncated"] is True
+    # Time in the queue is not run time.
+    until(late, waits, lambda status: status.runtime > 0.5)
+    status = ended(late, waits)
+    assert 1.2 <= status.runtime < 1.9 < time.monotonic() - began
 
 
 def test_programs_and_folders_that_are_not_there_on_the_node(make: Make, tmp_path: Path) -> None:
@@ -393,16 +403,6 @@ def test_an_image_is_run_with_names_of_variables_only(
     assert not [word for word in words if "s3cr3t" in word]
 
 
-def test_runtime_grows_and_leaves_the_queue_out(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
-    runner = make(sbatch=["--begin=now+2"])
-    handle = runner.submit(request_for(tmp_path, ("sleep", "1.2")), [])
-    began = time.monotonic()
-    assert runner.poll([handle])["run-1"].reason in ("BeginTime", "None")
-    until(runner, handle, lambda status: status.runtime > 0.5)
-    status = ended(runner, handle)
-    assert 1.2 <= status.runtime < 1.9 < time.monotonic() - began
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_a_full_disk(make: Make, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
@@ -455,7 +455,7 @@ def test_of_two_jobs_for_one_run_one_runs_it(make: Make, tmp_path: Path) -> None
 def test_the_example_is_a_study_on_slurm(cluster: SlurmCluster, tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "slurm" / "job.yaml"
     done = subprocess.run(
-        [sys.executable, "-m", "tradewind", "tune", str(example), "--trials", "4", "--json"],
+        [sys.executable, "-m", "tradewind", "tune", str(example), "--trials", "2", "--json"],
         env={**os.environ, "TRADEWIND_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
@@ -463,6 +463,6 @@ def test_the_example_is_a_study_on_slurm(cluster: SlurmCluster, tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["trials"] == {"succeeded": 4}
+    assert json.loads(done.stdout)["trials"] == {"succeeded": 2}
     assert not cluster.jobs()
     assert not list((tmp_path / "home" / "slurm" / "batches").iterdir())

@@ -111,7 +111,7 @@ class Follower:
         """End a job that would wait for ever."""
         self.spool.take(_name(handle), _index(handle))
         with suppress(TradewindError):
-            self.queue.cancel(row.name, row.job)
+            self.queue.cancel(row.job)
         return self._write(handle, {"state": "lost", "reason": why, "runtime": 0.0})
 
     def _read(self, handle: Handle, seen: _Seen) -> RunStatus | None:
@@ -222,14 +222,10 @@ class Follower:
         seen.cancelled = True
         name, index = _name(handle), _index(handle)
         taken = bool(handle.data.get("batch")) and self.spool.take(name, index)
-        job = self._job(handle)
         try:
-            if not job:
-                snapshot = self.queue.look(since=time.monotonic())
-                row = snapshot.rows.get(_key(handle)) if snapshot else None
-                job = row.job if row else ""
-            if job:
-                self.queue.cancel(name, job)
+            row = self.queue.row(_key(handle), seen.known_since)
+            if row is not None:
+                self.queue.cancel(row.job)
         except TradewindError as error:
             # The job script sees the file; and the engine asks again while the run goes on.
             _log.warning("run %s: %s", handle.run_id, error)

@@ -129,8 +129,9 @@ watch() {
       echo "$peak $cut"
       exit
     elif [ "$status" -le 128 ]; then
-      kill -KILL -- "-$child"
-      exit
+      # The other end is closed when this script was killed, and only then.
+      kill -0 "$$" 2> /dev/null || { kill -KILL -- "-$child"; exit; }
+      sleep 1
     fi
     [ -e "$folder/cancel" ] && kill -TERM "$$"
     members
@@ -175,6 +176,7 @@ child='' watcher='' killer='' interrupted=''
 trap 'interrupted=1; stop terminated "$grace"' TERM
 trap 'interrupted=1; stop timed_out "$grace"' USR1
 trap 'interrupted=1; stop out_of_memory 0' USR2
+trap : PIPE # the watcher may be gone
 trap '' HUP
 
 coproc WATCH { watch; } 2> /dev/null

@@ -26,6 +26,7 @@ _TAG = "tradewind"
 _FIELDS = re.compile(r"(\w+)=(\S*)")
 _PATIENCE = (2.0, 4.0, 8.0, 15.0, 30.0)
 _AT_ONCE = 20
+_LATELY = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +183,29 @@ class Queue:
         found = self.programs.ask("squeue", *words, timeout=self.timeout).split()
         return found[-1] if found else ""
 
-    def cancel(self, name: str, job: str) -> None:
-        """End a job of a batch; one that is not there is no error.
+    def row(self, key: tuple[str, int], since: float) -> Row | None:
+        """A job in the queue as it was seen lately, after a moment of the monotonic clock; None when it is not there.
+
+        Args:
+            key: Its batch and index.
+            since: The moment.
+        """
+        last = self._last
+        if last is None or last.begun < since or time.monotonic() - last.begun > _LATELY:
+            last = self.look(since)
+        return last.rows.get(key) if last is not None else None
+
+    def cancel(self, job: str) -> None:
+        """End a job; one that is not there is no error.
+
+        Args:
+            job: Slurm's id, from a `Row`: a slurmctld that lost its state gives the same number to another job.
 
         Raises:
             DeployError: Slurm does not answer.
         """
         self.stir()
-        # By name too: a slurmctld that lost its state gives the same number to another job.
-        answer = self.programs.run("scancel", "--quiet", f"--name={name}", job, timeout=self.timeout)
+        answer = self.programs.run("scancel", "--quiet", job, timeout=self.timeout)
         words = answer.stderr.decode(errors="replace").strip()
         if answer.code and "Invalid job id" not in words:
             raise DeployError(f"scancel: {words or f'exit code {answer.code}'}")
