@@ -68,10 +68,7 @@ class Bench(RunnerBench):
         return runner_over(self.condor, self.folder)
 
     def close(self) -> None:
-        """One question for all owners and runners."""
-        self._made = self._made[:1] or [self.make()]
-        for handle in self._made[0].find(None):
-            self._made[0].cancel(handle)
+        self.condor.clear()
 
     def count(self, request: RunRequest) -> int:
         return self.condor.starts(request.folder)
@@ -83,24 +80,21 @@ class TestHtCondor(RunnerConformance):
         bench = Bench(tmp_path, condor)
         yield bench
         bench.close()
-        eventually(lambda: condor.left() == [])
+        assert condor.left() == []
 
 
 @pytest.fixture(params=["transfer", "shared"])
 def runner(tmp_path: Path, condor: Condor, request: pytest.FixtureRequest) -> Iterator[HtCondorRunner]:
     made = runner_over(condor, tmp_path, files=request.param)
     yield made
-    for handle in made.find(None):
-        made.cancel(handle)
+    condor.clear()
 
 
 @pytest.fixture
 def plain(tmp_path: Path, condor: Condor) -> Iterator[HtCondorRunner]:
     made = runner_over(condor, tmp_path, files="shared")
     yield made
-    condor.config()
-    for handle in made.find(None):
-        made.cancel(handle)
+    condor.clear()
 
 
 HOSTILE = (

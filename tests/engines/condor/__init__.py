@@ -90,15 +90,19 @@ class Condor:
         """The processes of all jobs that there ever were."""
         return [pid for where in ("jobs", "history") for job in self.pool.jobs(where) for pid in condorlib.family(job)]
 
-    def stop(self) -> None:
-        """End all jobs."""
-        self.config(slots=0)
+    def clear(self) -> None:
+        """End all jobs at once, without a word to anybody."""
         for job in self.pool.jobs():
             with self.pool.alone():
                 if condorlib.alive(job["starter"]):
                     os.kill(job["starter"][0], signal.SIGKILL)
                 condorlib.kill_family(job)
                 self.pool.file(job["name"]).unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """End all jobs, and start no more."""
+        self.config(slots=0)
+        self.clear()
 
 
 def running(folder: Path) -> Iterator[Condor]:
