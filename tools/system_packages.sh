@@ -20,6 +20,7 @@ need() {
 if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
   need 'the store on PostgreSQL' postgres postgresql
 fi
+need 'runner docker, with Podman' podman podman runc netavark aardvark-dns busybox-static
 need 'runner docker, with a Docker engine' dockerd docker.io iptables busybox-static
 need 'the runner slurm, on a Slurm of three nodes' slurmctld slurm-wlm
 need 'an MPI program over the nodes of a Slurm job' mpicc openmpi-bin libopenmpi-dev gcc

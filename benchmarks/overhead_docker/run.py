@@ -90,7 +90,7 @@ def follow(engine: DockerEngine, folder: Path, handles: int, running: int, secon
 
     with ThreadPoolExecutor(4) as pool:
         followed = list(pool.map(create, range(handles)))
-    docker_watch.Listed = _Pretended  # type: ignore[misc]
+    setattr(docker_watch, "Listed", _Pretended)  # noqa: B010  (a name that it imports)
     for _ in range(12):  # each run is looked at once when it is first seen
         runner.poll(followed)
     daemon = int((engine.folder / "d.pid").read_text())

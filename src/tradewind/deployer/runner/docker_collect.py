@@ -60,10 +60,10 @@ def _logs(client: Any, row: Listed, request: RunRequest, prefix: str) -> bool:
     return save_logs(client, row.id, paths, request.limits.log_bytes)
 
 
-def members(engine: Engine, run_id: str) -> list[Listed]:
-    """All containers of a run."""
+def members(engine: Engine, run_id: str, seconds: float = CALL_SECONDS) -> list[Listed]:
+    """All containers of a run; ``seconds`` is how long the engine may take to tell."""
     filters = {"label": [f"{names.RUN}={run_id}"]}
-    rows = engine.call(lambda client: client.containers(all=True, filters=filters))
+    rows = engine.call(lambda client: client.containers(all=True, filters=filters), seconds)
     return [Listed.of(row) for row in rows]
 
 

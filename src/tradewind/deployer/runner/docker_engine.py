@@ -139,6 +139,7 @@ class Engine:
         )
         self.answering = address.target is None
         self._version: str | None = None
+        self._podman = False
         self._facts: Mapping[str, Any] | None = None
         self._offset = 0.0
 
@@ -214,7 +215,10 @@ class Engine:
         if self._version is None:
             # Unlike the package's "auto", this is asked when what is above holds already.
             try:
-                self._version = str(made.version(api_version=False)["ApiVersion"])
+                told = made.version(api_version=False)
+                parts = [str(part.get("Name")).lower() for part in told.get("Components") or ()]
+                self._podman = any("podman" in part for part in parts)
+                self._version = str(told["ApiVersion"])
             except (docker.errors.DockerException, OSError, LookupError) as error:
                 raise self.trouble(error) from error
             finally:
@@ -266,9 +270,8 @@ class Engine:
 
     @property
     def podman(self) -> bool:
-        """True for Podman, whose answers differ here and there."""
-        facts = self.facts()
-        return "buildahVersion" in facts or facts.get("ID") == "" or "podman" in str(facts.get("DockerRootDir", ""))
+        """True for Podman, whose answers differ here and there; known when it has answered once."""
+        return self._podman
 
     @property
     def rootless(self) -> bool:

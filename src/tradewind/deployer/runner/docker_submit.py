@@ -120,7 +120,7 @@ class _Start:
         return facts
 
     def _facts(self, container_id: str) -> Facts:
-        return Facts.of(self._engine.call(lambda client: client.inspect_container(container_id)))
+        return Facts.of(self._engine.call(lambda client: client.inspect_container(container_id), CALL_SECONDS))
 
     def _create(self, role: str, network: str) -> str | None:
         """Create a container; None when its name is taken."""
@@ -167,7 +167,7 @@ class _Start:
     def _named(self, role: str) -> str:
         """The container that has our name, if it is of our run."""
         name = names.container_name(self._request.run_id, role)
-        told = self._engine.call(lambda client: client.inspect_container(name))
+        told = self._engine.call(lambda client: client.inspect_container(name), CALL_SECONDS)
         facts = Facts.of(told)
         mine = (self._request.run_id, self._request.owner)
         if (facts.labels.get(names.RUN), facts.labels.get(names.OWNER)) != mine:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tradewind.deployer.runner import docker_names as names
 from tradewind.deployer.runner.docker_collect import members
-from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
+from tradewind.deployer.runner.docker_engine import CALL_SECONDS, LOOK_SECONDS, Engine
 from tradewind.deployer.runner.docker_load import Launch, load_status
 from tradewind.deployer.runner.docker_names import Facts, Listed
 from tradewind.deployer.runner.docker_settings import DockerSettings
@@ -296,7 +296,7 @@ class Watch:
         from docker.errors import APIError
 
         with self._lock:
-            rows = {row.role: row for row in members(self.engine, run_id)}
+            rows = {row.role: row for row in members(self.engine, run_id, LOOK_SECONDS)}
             job = rows.get(names.JOB)
             going = any(row.alive for row in rows.values())
             if job is not None and not job.cancelled and (going or job.state == "created"):
