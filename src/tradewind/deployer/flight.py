@@ -9,11 +9,11 @@ from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 
-from tradewind.deployer.ground import Ending, Errand, Ground, ending_of
+from tradewind.deployer.ground import Ending, Errand, Ground, ending_for, ending_of
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
-from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
+from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatus
 
@@ -124,21 +124,17 @@ class Flight:
                 while self.open and self._step():
                     pass
                 break
-            except TradewindError as error:
-                retryable = isinstance(error, DeployError) and error.retryable
-                problem, fault = str(error), Fault.INFRASTRUCTURE if retryable else Fault.JOB
-                if isinstance(error, CapacityError):
-                    fault = Fault.CAPACITY
-                if isinstance(error, MissingProgramError):
-                    self.run = replace(self.run, exit_code=_NO_PROGRAM)
             except Exception as error:
-                # A bug in a plugin must not keep machines that cost money.
-                _log.exception("run %s", self.run.run_id)
-                problem, fault = f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE
+                if not isinstance(error, TradewindError):
+                    # A bug in a plugin must not keep machines that cost money.
+                    _log.exception("run %s", self.run.run_id)
+                elif isinstance(error, MissingProgramError):
+                    self.run = replace(self.run, exit_code=_NO_PROGRAM)
+                ending = ending_for(error)
             if self.ending is not None:
-                self._put_off(problem)
+                self._put_off(ending.reason)
                 break
-            self.ending = Ending(RunState.FAILED, problem, fault)
+            self.ending = ending
         self._charge()
 
     def stop(self, ending: Ending) -> None:
@@ -151,9 +147,12 @@ class Flight:
         self.retry_at = 0.0
         status = self.status
         if self.ending is None and status is not None and status.state.ended:
-            if self.run.state is RunState.EXECUTING:
-                self._bring()
             ending = ending_of(status)
+            if self.run.state is RunState.EXECUTING:
+                try:
+                    self._bring()
+                except Exception as error:  # it is an end like any other, and no error of who stops it
+                    ending = ending_for(error)
         self.ending = self.ending or ending
 
     def _charge(self) -> None:

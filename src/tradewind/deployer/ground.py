@@ -10,6 +10,7 @@ from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import MakesMachines, Provisioner
 from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner
+from tradewind.errors import CapacityError, DeployError, TradewindError
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
 
 
@@ -68,6 +69,14 @@ class Errand:
 def ending_of(status: RunStatus) -> Ending:
     """How a run ends whose job has ended so."""
     return Ending(status.state, status.reason, status.fault)
+
+
+def ending_for(error: Exception) -> Ending:
+    """How a run ends that an error has stopped."""
+    if not isinstance(error, TradewindError):
+        return Ending(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
+    fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
+    return Ending(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
 
 
 def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:
