@@ -91,7 +91,7 @@ def _swept(deployer: Deployer) -> bool:
     return not deployer.runner.find(OWNER)
 
 
-def kill_controllers(folder: Path, cluster: SlurmCluster, kills: int, seed: int) -> None:
+def verify_after_kills(folder: Path, cluster: SlurmCluster, kills: int, seed: int) -> None:
     """Kill controllers at random moments, and look after each that nothing was lost, left or run twice."""
     chance = random.Random(seed)
     for turn in range(kills):
@@ -107,7 +107,7 @@ def kill_controllers(folder: Path, cluster: SlurmCluster, kills: int, seed: int)
 
 @pytest.mark.slow
 def test_controllers_killed_at_random_moments(tmp_path: Path, cluster: SlurmCluster) -> None:
-    kill_controllers(tmp_path, cluster, int(os.environ.get("TRADEWIND_KILLS", "3")), 1)
+    verify_after_kills(tmp_path, cluster, int(os.environ.get("TRADEWIND_KILLS", "3")), 1)
 
 
 _STAGES = {
