@@ -96,7 +96,7 @@ class LibvirtProvisioner(
             CapacityError: The host has too little memory, disk or too few CPUs.
         """
         image = self._image()
-        with self._shelf.locked(run_id):
+        with self._shelf.locked(run_id) as lock:
             folder = self._shelf.of(run_id)
             plan = self._shelf.plan(folder)
             if plan is None:
@@ -105,8 +105,8 @@ class LibvirtProvisioner(
                 there = self._host.domains()
                 for machine in plan.machines:
                     if machine.name not in there or not there[machine.name].runs:
-                        self._prepare(plan, machine, folder, image)
-                        plan = self._start(plan, machine.name, folder)
+                        self._prepare(plan, machine, folder, image, lock)
+                        plan = self._start(plan, machine.name, folder, lock)
                 plan = self._shelf.change(replace(plan, made=True))
         return self.poll([Cluster(run_id, ClusterState.BOOTING)])[run_id]
 
@@ -149,9 +149,9 @@ class LibvirtProvisioner(
                 forwarded=self.settings.network == USER_MODE,
             ),
         )
-        with self._shelf.locked():
+        with self._shelf.locked() as lock:
             self._check_room(plan)
-            return self._shelf.begin(plan)
+            return self._shelf.begin(plan, lock)
 
     def _check_room(self, plan: Plan) -> None:
         """Hold the machines of everybody to what the host has.
@@ -181,7 +181,7 @@ class LibvirtProvisioner(
                 hint="fewer runs at a time, or smaller offers",
             )
 
-    def _prepare(self, plan: Plan, machine: MachinePlan, folder: Path, image: Mapping[str, object]) -> None:
+    def _prepare(self, plan: Plan, machine: MachinePlan, folder: Path, image: Mapping[str, object], lock: int) -> None:
         """Make the drives of a machine; of one that was not started they are made anew."""
         disk = machine.disk(folder)
         new = disk.with_suffix(".part")
@@ -200,19 +200,19 @@ class LibvirtProvisioner(
         wanted = self.settings.disk_bytes
         if wanted is not None:
             argv.append(str(max(wanted, int(str(image["virtual-size"])))))
-        run_tool(argv, "qemu-utils")
+        run_tool(argv, "qemu-utils", lock=lock)
         new.replace(disk)
-        make_seed(self.settings, plan, machine, folder, os.getuid())
+        make_seed(self.settings, plan, machine, folder, os.getuid(), lock)
 
-    def _start(self, plan: Plan, name: str, folder: Path) -> Plan:
+    def _start(self, plan: Plan, name: str, folder: Path, lock: int) -> Plan:
         """Describe a machine to libvirt, with the tags in it, and start it."""
         for attempt in range(_PORT_ATTEMPTS):
             machine = next(each for each in plan.machines if each.name == name)
             description = folder / f"{machine.host}.xml"
             description.write_text(domain_xml(self.settings, plan, machine, folder, kvm=self._kvm()), encoding="utf-8")
-            self._host.call("define", str(description))
+            self._host.call("define", str(description), lock=lock)
             try:
-                self._host.call("start", name)
+                self._host.call("start", name, lock=lock)
             except PortTakenError:
                 if attempt + 1 == _PORT_ATTEMPTS:
                     raise
@@ -293,17 +293,17 @@ class LibvirtProvisioner(
     def _look(self, plan: Plan, machine: MachinePlan, folder: Path) -> Look:
         return self._prober.look(machine.name, partial(self._look_now, machine, folder))
 
-    def _look_now(self, machine: MachinePlan, folder: Path) -> Look:
+    def _look_now(self, machine: MachinePlan, folder: Path, last: Look) -> Look:
         host = "127.0.0.1" if machine.port is not None else self._host.address(machine.name)
         if not host:
             return Look(missing=f"it has got no address in the network {self.settings.network}")
         target = SshTarget(**ssh_facts(folder, self.settings.user, host, machine.port))
-        return answers(target, docker=self.settings.docker)
+        return answers(target, last, docker=self.settings.docker)
 
     def _machine(self, plan: Plan, machine: MachinePlan, folder: Path, address: str) -> Machine:
         data = {
             "ssh": ssh_facts(folder, self.settings.user, address, machine.port),
-            "internal": machine.internal.partition("/")[0] or address,
+            "private_address": machine.internal.partition("/")[0] or address,
         }
         if self.settings.share != "none":
             data["shared"] = self.settings.shared
@@ -353,7 +353,7 @@ class LibvirtProvisioner(
             TeardownError: libvirt or the file system refused.
         """
         run_id = cluster.run_id
-        with self._shelf.locked(run_id):
+        with self._shelf.locked(run_id) as lock:
             try:
                 names = names_of(run_id, self._host.domains())
                 folders = {self._shelf.of(run_id)}
@@ -362,11 +362,13 @@ class LibvirtProvisioner(
                     if tags is not None and tags.folder.name == safe(run_id):
                         folders.add(tags.folder)
                 for name in names:
-                    self._host.remove(name)
+                    self._host.remove(name, lock)
                     self._tags.pop(name, None)
                     self._prober.forget(name)
                 for folder in folders:
                     self._shelf.remove(folder)
+                with self._shelf.locked():
+                    self._shelf.tidy()
             except UnreachableError:
                 raise
             except DeployError as error:

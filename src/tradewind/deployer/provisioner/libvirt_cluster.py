@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,10 +20,11 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError
+from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
 
 PREFIX = "tradewind-"
 _PLAN, _READY, _NEW = "cluster.json", "ready.json", ".new-"
+_LOCK_SECONDS, _TOOL_SECONDS = 120.0, 60.0
 _UUIDS = uuid.UUID("0b6bd6f5-3c6c-4d0e-9d5c-6a1f6e0a6c51")
 
 
@@ -132,8 +134,15 @@ class Shelf:
         return self.folder / safe(run_id)
 
     @contextlib.contextmanager
-    def locked(self, name: str = "") -> Iterator[None]:
-        """For one process at a time: a run's machines, or without a name the choice of ports and the host's room."""
+    def locked(self, name: str = "") -> Iterator[int]:
+        """For one process at a time: a run's machines, or without a name the choice of ports and the host's room.
+
+        Yields:
+            The lock. Programs that are given it keep it until they end, even when we are killed.
+
+        Raises:
+            UnreachableError: Somebody else keeps it for too long.
+        """
         with handled(self.folder):
             folder = self.folder / "locks"
             folder.mkdir(parents=True, exist_ok=True)
@@ -141,8 +150,18 @@ class Shelf:
             number = int(hashlib.sha256(name.encode()).hexdigest()[:2], 16) % 32 if name else "all"
             file = (folder / str(number)).open("w")
         with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+            end = time.monotonic() + _LOCK_SECONDS
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise UnreachableError(
+                            f"{file.name} is locked for too long", hint="does libvirt hang?"
+                        ) from None
+                    time.sleep(0.02)
+            yield file.fileno()
 
     def plans(self) -> dict[Path, Plan]:
         """The plans of all runs, by folder."""
@@ -164,18 +183,23 @@ class Shelf:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise DeployError(f"{folder / _PLAN} cannot be read: {error}", hint="remove the folder") from None
 
-    def begin(self, plan: Plan) -> Plan:
-        """Make the folder of a run, with its keys; to be called with the lock of all."""
+    def tidy(self) -> None:
+        """Remove folders that a killed process did not finish; to be called with the lock of all."""
         with handled(self.folder):
             for unfinished in self.folder.glob(f"{_NEW}*"):
                 shutil.rmtree(unfinished)
+
+    def begin(self, plan: Plan, lock: int) -> Plan:
+        """Make the folder of a run, with its keys; to be called with the lock of all."""
+        self.tidy()
+        with handled(self.folder):
             new = self.folder / f"{_NEW}{os.getpid()}"
             new.mkdir()
             new.chmod(0o711)
             (new / "shared").mkdir()
             (new / "shared").chmod(0o777)
             for name in ("login", "host"):
-                _make_key(new / f"{name}_key")
+                _make_key(new / f"{name}_key", lock)
             kind, key = (new / "host_key.pub").read_text().split()[:2]
             # One key for all machines of the run: their names and ports do not matter.
             (new / "known_hosts").write_text(f"* {kind} {key}\n")
@@ -258,12 +282,18 @@ def _free_port(taken: set[int | None]) -> int:
             return port
 
 
-def _make_key(file: Path) -> None:
-    run_tool(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tradewind", "-f", str(file)], "openssh-client")
+def _make_key(file: Path, lock: int) -> None:
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tradewind", "-f", str(file)]
+    run_tool(argv, "openssh-client", lock=lock)
 
 
-def run_tool(argv: list[str], package: str) -> str:
+def run_tool(argv: list[str], package: str, *, lock: int | None = None) -> str:
     """Run a program of the host, and give its output.
+
+    Args:
+        argv: Its words.
+        package: The package that has it.
+        lock: What it keeps until it ends.
 
     Raises:
         MissingProgramError: It is not there.
@@ -271,7 +301,13 @@ def run_tool(argv: list[str], package: str) -> str:
     """
     if shutil.which(argv[0]) is None:
         raise MissingProgramError(f"there is no {argv[0]} program", hint=f"apt-get install {package}")
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    held = () if lock is None else (lock,)
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TOOL_SECONDS, check=False, pass_fds=held
+        )
+    except subprocess.TimeoutExpired:
+        raise DeployError(f"{argv[0]} did not end within {_TOOL_SECONDS:g} s") from None
     if done.returncode:
         words = done.stderr.decode(errors="replace").strip()
         if "No space left" in words:

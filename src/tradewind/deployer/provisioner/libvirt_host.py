@@ -91,8 +91,13 @@ class Host:
         self._timeout = timeout
         self._abilities: Abilities | None = None
 
-    def call(self, *words: str, timeout: float | None = None) -> str:
+    def call(self, *words: str, timeout: float | None = None, lock: int | None = None) -> str:
         """Run a command of virsh.
+
+        Args:
+            *words: The command.
+            timeout: Seconds that it may take.
+            lock: What it keeps until it ends: an order that was on its way when we were killed is carried out.
 
         Raises:
             MissingProgramError: There is no virsh.
@@ -109,6 +114,7 @@ class Host:
                 timeout=timeout or self._timeout,
                 env={**os.environ, "LC_ALL": "C"},
                 start_new_session=True,
+                pass_fds=() if lock is None else (lock,),
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
@@ -142,11 +148,11 @@ class Host:
             )
         return self._abilities
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, lock: int) -> None:
         """Switch a machine off and forget it; one that is not there is no error."""
         for command in ("destroy", "undefine"):
             try:
-                self.call(command, name)
+                self.call(command, name, lock=lock)
             except NotThereError:
                 continue
 
@@ -173,7 +179,7 @@ _MEANINGS: Sequence[tuple[str, type[DeployError], str]] = (
     (r"no space left on device", CapacityError, "the host's disk is full"),
     (r"could not set up host forwarding rule", PortTakenError, "another program took the port"),
     (r"permission denied", CredentialsError, _STORAGE_HINT),
-    (r"could not open .*no such file|cannot access storage file|not in \w+ format", ImageError, _IMAGE_HINT),
+    (r"could not (open|load) .*no such file|cannot access storage file|not in \w+ format", ImageError, _IMAGE_HINT),
     (r"failed to connect|cannot recv data|end of file while reading|socket is closed|cannot write", UnreachableError,
      _DAEMON_HINT),
 )  # fmt: skip
@@ -184,7 +190,7 @@ _FINAL: Mapping[str, str] = {
     r"network .* is not active": "virsh net-start starts it",
     r"kvm": "set emulator: qemu, or load the module kvm_intel or kvm_amd",
     r"virtiofsd": "apt-get install virtiofsd, or set share: 9p",
-    r"machine type": "qemu-system-x86_64 -M help lists them; set machine",
+    r"machine type|no pci buses": "qemu-system-x86_64 -M help lists them; set machine",
     r"unsupported configuration|xml error|invalid argument": "",
 }
 """What trying again does not help against, and what does."""

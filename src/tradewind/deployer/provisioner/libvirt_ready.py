@@ -15,8 +15,8 @@ from tradewind.deployer.link import SshLink, SshTarget
 from tradewind.deployer.provisioner.libvirt_seed import READY_FILE
 from tradewind.errors import TradewindError
 
-_BANNER_SECONDS = 2.0
-_LOGIN_SECONDS = 10.0
+_BANNER_SECONDS = 8.0
+_LOGIN_SECONDS = 30.0
 _CONSOLE_BYTES = 4096
 _CONSOLE_LINES = 6
 
@@ -28,10 +28,12 @@ class Look:
     Attributes:
         address: Where it answers; empty until it does.
         missing: What is still missing, in words.
+        speaks: True once its SSH server has said what it is.
     """
 
     address: str = ""
     missing: str = "it was just started"
+    speaks: bool = False
 
 
 class Prober:
@@ -42,19 +44,19 @@ class Prober:
         self._busy: set[str] = set()
         self._guard = threading.Lock()
 
-    def look(self, name: str, work: Callable[[], Look]) -> Look:
+    def look(self, name: str, work: Callable[[Look], Look]) -> Look:
         """What the last look at a machine has shown; the next one is begun unless the machine answered.
 
         Args:
             name: The machine.
-            work: Looks at it.
+            work: Looks at it, given what the last look has shown.
         """
         with self._guard:
             seen = self._seen.get(name, Look())
             if not seen.address and name not in self._busy:
                 self._busy.add(name)
                 threading.Thread(
-                    target=self._carry_out, args=(name, work), name="tradewind-libvirt", daemon=True
+                    target=self._carry_out, args=(name, seen, work), name="tradewind-libvirt", daemon=True
                 ).start()
             return seen
 
@@ -63,37 +65,48 @@ class Prober:
         with self._guard:
             self._seen.pop(name, None)
 
-    def _carry_out(self, name: str, work: Callable[[], Look]) -> None:
+    def _carry_out(self, name: str, last: Look, work: Callable[[Look], Look]) -> None:
         try:
-            seen = work()
+            seen = work(last)
         except TradewindError as error:
-            seen = Look(missing=error.message)
+            seen = Look(missing=error.message, speaks=last.speaks)
         except (OSError, ValueError) as error:
-            seen = Look(missing=str(error))
+            seen = Look(missing=str(error), speaks=last.speaks)
         with self._guard:
             self._seen[name] = seen
             self._busy.discard(name)
 
 
-def answers(target: SshTarget, *, docker: bool) -> Look:
-    """One look at a machine: its SSH server speaks, lets us in, and the machine has done what its seed says."""
-    try:
-        with socket.create_connection((target.host, target.port or 22), _BANNER_SECONDS) as connection:
-            connection.settimeout(_BANNER_SECONDS)
-            if connection.recv(4) != b"SSH-":
-                return Look(missing="its SSH server does not answer")
-    except OSError:
-        return Look(missing="its SSH server does not answer")
+def answers(target: SshTarget, last: Look, *, docker: bool) -> Look:
+    """One look at a machine: its SSH server speaks, lets us in, and the machine has done what its seed says.
+
+    Each connection costs a booting machine time, and QEMU keeps those that came too early for later: there is one at a
+    time, and a machine that has spoken is not asked again whether it does.
+    """
+    if not last.speaks:
+        return Look(missing="it lets nobody in yet", speaks=True) if _speaks(target) else _SILENT
     link = SshLink(target, connect_seconds=_LOGIN_SECONDS)
     try:
         if link.run(["test", "-e", READY_FILE], timeout=_LOGIN_SECONDS, check=False).code:
-            return Look(missing="it is still setting itself up")
+            return Look(missing="it is still setting itself up", speaks=True)
         if docker and link.run(["docker", "version"], timeout=_LOGIN_SECONDS, check=False).code:
-            return Look(missing="its container engine does not answer")
+            return Look(missing="its container engine does not answer", speaks=True)
     finally:
         with contextlib.suppress(OSError, subprocess.SubprocessError, TradewindError):
             link.close()
-    return Look(target.host, "")
+    return Look(target.host, "", speaks=True)
+
+
+_SILENT = Look(missing="its SSH server does not answer")
+
+
+def _speaks(target: SshTarget) -> bool:
+    try:
+        with socket.create_connection((target.host, target.port or 22), _BANNER_SECONDS) as connection:
+            connection.settimeout(_BANNER_SECONDS)
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
 
 
 def last_words(console: Path) -> str:

@@ -39,7 +39,7 @@ ExecStart=/usr/bin/systemctl poweroff
 """
 
 
-def make_seed(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folder: Path, uid: int) -> None:
+def make_seed(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folder: Path, uid: int, lock: int) -> None:
     """Make the seed drive of a machine, in one step.
 
     Args:
@@ -48,6 +48,7 @@ def make_seed(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folde
         machine: The machine.
         folder: The folder of the run, with its keys.
         uid: Number of the user who owns the shared folder on the host; the login gets the same.
+        lock: What the program keeps until it ends.
 
     Raises:
         MissingProgramError: There is no program that makes ISO images.
@@ -64,7 +65,7 @@ def make_seed(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folde
             file.write_text(text, encoding="utf-8")
         image = Path(place) / "seed.iso"
         argv = [maker, "-quiet", "-output", str(image), "-volid", "cidata", "-joliet", "-rock", f"{place}/files"]
-        run_tool(argv, "genisoimage")
+        run_tool(argv, "genisoimage", lock=lock)
         image.chmod(0o600)
         image.replace(machine.seed(folder))
 

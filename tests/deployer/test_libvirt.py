@@ -1,0 +1,243 @@
+"""Virtual machines by libvirt: the suite, a cluster's life with a job across it, and kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.helpers import OWNER, deployer_over, request_for, row
+from tests.deployer.libvirt_kills import assert_nothing_left, kill_controllers, provisioner
+from tests.engines.libvirt import ARGUMENTS, Libvirt, libvirt
+
+from tradewind import plugins
+from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.link import SshLink, SshTarget
+from tradewind.deployer.provisioner import libvirt_cluster
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
+from tradewind.deployer.runner.base import Runner
+from tradewind.errors import CapacityError, DeployError, UnreachableError
+from tradewind.problem import Fault, Machine, Offer, Run, RunState
+from tradewind.testing.provisioners import Bench, ProvisionerConformance
+
+__all__ = ["libvirt"]
+
+pytestmark = [pytest.mark.xdist_group("libvirt"), pytest.mark.slow, pytest.mark.timeout(600)]
+
+PAIR = Offer("local", "pair", 1, 0.5, 0.36, nodes=2)
+ONE = Offer("local", "one", 1, 0.25, 0.36)
+PATIENCE = 400.0
+"""Emulated machines on a host that does other things, too."""
+
+PI = """
+import socket, sys
+from mpi4py import MPI
+
+world, steps = MPI.COMM_WORLD, 100000
+part = sum(4 / (1 + ((i + 0.5) / steps) ** 2) for i in range(world.rank, steps, world.size)) / steps
+pi, hosts = world.reduce(part), world.gather(socket.gethostname())
+if world.rank == 0:
+    print(f"pi {pi:.6f} from {' '.join(hosts)}")
+"""
+
+MPIRUN = 'mpirun --allow-run-as-root --hostfile "$TRADEWIND_HOSTFILE" -np 2 python3 pi.py'
+
+
+def eventually(truth: Callable[[], Any], pause: float = 0.5) -> None:
+    end = time.monotonic() + PATIENCE
+    while not truth():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(pause)
+
+
+class TestLibvirt(ProvisionerConformance):
+    @pytest.fixture
+    def bench(
+        self,
+        tmp_path: Path,
+        libvirt: Libvirt,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> Iterator[Bench]:
+        def make() -> Provisioner:
+            made = provisioner(libvirt, tmp_path, boot=PATIENCE)
+            # The suite has 200 turns of patience, and emulated machines take their time.
+            monkeypatch.setattr(made, "next_change", lambda clusters: 2.0)
+            return made
+
+        yield make
+        for cluster in make().find(None):
+            make().destroy(cluster)
+        assert_nothing_left(libvirt, tmp_path)
+
+
+# ------------------------------------------------------------------ a job across two machines
+
+
+def deployer(libvirt: Libvirt, folder: Path) -> Deployer:
+    given = {"patience": 60, "ssh": {"connect_seconds": 60}}
+    runner = plugins.create("runner", "ssh", given, data_folder=folder)
+    assert isinstance(runner, Runner)
+    return deployer_over(folder, runner=runner, provisioner=provisioner(libvirt, folder, boot=PATIENCE))
+
+
+def reaches(made: Deployer, run_id: str, state: RunState) -> Run:
+    """Drive a run until it is in a state."""
+    found: list[Run] = []
+
+    def there() -> bool:
+        found.extend(each for each in made.poll() if each.run_id == run_id)
+        now = found[-1] if found else made.active[run_id]
+        assert now.state is state or not now.state.ended, f"it ended as {now}"
+        if now.state is not state:
+            made.wait(1.0)
+        return now.state is state
+
+    eventually(there, 0)
+    return found[-1] if found else made.active[run_id]
+
+
+def test_a_cluster_lives_through_a_killed_libvirtd_and_dies_with_a_killed_machine(
+    tmp_path: Path,
+    libvirt: Libvirt,
+) -> None:
+    made = deployer(libvirt, tmp_path)
+    made.launch(row(), request_for(tmp_path, ("sleep", "600"), offer=PAIR))
+    run = reaches(made, "run-1", RunState.EXECUTING)
+    assert [machine.id for machine in run.machines] == ["tradewind-run-1-0", "tradewind-run-1-1"]
+    check_the_machines(run.machines, tmp_path)
+
+    libvirt.kill()
+    began = time.monotonic()
+    assert not [each for each in made.poll() if each.state.ended], "unknown counts as alive"
+    assert time.monotonic() - began < 10
+    look = made.provisioner.poll([Cluster("run-1", ClusterState.READY)])["run-1"]
+    assert look.state is ClusterState.UNKNOWN
+    with pytest.raises(UnreachableError, match="libvirt") as caught:
+        made.provisioner.make("run-2", OWNER, 4e9, PAIR)
+    assert "libvirtd" in str(caught.value)
+    libvirt.start()
+    assert made.provisioner.poll([look])["run-1"].state is ClusterState.READY
+    assert made.active["run-1"].state is RunState.EXECUTING
+
+    os.kill(libvirt.pids()["tradewind-run-1-1"], signal.SIGKILL)
+    last = reaches(made, "run-1", RunState.PREEMPTED)
+    assert last.fault is Fault.INFRASTRUCTURE
+    assert "tradewind-run-1-1" in last.reason
+    assert last.cost > 0
+    made.settle("run-1")
+    assert_nothing_left(libvirt, tmp_path)
+
+    # As the engine does: the same again, as another run.
+    again = request_for(tmp_path, ("sh", "-c", f"{MPIRUN} && echo kept > $TRADEWIND_OUTPUTS/kept"), "run-2", offer=PAIR)
+    again = replace(again, outputs=("*.log",))
+    (tmp_path / "work/pi.py").write_text(PI)
+    made.launch(row("run-2"), again)
+    done = reaches(made, "run-2", RunState.DONE)
+    assert (again.folder / "stdout").read_text() == "pi 3.141593 from node0 node1\n"
+    assert (again.folder / "outputs/kept").read_text() == "kept\n"
+    assert done.cost >= done.runtime * PAIR.hourly / 3600
+    made.settle("run-2")
+    assert made.sweep(set()) == []
+    made.close()
+    assert_nothing_left(libvirt, tmp_path)
+
+
+def check_the_machines(machines: tuple[Machine, ...], folder: Path) -> None:
+    """They see each other, a folder, and what they were promised."""
+    first, second = machines
+    assert [each.data["private_address"] for each in machines] == ["10.77.0.1", "10.77.0.2"]
+    link = SshLink(SshTarget.of(first), connect_seconds=60)
+    shared = first.data["shared"]
+    script = (
+        f"set -e; hostname; nproc; echo from node0 > {shared}/note; "
+        f"ssh -o BatchMode=yes {second.data['private_address']} 'hostname; cat {shared}/note'; ssh node1 hostname"
+    )
+    said = link.run(["sh", "-c", script], timeout=120).stdout.decode().split("\n")
+    assert said == ["node0", "1", "node1", "from node0", "node1", ""]
+    assert (folder / "libvirt/run-1/shared/note").read_text() == "from node0\n"
+    link.close()
+
+
+# ------------------------------------------------------------------ what goes wrong
+
+
+def test_machines_turn_themselves_off_and_stuck_ones_say_what_their_console_says(
+    tmp_path: Path,
+    libvirt: Libvirt,
+) -> None:
+    made = provisioner(libvirt, tmp_path, arguments=ARGUMENTS.replace("quiet", "rdinit=/nothing"), boot=PATIENCE)
+    stuck = made.make("stuck", OWNER, 4e9, ONE)
+    console = tmp_path / "libvirt/stuck/node0.log"
+    eventually(lambda: console.is_file() and "Linux version" in console.read_text(errors="replace"))
+    impatient = provisioner(libvirt, tmp_path, boot=0.1)
+    looked = impatient.poll([stuck])["stuck"]
+    assert looked.state is ClusterState.FAILED
+    assert "is not up after 0.1 s" in looked.reason
+    assert "its console: " in looked.reason
+    made.destroy(looked)
+    # Nobody looks at this one, and nobody destroys it.
+    expired = provisioner(libvirt, tmp_path).make("expired", OWNER, time.time() + 1, ONE)
+    eventually(lambda: libvirt.pids("expired") == {})
+    seen = made.poll([expired])["expired"]
+    assert seen.state is ClusterState.FAILED
+    assert "tradewind-expired-0 is off" in seen.reason
+    made.destroy(seen)
+    assert_nothing_left(libvirt, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "offer", "error", "words"),
+    [
+        ({"overcommit": 0.001}, ONE, CapacityError, "set overcommit"),
+        ({}, replace(ONE, memory_gib=1e5), CapacityError, "MiB of memory"),
+        ({"network": "no-such"}, ONE, DeployError, "net-list"),
+        ({"machine": "no-such"}, ONE, DeployError, "set machine"),
+        ({"uri": "qemu:///system?socket=/no/such"}, ONE, UnreachableError, "is libvirtd running"),
+    ],
+)
+def test_what_the_host_refuses_is_one_clear_error(
+    tmp_path: Path,
+    libvirt: Libvirt,
+    settings: dict[str, Any],
+    offer: Offer,
+    error: type[DeployError],
+    words: str,
+) -> None:
+    made = provisioner(libvirt, tmp_path, **settings)
+    with pytest.raises(error, match=words):
+        made.make("run-1", OWNER, 4e9, offer)
+    kept = provisioner(libvirt, tmp_path)
+    for cluster in kept.find(OWNER):
+        kept.destroy(cluster)
+    assert libvirt.names() == []
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced(
+    tmp_path: Path,
+    libvirt: Libvirt,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = libvirt_cluster._free_port
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        ports = [other.getsockname()[1]]
+        monkeypatch.setattr(libvirt_cluster, "_free_port", lambda taken: ports.pop() if ports else free(taken))
+        made = provisioner(libvirt, tmp_path, share="9p")
+        cluster = made.make("run-1", OWNER, 4e9, ONE)
+    assert ports == []
+    assert list(libvirt.pids()) == ["tradewind-run-1-0"]
+    made.destroy(cluster)
+    assert_nothing_left(libvirt, tmp_path)
+
+
+def test_controllers_killed_at_any_moment_leave_nothing(tmp_path: Path, libvirt: Libvirt) -> None:
+    done = kill_controllers(libvirt, tmp_path, 9)
+    assert done["destroyed"] == 9
+    assert done["completed"] == 3
