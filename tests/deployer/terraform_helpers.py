@@ -19,14 +19,15 @@ OFFER = Offer("aws", "t3.micro", 2, 1, 0.0104, region="us-east-1", arch="x86_64"
 
 _REGIONS = itertools.cycle(
     f"{place}-{number}"
-    for place in ("us-east", "us-west", "eu-west", "ap-northeast", "ap-southeast")
-    for number in (1, 2)
+    for place, count in (("us-east", 2), ("us-west", 2), ("eu-west", 3), ("ap-northeast", 3), ("ap-southeast", 2))
+    for number in range(1, count + 1)
 )
+_MORE = iter(("eu-central-1", "eu-north-1", "ap-south-1", "sa-east-1", "ca-central-1"))
 
 
 def fresh_region() -> str:
     """A region that no other test uses at the same time."""
-    return next(_REGIONS)
+    return next(_MORE, None) or next(_REGIONS)
 
 
 def over(data: Path, endpoint: str, initialised: Path | None = None, **settings: Any) -> TerraformProvisioner:

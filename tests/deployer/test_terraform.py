@@ -31,7 +31,7 @@ from tradewind.errors import (
 )
 from tradewind.testing.provisioners import Bench, ProvisionerConformance
 
-pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 Maker = Callable[..., TerraformProvisioner]
 
@@ -108,6 +108,7 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
         cluster = made[run_id]
         assert (cluster.state, len(cluster.machines)) == (ClusterState.READY, nodes), cluster
         there = [item for each in ec2.all(region, "DescribeInstances") for item in each.findall("instancesSet/item")]
+        there = [item for item in there if item.findtext("instanceState/name") == "running"]
         assert {item.findtext("instanceId") for item in there} == {machine.id for machine in cluster.machines}
         groups = [found for found in tags(ec2, region, "DescribeSecurityGroups") if found]
         others = [each for what in ("Volumes", "NetworkInterfaces") for each in tags(ec2, region, f"Describe{what}")]
@@ -140,8 +141,8 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
 
 
 def test_what_amazon_refuses_is_one_typed_error(cloud: Maker, moto: Moto) -> None:
-    """All at once, each in a region of its own; nothing is left of any."""
-    regions = {name: fresh_region() for name in ("capacity", "second", "type", "credentials", "image")}
+    """All at once, each in a region of its own; nothing is left of any. Another zone is tried when one is full."""
+    regions = {name: fresh_region() for name in ("capacity", "second", "type", "credentials", "image", "zone")}
 
     def refuse(name: str, action: str, code: str, message: str, turn: int = 1) -> None:
         turns = itertools.count(1)
@@ -152,7 +153,15 @@ def test_what_amazon_refuses_is_one_typed_error(cloud: Maker, moto: Moto) -> Non
     refuse("second", "RunInstances", "VcpuLimitExceeded", "You have requested more vCPU capacity than allowed", turn=2)
     refuse("type", "RunInstances", "InvalidParameterValue", "Invalid value 't3.micro' for InstanceType.")
     refuse("credentials", "CreateSecurityGroup", "AuthFailure", "AWS was not able to validate the credentials")
-    settings: dict[str, dict[str, Any]] = {"image": {"image": "", "variables": {"image_name": "no-such-image"}}}
+    here = regions["zone"]
+    elsewhere = ("InsufficientInstanceCapacity", "no t3.micro there")
+    moto.refusals[here, "RunInstances"] = lambda asked: (
+        elsewhere if asked.get("Placement.AvailabilityZone") == f"{here}a" else None
+    )
+    settings: dict[str, dict[str, Any]] = {
+        "image": {"image": "", "variables": {"image_name": "no-such-image"}},
+        "zone": {"zones": [f"{here}a", f"{here}b", "mars-1a"]},
+    }
     offer = replace(OFFER, nodes=2)
     made = at_once(
         {
@@ -162,6 +171,12 @@ def test_what_amazon_refuses_is_one_typed_error(cloud: Maker, moto: Moto) -> Non
             for name, region in regions.items()
         }
     )
+    moto.refusals.clear()
+    cluster = made.pop("zone")
+    reservations = Ec2(moto.endpoint).all(here, "DescribeInstances", InstanceId=[m.id for m in cluster.machines])
+    zones = [each.findtext(".//availabilityZone") for each in reservations]
+    assert zones == [f"{here}b"] * 2, cluster
+    assert cloud(here).destroy(cluster).state is ClusterState.GONE
     kinds = {name: type(error) for name, error in made.items()}
     assert kinds == {
         "capacity": CapacityError,
@@ -173,27 +188,9 @@ def test_what_amazon_refuses_is_one_typed_error(cloud: Maker, moto: Moto) -> Non
     assert full in str(made["capacity"])
     assert "AWS_PROFILE" in made["credentials"].hint
     assert [error.retryable for error in made.values()] == [True, True, False, False, False]
-    moto.refusals.clear()
     for name, region in regions.items():
         assert moto.leftovers(region) == []
         assert cloud(region).find("me") == [], name
-
-
-def test_another_zone_is_tried_when_one_is_full(cloud: Maker, moto: Moto) -> None:
-    region = fresh_region()
-    full = f"{region}a"
-
-    def refuse(parameters: dict[str, str]) -> tuple[str, str] | None:
-        there = parameters.get("Placement.AvailabilityZone")
-        return ("InsufficientInstanceCapacity", f"no t3.micro in {there}") if there == full else None
-
-    moto.refusals[region, "RunInstances"] = refuse
-    provisioner = cloud(region, zones=[full, f"{region}b", "elsewhere-1a"])
-    cluster = provisioner.make("run-1", "me", LATER, replace(OFFER, region=region))
-    [reservation] = Ec2(moto.endpoint).all(region, "DescribeInstances")
-    assert reservation.findtext("instancesSet/item/placement/availabilityZone") == f"{region}b"
-    assert provisioner.destroy(cluster).state is ClusterState.GONE
-    moto.refusals.clear()
 
 
 def test_a_provider_that_does_not_answer(cloud: Maker) -> None:

@@ -14,7 +14,7 @@ from tests.engines import moto as engine
 from tests.engines.moto import DEBIAN, Moto
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 
-pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform"
 
@@ -39,7 +39,7 @@ def test_the_example(moto: Moto, sshd: Sshd, tmp_path: Path, monkeypatch: pytest
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
     asked = len(moto.asked)
     command = [str(Path(sys.executable).parent / "tradewind"), "tune", "job.yaml"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert moto.asked[asked:].count(("us-east-1", "RunInstances")) == 2
     assert moto.leftovers("us-east-1") == []

@@ -23,7 +23,7 @@ from tests.engines.moto import Moto
 from tradewind.deployer.provisioner.base import ClusterState
 from tradewind.deployer.provisioner.terraform_folder import RunFolder
 
-pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 _CONTROLLER = """
 import sys
@@ -93,9 +93,9 @@ def one_kill(moto: Moto, base: Path, region: str, kill: Kill) -> None:
     )
     folder = RunFolder(data / "terraform/runs", "run-1")
     struck = threading.Event()
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as run:
+    base.mkdir()
+    log = (base / "controller.log").open("w")
+    with log, subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=log, text=True) as run:
         if isinstance(kill.moment, str):
 
             def at_request(_: dict[str, str]) -> None:
@@ -104,7 +104,7 @@ def one_kill(moto: Moto, base: Path, region: str, kill: Kill) -> None:
                     strike(kill, folder, run)
 
             moto.refusals[region, kill.moment] = at_request
-            assert struck.wait(90), kill
+            assert struck.wait(200), f"{kill}: {(base / 'controller.log').read_text()}"
         else:
             assert run.stdout is not None
             run.stdout.readline()
