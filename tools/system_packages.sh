@@ -24,6 +24,7 @@ need 'runner docker, with Podman' podman podman runc netavark aardvark-dns busyb
 need 'runner docker, with a Docker engine' dockerd docker.io iptables busybox-static
 need 'the runner slurm, on a Slurm of three nodes' slurmctld slurm-wlm
 need 'an MPI program over the nodes of a Slurm job' mpicc openmpi-bin libopenmpi-dev gcc
+need 'the runner kubernetes, on a server that behaves like Kubernetes' busybox busybox-static util-linux
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi

@@ -244,7 +244,7 @@ class RayRunner(
             given: dict[str, Any] = {"patterns": list(request.outputs), "limit": limit, "target": str(archive)}
             if not self._call("fetch", seconds=_FETCH_SECONDS, key=_key(handle), **given):
                 return
-            bundle.unpack(archive, place, limit_bytes=limit)
+            bundle.unpack(archive, place, limit_bytes=limit, lenient=True)
             for found in place.iterdir():
                 target = folder / found.name
                 if target.is_dir() and found.is_dir():

@@ -1,0 +1,373 @@
+"""Runs jobs on a Kubernetes cluster, each as a Job."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import Field
+
+from tradewind import plugins
+from tradewind.deployer import bundle
+from tradewind.deployer.environment import resolve_secrets
+from tradewind.deployer.runner.base import (
+    HasOwnMachines,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    NeedsImages,
+    Runner,
+    SeveralNodes,
+    StreamsLogs,
+    SurvivesController,
+)
+from tradewind.deployer.runner.files import folder_error
+from tradewind.deployer.runner.kubernetes_api import ClusterApi, Conflict, NotThere
+from tradewind.deployer.runner.kubernetes_files import UNPACKED_BYTES, content_name, handle_of, has_ended, unpack
+from tradewind.deployer.runner.kubernetes_job import (
+    CONTAINER,
+    ENDING,
+    MANAGED,
+    OWNER,
+    SCRIPT,
+    Document,
+    job_of,
+    labels_of,
+    name_of,
+    owner_label,
+    owner_reference,
+    secret_of,
+    service_of,
+)
+from tradewind.deployer.runner.kubernetes_status import (
+    Patience,
+    figures,
+    first_pod,
+    read_marked,
+    verdict,
+)
+from tradewind.errors import DeployError, ImageError, TradewindError
+from tradewind.plugins import CallsNetwork
+from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
+from tradewind.units import format_memory
+
+_log = logging.getLogger("tradewind.deployer")
+
+_POLL_SECONDS = 3.0
+_AGAIN_SECONDS = 0.25
+_LOG_SECONDS = 120.0
+_SECRET_BYTES = 1_000_000
+_ATTEMPTS = 20
+
+
+class KubernetesSettings(plugins.Settings):
+    """Settings of the Kubernetes runner."""
+
+    kubeconfig: str = Field(
+        "", description="The file with the credentials; empty for KUBECONFIG, ~/.kube/config, or a pod's own"
+    )
+    context: str = Field("", description="The context in it; empty for the current one")
+    namespace: str = Field("", description="The namespace of the runs; empty for the context's")
+    service_account: str = Field("", description="The account of the pods; empty for one without rights")
+    image_pull_secrets: list[str] = Field(
+        default_factory=list, description="Secrets with logins for private registries"
+    )
+    helper_image: str = Field(
+        "busybox:1.36-musl", description="An image with a static busybox, for the step before the job"
+    )
+    queue: str = Field("", description="The local queue of Kueue that the runs wait in; empty for none")
+    priority_class: str = Field("", description="The priority class of the pods; empty for the default")
+    node_selector: dict[str, str] = Field(default_factory=dict, description="Labels that a node must have")
+    instance_type: bool = Field(
+        False,
+        description="Run on nodes labelled with the offer's instance type (node.kubernetes.io/instance-type) only",
+    )
+    tolerations: list[dict[str, str | int]] = Field(
+        default_factory=list, description="Taints that the pods put up with"
+    )
+    gpu_resource: str = Field("nvidia.com/gpu", description="What the cluster calls a GPU")
+    claim: str = Field("", description="A volume claim with the working folder, where that is too large to be sent")
+    claim_path: str = Field("", description="The working folder's path in the claim")
+    everywhere: bool = Field(
+        False,
+        description="Start the command on every node of a run, not the first only; JOB_COMPLETION_INDEX tells which",
+    )
+    schedule_seconds: float = Field(600.0, gt=0, description="Seconds in which the cluster must find a node")
+    image_seconds: float = Field(
+        120.0, gt=0, description="Seconds in which an image must be there once pulling it has failed"
+    )
+    start_seconds: float = Field(
+        900.0, gt=0, description="Seconds beside the time limit after which the cluster ends a pod"
+    )
+    ttl_seconds: int = Field(86400, ge=60, description="Seconds that an ended run is kept if no controller settles it")
+    output_bytes: int = Field(
+        5 * 2**20,
+        gt=0,
+        le=7 * 2**20,
+        description="The most that a run may bring back, compressed, in bytes; it comes through the pod's log",
+    )
+
+
+class KubernetesRunner(
+    Runner,
+    CallsNetwork,
+    HasOwnMachines,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    NeedsImages,
+    SeveralNodes,
+    StreamsLogs,
+    SurvivesController,
+):
+    """Runs jobs on a Kubernetes cluster, each as a Job with the CPUs, memory and GPUs of its offer.
+
+    The working folder is sent through a Secret (a megabyte, compressed) or is in a volume claim. Logs, metrics and
+    outputs come back through the pod's log. Several nodes are an indexed Job with a headless service.
+    """
+
+    name = "kubernetes"
+    Settings = KubernetesSettings
+    settings: KubernetesSettings
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        given = self.settings
+        self._api = ClusterApi(kubeconfig=given.kubeconfig, context=given.context, namespace=given.namespace)
+        self._patience = Patience(given.image_seconds, given.schedule_seconds)
+        self._silent = False
+
+    @property
+    def kill_seconds(self) -> float:
+        """The time in which a pod is ended."""
+        return 5.0
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Start a run; see `Runner.submit`."""
+        if not request.image:
+            raise ImageError("Kubernetes runs container images, and the job names none", hint="set job.image")
+        values = resolve_secrets(request.secrets)
+        files = self._files(request)
+        limits = request.limits
+        facts = {
+            "folder": str(request.folder.absolute()),
+            "program": request.argv[0],
+            "memory_bytes": int(request.offer.memory_gib * 2**30)
+            if limits.memory_bytes is None
+            else limits.memory_bytes,
+            "wall_seconds": limits.wall_seconds,
+        }
+        names = {name: content_name(name, content) for name, content in files.items()}
+        job = job_of(request, json.dumps(facts), names, self.settings)
+        try:
+            job = self._api.document("POST", self._api.path("jobs"), job)
+        except Conflict:
+            job = self._api.document("GET", self._api.path("jobs", name_of(request.run_id)))
+        handle = handle_of(job, self.name)
+        if not has_ended(job):
+            self._complete(request, job, {names[name]: content for name, content in files.items()}, values)
+        return handle
+
+    def _files(self, request: RunRequest) -> dict[str, dict[str, bytes]]:
+        """What a pod needs beside its image: by volume, the files in it."""
+        cache = self.data_folder / "bundles"
+        files = {"work": {"run": SCRIPT.encode()}}
+        folders = {"inputs": request.folder / "inputs"} if request.inputs else {}
+        if not self.settings.claim:
+            folders["work"] = request.workdir
+        for name, folder in folders.items():
+            packed = bundle.pack(folder, cache, limit_bytes=UNPACKED_BYTES)
+            content = gzip.compress(packed.path.read_bytes(), 6, mtime=0)
+            if len(content) > _SECRET_BYTES:
+                what = "the working folder" if name == "work" else "the inputs"
+                raise DeployError(
+                    f"{what} have {format_memory(len(content))} compressed, and a Secret of Kubernetes takes "
+                    f"{format_memory(_SECRET_BYTES)}",
+                    hint="name in .tradewindignore what the job does not need, put it into the image, or set claim",
+                    retryable=False,
+                )
+            files.setdefault(name, {})["tar.gz"] = content
+        return files
+
+    def _complete(
+        self, request: RunRequest, job: Document, files: Mapping[str, Mapping[str, bytes]], values: Mapping[str, str]
+    ) -> None:
+        """Make what belongs to a Job, for which its pods wait; it goes when the Job does."""
+        owner = owner_reference(job)
+        for name, content in files.items():
+            self._share(name, content, owner)
+        objects: list[tuple[str, Document]] = []
+        if values:
+            content = {name: value.encode() for name, value in values.items()}
+            objects.append(("secrets", secret_of(f"{name_of(request.run_id)}-env", labels_of(request), owner, content)))
+        if request.offer.nodes > 1:
+            objects.append(("services", service_of(request, owner)))
+        for kind, each in objects:
+            try:
+                self._api.call("POST", self._api.path(kind), each)
+            except Conflict:
+                continue
+
+    def _share(self, name: str, content: Mapping[str, bytes], owner: Document) -> None:
+        """Make a Secret that all runs with the same content own together, or join its owners."""
+        labels = {"app.kubernetes.io/managed-by": "tradewind"}
+        for _ in range(_ATTEMPTS):
+            try:
+                self._api.call("POST", self._api.path("secrets"), secret_of(name, labels, owner, content))
+                return
+            except Conflict:
+                pass
+            try:
+                found = self._api.document("GET", self._api.path("secrets", name))["metadata"]
+                owners = found.get("ownerReferences") or []
+                if owner["uid"] in [each["uid"] for each in owners]:
+                    return
+                changed = {"resourceVersion": found["resourceVersion"], "ownerReferences": [*owners, owner]}
+                self._api.patch("secrets", name, {"metadata": changed})
+                return
+            except (Conflict, NotThere):
+                continue
+        raise DeployError(f"the Secret {name} changes all the time")
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; see `Runner.poll`."""
+        owners = sorted({owner_label(str(handle.data.get("owner", ""))) for handle in handles})
+        selector = f"{MANAGED},{OWNER} in ({','.join(owners)})"
+        try:
+            # In this order: a Job that is made in between is not missed.
+            pods = self._api.listed("pods", selector, seconds=_POLL_SECONDS)
+            jobs = {job["metadata"]["name"]: job for job in self._api.listed("jobs", selector, seconds=_POLL_SECONDS)}
+        except (TradewindError, NotThere) as error:
+            if not self._silent:
+                _log.warning("runs on Kubernetes are taken to be alive: %s", error)
+            self._silent = True
+            return {handle.run_id: RunStatus(RunState.EXECUTING) for handle in handles}
+        self._silent = False
+        by_job: dict[str, list[Document]] = {}
+        for pod in pods:
+            by_job.setdefault(str(pod["metadata"].get("labels", {}).get("job-name", "")), []).append(pod)
+        statuses = {}
+        for handle in handles:
+            name, now = name_of(handle.run_id), self.clock.now()
+            found = verdict(handle, jobs.get(name), by_job.get(name, ()), now, self._patience)
+            status = found.status
+            if found.ask:
+                status = replace(status, reason=f"{status.reason}{self._why(name)}")
+            if found.mark:
+                self._mark(name, status)
+                status = RunStatus(RunState.SUBMITTING)  # until its pods have gone
+            statuses[handle.run_id] = status
+        return statuses
+
+    def _why(self, name: str) -> str:
+        """What the cluster's events say about a Job."""
+        query = {"fieldSelector": f"involvedObject.name={name},type=Warning"}
+        try:
+            events = self._api.document("GET", self._api.path("events"), query=query, seconds=_POLL_SECONDS)["items"]
+        except (TradewindError, NotThere):
+            return ""
+        return f": {events[-1].get('message', '')}" if events else ""
+
+    def _mark(self, name: str, status: RunStatus) -> None:
+        """Write down how a run ends, and let its pods go; the next poll tries again where that fails."""
+        ending = {"state": status.state, "reason": status.reason, "fault": status.fault, "runtime": status.runtime}
+        change = {"metadata": {"annotations": {ENDING: json.dumps(ending)}}, "spec": {"parallelism": 0}}
+        try:
+            self._api.patch("jobs", name, change)
+        except (TradewindError, Conflict, NotThere) as error:
+            _log.info("run %s: %s", name, error)
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Return when a run has changed its state, or after ``seconds``."""
+        until = time.monotonic() + seconds
+        before = {name: status.state for name, status in self.poll(handles).items()} if handles else {}
+        if any(state.ended for state in before.values()):
+            return
+        while (left := until - time.monotonic()) > 0:
+            self.clock.sleep(min(left, _AGAIN_SECONDS))
+            if handles and {name: status.state for name, status in self.poll(handles).items()} != before:
+                return
+
+    def cancel(self, handle: Handle) -> None:
+        """End a run with all its processes; see `Runner.cancel`."""
+        status = self.poll([handle])[handle.run_id]
+        if status.state.ended:
+            return
+        reason = str(handle.data.get("reason", ""))
+        name = name_of(handle.run_id)
+        ending = {"state": RunState.CANCELLED, "reason": reason, "fault": None, "runtime": status.runtime}
+        change = {"metadata": {"annotations": {ENDING: json.dumps(ending)}}, "spec": {"parallelism": 0}}
+        try:
+            self._api.patch("jobs", name, change)
+        except NotThere:
+            return
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
+        selector = MANAGED if owner is None else f"{MANAGED},{OWNER}={owner_label(owner)}"
+        jobs = self._api.listed("jobs", selector)
+        return [handle_of(job, self.name) for job in jobs if not job["metadata"].get("deletionTimestamp")]
+
+    def _pod_of(self, handle: Handle) -> Document | None:
+        return first_pod(self._api.listed("pods", f"job-name={name_of(handle.run_id)}"))
+
+    def _log_of(self, pod: Document) -> bytes:
+        path = self._api.path("pods", f"{pod['metadata']['name']}/log")
+        try:
+            return self._api.call("GET", path, query={"container": CONTAINER}, seconds=_LOG_SECONDS)
+        except NotThere:
+            return b""
+
+    def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
+        """What a run wrote from a byte on, in whole lines; see `StreamsLogs.read_log`."""
+        pod = self._pod_of(handle)
+        return read_marked(self._log_of(pod)).streams[stream][offset:] if pod is not None else b""
+
+    def collect(self, handle: Handle, request: RunRequest) -> None:
+        """Bring the files of a run into its folder; see `Runner.collect`."""
+        pod = self._pod_of(handle)
+        if pod is None:
+            return
+        ended = next(
+            (each["state"].get("terminated") or {} for each in pod["status"].get("containerStatuses") or []), {}
+        )
+        log = read_marked(self._log_of(pod))
+        folder = request.folder.absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in log.streams.items():
+                (folder / name).write_bytes(content)
+            if log.archive is not None:
+                unpack(log.archive, folder, request)
+        except OSError as error:
+            raise folder_error(error, folder) from error
+        large = figures(ended).get("large")
+        if large:
+            raise DeployError(
+                f"the outputs have {format_memory(int(large))} compressed, and output_bytes is "
+                f"{format_memory(self.settings.output_bytes)}",
+                hint="let the job keep less, or put large results into a storage of its own",
+                retryable=False,
+            )
+        if log.archive is None and figures(ended).get("state") == "ended":
+            raise DeployError(
+                "the cluster has not kept all of the run's log, and its outputs were in it",
+                hint="print less, or raise the cluster's containerLogMaxSize",
+            )
+
+    def forget(self, handle: Handle) -> None:
+        """Delete the Job of a run that is settled; all that belongs to it goes with it."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        try:
+            self._api.call("DELETE", self._api.path("jobs", name_of(handle.run_id)), options)
+        except NotThere:
+            return
+
+    def close(self) -> None:
+        """Close the connections; runs go on."""
+        self._api.close()

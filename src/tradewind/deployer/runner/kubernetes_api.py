@@ -1,0 +1,207 @@
+"""Calls to the API of a Kubernetes cluster, as JSON documents, and what its refusals mean."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
+
+Document = dict[str, Any]
+
+_CONNECT_SECONDS = 5.0
+_READ_SECONDS = 20.0
+_PAGE = 500
+
+
+class NotThere(Exception):  # noqa: N818  (it is an answer)
+    """The API has no such object."""
+
+
+class Conflict(Exception):  # noqa: N818  (it is an answer)
+    """The object is there already, or has changed meanwhile."""
+
+
+class ClusterApi:
+    """One cluster and namespace; it may be used by several threads.
+
+    The official client reads the credentials in all their forms; its models are left aside, because making them of a
+    list of 500 pods takes seconds.
+
+    Args:
+        kubeconfig: The file with clusters and credentials; empty for ``KUBECONFIG``, ``~/.kube/config``, or, in a pod,
+            the pod's own account.
+        context: The context in it, or empty for its current one.
+        namespace: The namespace; empty for the context's.
+    """
+
+    def __init__(self, *, kubeconfig: str, context: str, namespace: str) -> None:
+        self._given = (kubeconfig, context)
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._configuration: Any = None
+        self._pool: Any = None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the runs."""
+        self._connect()
+        return self._namespace
+
+    def _connect(self) -> None:
+        with self._lock:
+            if self._pool is not None:
+                return
+            try:
+                from kubernetes import client, config
+            except ImportError as error:
+                raise MissingProgramError(
+                    "the package kubernetes is not installed", hint="pip install 'tradewind[kubernetes]'"
+                ) from error
+            loader: Any = config
+            configuration = client.Configuration()
+            kubeconfig, context = self._given
+            in_pod = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+            try:
+                if in_pod.exists() and not kubeconfig:
+                    loader.load_incluster_config(client_configuration=configuration)
+                    home = in_pod.read_text(encoding="ascii").strip()
+                else:
+                    file = str(Path(kubeconfig).expanduser()) if kubeconfig else None
+                    loader.load_kube_config(file, context or None, client_configuration=configuration)
+                    contexts, current = loader.list_kube_config_contexts(file)
+                    chosen = next((each for each in contexts if each["name"] == context), current)
+                    home = chosen["context"].get("namespace", "")
+            except config.ConfigException as error:
+                raise CredentialsError(
+                    f"no Kubernetes credentials: {error}", hint="set kubeconfig and context, or KUBECONFIG"
+                ) from None
+            except (OSError, ssl.SSLError, ValueError, KeyError) as error:
+                raise CredentialsError(
+                    f"the Kubernetes credentials cannot be read: {error}", hint="set kubeconfig to a readable file"
+                ) from None
+            self._namespace = self._namespace or home or "default"
+            self._configuration = configuration
+            self._pool = client.ApiClient(configuration).rest_client.pool_manager
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        seconds: float = _READ_SECONDS,
+        kind: str = "application/json",
+    ) -> bytes:
+        """Make one call and return the content of its answer.
+
+        Args:
+            method: ``GET``, ``POST``, ``PATCH`` or ``DELETE``.
+            path: Below the server's address.
+            body: What is sent.
+            query: What follows the question mark.
+            seconds: How long the server may be silent.
+            kind: The content type of the body.
+
+        Raises:
+            NotThere: There is no such object.
+            Conflict: It is there already, or has changed.
+            CredentialsError: The server does not know us, or does not let us.
+            CapacityError: A quota is used up.
+            UnreachableError: The server does not answer, or has trouble.
+            DeployError: It refused for another reason.
+        """
+        import urllib3
+
+        self._connect()
+        configuration = self._configuration
+        headers = {"Content-Type": kind, "Accept": "application/json, */*"}
+        for setting in configuration.auth_settings().values():
+            headers[setting["key"]] = setting["value"]
+        address = configuration.host + path
+        if query:
+            from urllib.parse import urlencode
+
+            address += "?" + urlencode(query)
+        try:
+            answer = self._pool.request(
+                method,
+                address,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=seconds),
+                retries=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(
+                f"the Kubernetes API at {configuration.host} does not answer: {type(error).__name__}",
+                hint="is the address in the kubeconfig right, and the cluster up?",
+            ) from None
+        if answer.status < 400:
+            return bytes(answer.data)
+        raise _refusal(answer.status, bytes(answer.data), f"{method} {path}")
+
+    def document(self, method: str, path: str, body: Document | None = None, **given: Any) -> Document:
+        """Make one call whose answer is a JSON document; see `call`."""
+        found: Document = json.loads(self.call(method, path, body, **given))
+        return found
+
+    def path(self, kind: str, name: str = "") -> str:
+        """The path of an object, or of all of a kind in the namespace."""
+        groups = {"jobs": "/apis/batch/v1", "leases": "/apis/coordination.k8s.io/v1"}
+        place = f"{groups.get(kind, '/api/v1')}/namespaces/{self.namespace}/{kind}"
+        return f"{place}/{name}" if name else place
+
+    def listed(self, kind: str, selector: str, *, seconds: float = _READ_SECONDS) -> list[Document]:
+        """All objects of a kind with some labels, page by page where there are many."""
+        found: list[Document] = []
+        query = {"labelSelector": selector, "limit": str(_PAGE)}
+        while True:
+            page = self.document("GET", self.path(kind), query=query, seconds=seconds)
+            found += page.get("items") or []
+            more = page.get("metadata", {}).get("continue")
+            if not more:
+                return found
+            query["continue"] = more
+
+    def patch(self, kind: str, name: str, body: Document) -> Document:
+        """Change some fields of an object."""
+        return self.document("PATCH", self.path(kind, name), body, kind="application/merge-patch+json")
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.clear()
+                self._pool = None
+
+
+def _refusal(status: int, content: bytes, call: str) -> Exception:
+    try:
+        document = json.loads(content)
+        words, reason = str(document.get("message", "")), str(document.get("reason", ""))
+    except (ValueError, AttributeError):
+        words, reason = content.decode(errors="replace")[:200], ""
+    words = words or f"{call}: HTTP {status}"
+    if status == 404 and "namespaces" in words and "not found" in words and call.startswith("POST"):
+        return DeployError(f"Kubernetes: {words}", hint="set namespace to one that is there", retryable=False)
+    if status == 404:
+        return NotThere(words)
+    if status == 409:
+        return Conflict(words)
+    if status == 401:
+        return CredentialsError(f"Kubernetes does not know us: {words}", hint="renew the credentials of the kubeconfig")
+    if status == 403 and "exceeded quota" in words:
+        return CapacityError(f"Kubernetes: {words}", hint="wait, ask for less, or for a larger quota")
+    if status == 403:
+        return CredentialsError(f"Kubernetes: {words}", hint="the guide lists the rights that the account needs")
+    if status in (429, 500, 502, 503, 504):
+        return UnreachableError(f"the Kubernetes API has trouble: HTTP {status} {words}")
+    if reason == "Invalid" or status in (400, 413, 422):
+        return DeployError(f"Kubernetes refuses the job: {words}", retryable=False)
+    return DeployError(f"Kubernetes: HTTP {status} {words}")

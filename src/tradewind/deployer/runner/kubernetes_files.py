@@ -1,0 +1,63 @@
+"""What goes to the pods of a run, what comes back, and how a Job is found again."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, cast
+
+from tradewind.deployer import bundle
+from tradewind.deployer.runner.kubernetes_job import ENDING, EXPIRES, FACTS, OWNER, RUN, Document
+from tradewind.problem import Handle, RunRequest
+
+UNPACKED_BYTES = 2**30
+"""The most that the files of a run may have, in either direction."""
+
+
+def content_name(kind: str, content: Mapping[str, bytes]) -> str:
+    """The name of a Secret with some files, which all runs with the same files share."""
+    digest = hashlib.sha256()
+    for name in sorted(content):
+        digest.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(content[name]).digest())
+    return f"tradewind-{kind}-{digest.hexdigest()[:32]}"
+
+
+def handle_of(job: Document, runner: str) -> Handle:
+    """The handle of a run, from what its Job keeps."""
+    notes = job["metadata"].get("annotations", {})
+    facts = json.loads(notes.get(FACTS, "{}"))
+    about = {"owner": notes.get(OWNER, ""), "expires": float(notes[EXPIRES]), "job": job["metadata"]["name"]}
+    return Handle(notes[RUN], runner, {**facts, **about})
+
+
+def has_ended(job: Document) -> bool:
+    """True when nothing more will happen to a Job."""
+    notes: Mapping[str, Any] = job["metadata"].get("annotations", {})
+    conditions = job.get("status", {}).get("conditions") or []
+    return ENDING in notes or any(each["status"] == "True" for each in conditions)
+
+
+def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
+    """Put the files of a run into its folder; of the working folder, what the patterns match."""
+    place = folder / "collected"
+    try:
+        with gzip.open(io.BytesIO(archive)) as stream:
+            bundle.unpack(cast("IO[bytes]", stream), place, limit_bytes=UNPACKED_BYTES, lenient=True)
+        work, outputs = place / "work", folder / "outputs"
+        if outputs.is_dir():
+            shutil.rmtree(outputs)
+        for name in ("stdout", "stderr", "metrics.jsonl", "outputs"):
+            if (place / name).exists():
+                (place / name).replace(folder / name)
+        for found in {path for pattern in request.outputs for path in work.glob(pattern)}:
+            for path in [found] if found.is_file() else [each for each in found.rglob("*") if each.is_file()]:
+                target = outputs / path.relative_to(work)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,348 @@
+"""The objects of a run on Kubernetes: its Job, its secrets, the archive of its files, and the script in its pods.
+
+A pod begins with a step in the helper image, which puts a static busybox and the unpacked files into a folder that the
+pod's containers share. The job's own image needs nothing: the script below runs in that busybox and starts the job's
+command by its path in the image. What the job writes goes, marked line by line, into the log of the pod, and at the
+end an archive of logs, metrics and outputs, as text. The run's figures are in the pod's termination message.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tradewind.deployer.environment import job_environment
+from tradewind.problem import RunRequest
+
+if TYPE_CHECKING:
+    from tradewind.deployer.runner.kubernetes import KubernetesSettings
+
+Document = dict[str, Any]
+
+MANAGED = "app.kubernetes.io/managed-by=tradewind"
+"""The label of everything that is made here, as a selector."""
+
+OWNER, RUN, EXPIRES, ENDING, FACTS = (f"tradewind/{name}" for name in ("owner", "run", "expires", "ending", "facts"))
+"""Labels (``owner``, ``run``) and annotations (all) of a Job."""
+
+CONTAINER = "job"
+"""The name of the container that the command runs in."""
+
+FOLDER = "/tradewind"
+"""Where the pod's containers see the shared folder."""
+
+_FILES = "/tradewind-files"
+_END = "/dev/termination-log"
+_NAME_LENGTH = 52  # a pod of an indexed job adds its number and five letters, and a name has 63
+_LABEL_LENGTH = 63
+
+PREPARE = """
+set -e
+mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs"
+cp "$(command -v busybox)" "$TW/bin/busybox"
+cp "$TW_FILES/work/run" "$TW/bin/run"
+for name in work inputs; do
+  if [ -f "$TW_FILES/$name/tar.gz" ]; then gzip -dc "$TW_FILES/$name/tar.gz" | tar -x -f - -C "$TW/$name"; fi
+done
+for place in bin work inputs outputs; do chmod -R a+rwX "$TW/$place" || true; done
+chmod a+rwx "$TW" || true
+"""
+"""The step in the helper image."""
+
+SCRIPT = r"""
+b=$TW/bin/busybox
+cd "$TW/work" || exit 125
+if [ -n "$TW_WAITS" ] && [ "${JOB_COMPLETION_INDEX:-0}" != 0 ]; then
+  trap 'exit 0' TERM
+  while :; do $b sleep 3600 & wait $!; done
+fi
+program=$1
+case $program in
+  */*) ;;
+  *)
+    program=
+    rest=$PATH:
+    while [ -n "$rest" ]; do
+      place=${rest%%:*}; rest=${rest#*:}
+      if [ -f "${place:-.}/$1" ] && [ -x "${place:-.}/$1" ]; then program=${place:-.}/$1; break; fi
+    done ;;
+esac
+if [ ! -f "$program" ] || [ ! -x "$program" ]; then printf 'state=missing\n' > "$TW_END"; exit 127; fi
+shift
+printf '%s\n' "$TRADEWIND_NODE_IPS" | $b sed "s/\$/ slots=$TW_SLOTS/" > "$TW/hosts"
+$b mkfifo "$TW/out" "$TW/err" "$TW/out.marked" "$TW/err.marked" "$TW/lines"
+$b cat < "$TW/lines" & cat=$!
+exec 3> "$TW/lines"
+$b awk '{ print "O" $0; fflush() }' < "$TW/out.marked" >&3 & tees=$!
+$b awk '{ print "E" $0; fflush() }' < "$TW/err.marked" >&3 & tees="$tees $!"
+$b tee "$TW/stdout" < "$TW/out" > "$TW/out.marked" 3>&- & tees="$tees $!"
+$b tee "$TW/stderr" < "$TW/err" > "$TW/err.marked" 3>&- & tees="$tees $!"
+now() { read -r up _ < /proc/uptime; echo "$up"; }
+began=$(now)
+(
+  exec 3>&-
+  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS \
+    "$b" setsid "$program" "$@"
+) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
+trap 'kill -KILL -$pid 2> /dev/null' TERM
+if [ -n "$TW_WALL" ]; then
+  (
+    exec 3>&-; trap - TERM
+    $b sleep "$TW_WALL"; : > "$TW/timed-out"; kill -KILL -$pid 2> /dev/null
+  ) & timer=$!
+fi
+wait $pid; code=$?
+while kill -0 $pid 2> /dev/null; do wait $pid; code=$?; done
+ended=$(now)
+kill -KILL -$pid 2> /dev/null
+if [ -n "$TW_WALL" ]; then kill $timer 2> /dev/null; fi
+(
+  exec 3>&-; trap - TERM
+  $b sleep 5; kill $tees; $b sleep 1; kill $cat
+) 2> /dev/null & guard=$!
+wait $tees
+exec 3>&-
+wait $cat
+kill $guard 2> /dev/null
+state=ended
+if [ -f "$TW/timed-out" ]; then state=timed_out; fi
+peak=
+for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
+  if [ -r "$file" ]; then peak=$($b cat "$file"); break; fi
+done
+cd "$TW"
+if [ -n "$TW_LOG" ]; then
+  for file in stdout stderr; do
+    if [ "$($b stat -c %s "$file")" -gt "$TW_LOG" ]; then $b truncate -s "$TW_LOG" "$file"; fi
+  done
+fi
+keep() {
+  while read -r file; do
+    $b mkdir -p "pack/${file%/*}"
+    $b ln "$file" "pack/$file" 2> /dev/null || $b cp "$file" "pack/$file"
+  done
+}
+$b mkdir pack
+for file in stdout stderr metrics.jsonl; do if [ -f "$file" ]; then $b cp "$file" "pack/$file"; fi; done
+$b find outputs -type f | keep
+printf '%s\n' "$TW_PATTERNS" | while read -r pattern; do
+  if [ -n "$pattern" ]; then
+    (cd work && $b find . -type f \( -path "./$pattern" -o -path "./$pattern/*" \)) | $b sed 's/^[.]/work/'
+  fi
+done | $b sort -u | keep
+(cd pack && $b tar -c -f - *) | $b gzip -c > files.tgz
+size=$($b stat -c %s files.tgz)
+large=
+if [ "$size" -gt "$TW_LIMIT" ]; then
+  large=$size
+else
+  echo "T $size"; $b base64 files.tgz; echo T
+fi
+printf 'state=%s\nbegan=%s\nended=%s\npeak=%s\nlarge=%s\n' "$state" "$began" "$ended" "$peak" "$large" > "$TW_END"
+exit $code
+"""
+"""The script around the command; nothing that a user writes becomes a part of it."""
+
+
+def slug(text: str, length: int) -> str:
+    """A name that Kubernetes takes and that no other text gets."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return f"{plain[: length - 11].strip('-')}-{digest}".lstrip("-")
+
+
+def name_of(run_id: str) -> str:
+    """The name of a run's Job."""
+    name = slug(run_id, _NAME_LENGTH)
+    return name if name[0].isalpha() else f"r-{name}"[:_NAME_LENGTH]
+
+
+def owner_label(owner: str) -> str:
+    """The value of the owner's label, which may not have all letters that an owner has."""
+    return slug(owner, _LABEL_LENGTH)
+
+
+def literal(text: str) -> str:
+    """A word of a command, or the value of a variable, in which Kubernetes is to replace nothing."""
+    return text.replace("$(", "$$(")
+
+
+def labels_of(request: RunRequest) -> dict[str, str]:
+    """The labels of everything of a run."""
+    return {
+        "app.kubernetes.io/managed-by": "tradewind",
+        OWNER: owner_label(request.owner),
+        RUN: slug(request.run_id, _LABEL_LENGTH),
+    }
+
+
+def job_of(request: RunRequest, facts: str, bundles: Mapping[str, str], given: KubernetesSettings) -> Document:
+    """The Job of a run.
+
+    Args:
+        request: The run.
+        facts: What another process needs to know of it, as JSON; no secrets.
+        bundles: The names of the Secrets with the script and the archives, by ``work`` and ``inputs``.
+        given: The runner's settings.
+    """
+    name, nodes = name_of(request.run_id), request.offer.nodes
+    annotations = {OWNER: request.owner, RUN: request.run_id, EXPIRES: repr(request.expires), FACTS: facts}
+    labels = labels_of(request)
+    if given.queue:
+        labels["kueue.x-k8s.io/queue-name"] = given.queue
+    spec: Document = {
+        "backoffLimit": 0,
+        "completions": nodes,
+        "parallelism": nodes,
+        "ttlSecondsAfterFinished": given.ttl_seconds,
+        "template": {
+            "metadata": {"labels": labels_of(request), "annotations": dict(annotations)},
+            "spec": _pod(request, bundles, given),
+        },
+    }
+    del spec["template"]["metadata"]["annotations"][FACTS]
+    if nodes > 1:
+        spec |= {"completionMode": "Indexed", "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}
+        spec["template"]["spec"] |= {"subdomain": name, "affinity": _apart(request)}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSettings) -> Document:
+    volumes: list[Document] = [{"name": "tradewind", "emptyDir": {}}]
+    prepared: list[Document] = [{"name": "tradewind", "mountPath": FOLDER}]
+    for name, secret in bundles.items():
+        volumes.append({"name": name, "secret": {"secretName": secret}})
+        prepared.append({"name": name, "mountPath": f"{_FILES}/{name}", "readOnly": True})
+    mounts: list[Document] = [{"name": "tradewind", "mountPath": FOLDER}]
+    if given.claim:
+        volumes.append({"name": "claim", "persistentVolumeClaim": {"claimName": given.claim}})
+        mounts.append({"name": "claim", "mountPath": f"{FOLDER}/work", "subPath": given.claim_path})
+        prepared.append(mounts[-1])
+    small = {"cpu": "100m", "memory": "64Mi"}
+    pod: Document = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 5,
+        "automountServiceAccountToken": bool(given.service_account),
+        "enableServiceLinks": False,
+        "volumes": volumes,
+        "initContainers": [
+            {
+                "name": "prepare",
+                "image": given.helper_image,
+                "command": ["sh", "-c", literal(PREPARE)],
+                "env": _variables({"TW": FOLDER, "TW_FILES": _FILES}),
+                "volumeMounts": prepared,
+                "resources": {"requests": small, "limits": small},
+            }
+        ],
+        "containers": [_container(request, mounts, given)],
+        "nodeSelector": _node_selector(request, given),
+        "tolerations": [dict(each) for each in given.tolerations],
+    }
+    if given.service_account:
+        pod["serviceAccountName"] = given.service_account
+    if given.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in given.image_pull_secrets]
+    if given.priority_class:
+        pod["priorityClassName"] = given.priority_class
+    wall = request.limits.wall_seconds
+    if wall is not None:
+        # The script ends the job in time; this is for a node on which it cannot.
+        pod["activeDeadlineSeconds"] = math.ceil(wall + given.start_seconds)
+    return pod
+
+
+def _container(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> Document:
+    offer, limits = request.offer, request.limits
+    cpus = offer.vcpu if limits.cpus is None else limits.cpus
+    memory = int(offer.memory_gib * 2**30) if limits.memory_bytes is None else limits.memory_bytes
+    amounts = {"cpu": f"{max(1, round(cpus * 1000))}m" if cpus else "", "memory": str(memory) if memory else ""}
+    if offer.gpus:
+        amounts[given.gpu_resource] = str(offer.gpus)
+    amounts = {name: amount for name, amount in amounts.items() if amount}
+    wall = limits.wall_seconds
+    own = {
+        "TW": FOLDER,
+        "TW_END": _END,
+        "TW_WALL": "" if wall is None else f"{wall:.3f}",
+        "TW_PATTERNS": "\n".join(request.outputs).replace("**/", "*").replace("**", "*"),
+        "TW_LIMIT": str(given.output_bytes),
+        "TW_LOG": "" if limits.log_bytes is None else str(limits.log_bytes),
+        "TW_SLOTS": str(max(1, int(cpus))),
+        "TW_WAITS": "" if given.everywhere or offer.nodes == 1 else "yes",
+    }
+    variables = {**request.env, **job_environment(request, FOLDER), **_nodes(request), **own}
+    container: Document = {
+        "name": CONTAINER,
+        "image": request.image,
+        "command": [f"{FOLDER}/bin/busybox", "sh", f"{FOLDER}/bin/run"],
+        "args": [literal(word) for word in request.argv],
+        "env": _variables(variables),
+        "volumeMounts": mounts,
+        "resources": {"requests": amounts, "limits": amounts},
+        "terminationMessagePath": _END,
+    }
+    if request.secrets:
+        container["envFrom"] = [{"secretRef": {"name": f"{name_of(request.run_id)}-env"}}]
+    if request.ports:
+        container["ports"] = [{"containerPort": port} for port in request.ports]
+    return container
+
+
+def _nodes(request: RunRequest) -> dict[str, str]:
+    nodes, name = request.offer.nodes, name_of(request.run_id)
+    hosts = [f"{name}-{i}.{name}" for i in range(nodes)] if nodes > 1 else ["localhost"]
+    return {"TRADEWIND_NODE_IPS": "\n".join(hosts), "TRADEWIND_HOSTFILE": f"{FOLDER}/hosts"}
+
+
+def _variables(values: Mapping[str, str]) -> list[Document]:
+    return [{"name": name, "value": literal(value)} for name, value in values.items()]
+
+
+def _node_selector(request: RunRequest, given: KubernetesSettings) -> dict[str, str]:
+    chosen = dict(given.node_selector)
+    if given.instance_type:
+        chosen["node.kubernetes.io/instance-type"] = request.offer.instance_type
+    return chosen
+
+
+def _apart(request: RunRequest) -> Document:
+    """Each pod of a run on a node of its own."""
+    term = {"labelSelector": {"matchLabels": labels_of(request)}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def service_of(request: RunRequest, owner: Document) -> Document:
+    """The headless service by which the nodes of a run find one another."""
+    labels = labels_of(request)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name_of(request.run_id), "labels": labels, "ownerReferences": [owner]},
+        "spec": {"clusterIP": "None", "selector": labels, "publishNotReadyAddresses": True},
+    }
+
+
+def secret_of(name: str, labels: Mapping[str, str], owner: Document, content: Mapping[str, bytes]) -> Document:
+    """A Secret that goes when its owner does."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "labels": dict(labels), "ownerReferences": [owner]},
+        "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
+    }
+
+
+def owner_reference(job: Document) -> Document:
+    """What makes an object go when a Job does."""
+    about = job["metadata"]
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": about["name"], "uid": about["uid"]}

@@ -1,0 +1,276 @@
+"""What a Job and its pods say about a run, and what its log holds."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tradewind.deployer.runner.kubernetes_job import CONTAINER, ENDING
+from tradewind.problem import Fault, Handle, RunState, RunStatus, Usage
+from tradewind.units import format_duration, format_memory
+
+Document = dict[str, Any]
+
+_NEVER = {"InvalidImageName", "ErrImageNeverPull"}
+_PULLING = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_NEVER}
+_CANNOT = {"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
+_CANNOT_START = {"ContainerCannotRun", "StartError"}
+_TERMINATING_SECONDS = 60.0
+_SIGNALLED = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a run may stay where nothing happens.
+
+    Attributes:
+        image_seconds: Seconds in which an image must have been pulled once that has failed.
+        schedule_seconds: Seconds in which a node must have been found.
+    """
+
+    image_seconds: float
+    schedule_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where a run is, and what the runner must do about it.
+
+    Attributes:
+        status: Where it is.
+        mark: True when it can only be ended now, for the reason that the status says.
+        ask: True when the cluster's events may tell why it has no pod.
+    """
+
+    status: RunStatus
+    mark: bool = False
+    ask: bool = False
+
+
+def seconds_of(moment: str | None) -> float | None:
+    """A time of the API in seconds since the epoch."""
+    return datetime.fromisoformat(moment).timestamp() if moment else None
+
+
+def first_pod(pods: Sequence[Document]) -> Document | None:
+    """The pod that runs the command: the oldest of number 0."""
+    key = "batch.kubernetes.io/job-completion-index"
+
+    def number(pod: Document) -> str:
+        about = pod["metadata"]
+        return str(about.get("annotations", {}).get(key, about.get("labels", {}).get(key, "0")))
+
+    mine = [pod for pod in pods if number(pod) == "0"]
+    return min(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None)
+
+
+def ending_of_mark(job: Document) -> Document | None:
+    """What the runner itself wrote down as the end of a run."""
+    text = job["metadata"].get("annotations", {}).get(ENDING)
+    found: Document | None = json.loads(text) if text else None
+    return found
+
+
+def verdict(handle: Handle, job: Document | None, pods: Sequence[Document], now: float, patience: Patience) -> Verdict:
+    """Where a run is.
+
+    Args:
+        handle: The run.
+        job: Its Job, or None.
+        pods: Its pods.
+        now: The time.
+        patience: How long it may stay where nothing happens.
+    """
+    if job is None:
+        return Verdict(gone("Kubernetes has no such Job"))
+    pod = first_pod(pods)
+    mark = ending_of_mark(job)
+    if mark is not None:
+        if any(_lives(each, now) for each in pods):
+            return Verdict(RunStatus(RunState.EXECUTING, mark["runtime"]))
+        fault = Fault(mark["fault"]) if mark["fault"] else None
+        return Verdict(RunStatus(RunState(mark["state"]), mark["runtime"], mark["reason"], fault))
+    if pod is None:
+        return _without_pod(job, now, patience)
+    ended = _container(pod).get("terminated")
+    if _taken(pod):
+        return Verdict(gone(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
+    if ended is not None:
+        return Verdict(_ended(handle, pod, ended))
+    if pod["status"].get("phase") == "Failed":
+        return Verdict(_failed(handle, pod))
+    if not _lives(pod, now):
+        return Verdict(gone("its node is lost"))
+    running = _container(pod).get("running")
+    if running is not None:
+        return Verdict(RunStatus(RunState.EXECUTING, max(0.0, now - (seconds_of(running["startedAt"]) or now))))
+    return _waiting(pod, now, patience)
+
+
+def _lives(pod: Document, now: float) -> bool:
+    """False for a pod that has ended, and for one that was deleted while nobody heard of its node."""
+    deleted = seconds_of(pod["metadata"].get("deletionTimestamp"))
+    lost = deleted is not None and now > deleted + _TERMINATING_SECONDS
+    return pod["status"].get("phase") not in ("Succeeded", "Failed") and not lost
+
+
+def _without_pod(job: Document, now: float, patience: Patience) -> Verdict:
+    for condition in job.get("status", {}).get("conditions") or []:
+        if condition["type"] in ("Failed", "Complete") and condition["status"] == "True":
+            if condition.get("reason") == "DeadlineExceeded":
+                return Verdict(RunStatus(RunState.TIMED_OUT, 0.0, "it reached its time limit", Fault.JOB))
+            return Verdict(gone("its pod is gone"))
+    # Time in a queue, in which the Job is suspended, does not count.
+    age = now - (seconds_of(job.get("status", {}).get("startTime")) or now)
+    if job["spec"].get("suspend") or age < patience.schedule_seconds:
+        return Verdict(RunStatus(RunState.SUBMITTING))
+    words = f"Kubernetes made no pod within {format_duration(patience.schedule_seconds)}"
+    return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True, ask=True)
+
+
+def _container(pod: Document, name: str = CONTAINER, kind: str = "containerStatuses") -> Document:
+    for status in pod.get("status", {}).get(kind) or []:
+        if status["name"] == name:
+            state: Document = status.get("state") or {}
+            return state
+    return {}
+
+
+def _taken(pod: Document) -> str:
+    """Why the cluster took a pod away, or empty."""
+    status = pod.get("status", {})
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            return str(condition.get("message") or condition.get("reason", ""))
+    reason = status.get("reason", "")
+    if status.get("phase") == "Failed" and reason and reason != "DeadlineExceeded":
+        return f"{reason} {status.get('message', '')}".strip()
+    return ""
+
+
+def _lasted(ended: Document | None) -> float:
+    if ended is None:
+        return 0.0
+    began, end = seconds_of(ended.get("startedAt")), seconds_of(ended.get("finishedAt"))
+    return max(0.0, end - began) if began and end else 0.0
+
+
+def figures(ended: Document) -> dict[str, str]:
+    """What the script wrote into the termination message."""
+    return dict(line.partition("=")[::2] for line in str(ended.get("message") or "").splitlines())
+
+
+def _ended(handle: Handle, pod: Document, ended: Document) -> RunStatus:
+    said, code, reason = figures(ended), int(ended["exitCode"]), ended.get("reason", "")
+    runtime = _lasted(ended)
+    if said.get("began") and said.get("ended"):
+        runtime = max(0.0, float(said["ended"]) - float(said["began"]))
+    usage = Usage(int(said["peak"]) if said.get("peak", "").isdigit() else None)
+    if said.get("state") == "timed_out":
+        runtime = max(runtime, handle.data.get("wall_seconds") or 0.0)
+        return RunStatus(RunState.TIMED_OUT, runtime, _limit(handle), Fault.JOB, usage=usage)
+    if reason == "OOMKilled":
+        words = f"out of memory: it used more than {format_memory(handle.data.get('memory_bytes') or 0)}"
+        return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, -signal.SIGKILL, usage)
+    if code == 0:
+        return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)
+    if said.get("state") == "missing":
+        words = f"there is no program {handle.data.get('program')!r} in the image"
+        return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code)
+    if reason in _CANNOT_START:
+        return RunStatus(RunState.FAILED, 0.0, f"the container cannot start: {ended.get('message')}", Fault.JOB, code)
+    if not said and code > _SIGNALLED:
+        return gone("its container was killed from outside", runtime)
+    if code > _SIGNALLED:
+        return RunStatus(RunState.FAILED, runtime, _killed(code - _SIGNALLED), Fault.JOB, _SIGNALLED - code, usage)
+    return RunStatus(RunState.FAILED, runtime, f"the program exited with code {code}", Fault.JOB, code, usage)
+
+
+def _killed(number: int) -> str:
+    try:
+        return f"the program was killed by signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"the program exited with code {number + _SIGNALLED}"
+
+
+def _limit(handle: Handle) -> str:
+    wall = handle.data.get("wall_seconds")
+    return "it reached its time limit" + (f" of {format_duration(wall)}" if wall else "")
+
+
+def _failed(handle: Handle, pod: Document) -> RunStatus:
+    """A pod that failed before its command began."""
+    if pod["status"].get("reason") == "DeadlineExceeded":
+        return RunStatus(RunState.TIMED_OUT, 0.0, _limit(handle), Fault.JOB)
+    prepared = _container(pod, "prepare", "initContainerStatuses").get("terminated") or {}
+    words = f"the files could not be prepared: exit code {prepared.get('exitCode')} {prepared.get('reason', '')}"
+    return RunStatus(RunState.FAILED, 0.0, words.strip(), Fault.INFRASTRUCTURE)
+
+
+def _waiting(pod: Document, now: float, patience: Patience) -> Verdict:
+    age = now - (seconds_of(pod["metadata"].get("creationTimestamp")) or now)
+    submitting = Verdict(RunStatus(RunState.SUBMITTING))
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for status in pod.get("status", {}).get(kind) or []:
+            waiting = (status.get("state") or {}).get("waiting") or {}
+            reason, message = waiting.get("reason", ""), waiting.get("message", "")
+            if reason in _PULLING and (reason in _NEVER or age > patience.image_seconds):
+                hint = "check the image's name, and set image_pull_secrets if it is private"
+                words = f"the image {status['image']!r} cannot be pulled: {reason} {message} ({hint})"
+                return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.JOB), mark=True)
+            if reason in _CANNOT and age > patience.image_seconds:
+                words = f"the container cannot be made: {reason} {message}"
+                return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.INFRASTRUCTURE), mark=True)
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False" and age > patience.schedule_seconds:
+            words = (
+                f"no node for it within {format_duration(patience.schedule_seconds)}: {condition.get('message', '')}"
+            )
+            return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True)
+    return submitting
+
+
+def gone(why: str, runtime: float = 0.0) -> RunStatus:
+    """The status of a run of which there will be no result."""
+    words = f"the run is gone without a result: {why}"
+    return RunStatus(RunState.PREEMPTED, runtime, words, Fault.INFRASTRUCTURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What the log of a run holds.
+
+    Attributes:
+        streams: ``stdout`` and ``stderr``, line by line; a last line without an end has got one.
+        archive: The compressed archive of the run's files, or None when there is none, or not all of it.
+    """
+
+    streams: Mapping[str, bytes]
+    archive: bytes | None
+
+
+def read_marked(text: bytes) -> Log:
+    """Take the log of a pod apart."""
+    streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+    packed: list[bytes] | None = None
+    archive = None
+    for line in text.splitlines(keepends=True):
+        if line.startswith(b"T ") and packed is None:
+            packed, size = [], int(line[2:])
+        elif packed is not None and line == b"T\n":
+            try:
+                found = base64.b64decode(b"".join(packed))
+            except binascii.Error:
+                continue
+            archive = found if len(found) == size else None
+        elif packed is not None:
+            packed.append(line.strip())
+        elif line[:1] in (b"O", b"E"):
+            streams["stdout" if line[:1] == b"O" else "stderr"].append(line[1:])
+    return Log({name: b"".join(lines) for name, lines in streams.items()}, archive)
