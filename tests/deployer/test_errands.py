@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, requ
 
 from tradewind import plugins
 from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.provisioner.base import Cluster
+from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.deployer.runner.base import Runner, SubmitsTogether
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
@@ -228,6 +229,23 @@ def test_a_stop_at_any_moment_leaves_nothing(
         deployer.settle(name)
     assert len(seen) >= 2, "the stops came always at the same stage"
     assert len(runner.submissions) == len(set(runner.submissions))
+
+
+@pytest.mark.parametrize(("crowded", "fault"), [(True, Fault.CAPACITY), (False, Fault.INFRASTRUCTURE)])
+def test_machines_that_found_no_room_are_no_capacity(crowded: bool, fault: Fault, make: Make, tmp_path: Path) -> None:
+    class Crowded(SlowCloud):
+        def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
+            made = super().make(run_id, owner, expires, offer)
+            return replace(made, state=ClusterState.FAILED, reason="nowhere to put it", crowded=crowded)
+
+    full = Crowded(settings=SimulatedSettings(boot=0), data_folder=tmp_path)
+    full.pause = 0.02
+    deployer = make(provisioner=full, runner=SlowRunner(tmp_path))
+    deployer.launch(row(), request_for(tmp_path, ("true",)))
+    ended = drive(deployer)[-1]
+    assert (ended.state, ended.fault) == (RunState.FAILED, fault)
+    assert "nowhere to put it" in ended.reason
+    assert fleet(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,7 @@ def test_no_host_for_too_long_is_no_capacity(oned: Oned, tmp_path: Path) -> None
     provisioner = cloud(oned, tmp_path, queue_seconds=1)
     cluster = settled(provisioner, provisioner.make("run-1", OWNER, LATER, OFFER), ClusterState.FAILED)
     assert "No host with enough capacity" in cluster.reason
+    assert cluster.crowded
     settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
 
 

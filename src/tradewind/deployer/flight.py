@@ -13,7 +13,7 @@ from tradewind.deployer.ground import Ending, Errand, Ground, ending_for, ending
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
-from tradewind.errors import DeployError, MissingProgramError, TradewindError
+from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatus
 
@@ -263,7 +263,8 @@ class Flight:
             self.note(None, self._made)
         assert self.cluster is not None
         if self._lost:
-            raise DeployError(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
+            kind = CapacityError if self.cluster.crowded else DeployError
+            raise kind(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
         if self.cluster.state is not ClusterState.READY:
             return False
         self._next()

@@ -60,6 +60,7 @@ class Cluster:
         reason: Why it failed, in words.
         data: What the provisioner needs to find them again (JSON-able).
         owner: The tag of who pays, as far as it is known.
+        crowded: It failed because there was no room for it, so that another offer may do.
         expires: The tag of when anyone may destroy them, in seconds since the epoch, or None.
     """
 
@@ -71,6 +72,7 @@ class Cluster:
     data: Mapping[str, Any] = field(default_factory=dict)
     owner: str = ""
     expires: float | None = None
+    crowded: bool = False
 
 
 class Provisioner(Plugin, ABC):

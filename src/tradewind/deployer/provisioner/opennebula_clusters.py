@@ -83,6 +83,7 @@ def cluster_of(
         {"vms": [vm.id for vm in vms]},
         owner=vms[0].owner,
         expires=vms[0].expires,
+        crowded=state is ClusterState.FAILED and bool(_late(vms, settings)),
     )
 
 
@@ -105,6 +106,11 @@ def _machine(vm: Vm, settings: OpenNebulaSettings, data_folder: Path) -> Machine
     return Machine(str(vm.id), address, data)
 
 
+def _late(vms: Sequence[Vm], settings: OpenNebulaSettings) -> list[Vm]:
+    """The machines that have waited for a host for too long."""
+    return [vm for vm in vms if vm.phase == "waiting" and time.time() > vm.created + settings.queue_seconds]
+
+
 def _state(vms: Sequence[Vm], settings: OpenNebulaSettings) -> tuple[ClusterState, str]:
     phases = Counter(vm.phase for vm in vms)
     if phases["leaving"]:
@@ -116,7 +122,7 @@ def _state(vms: Sequence[Vm], settings: OpenNebulaSettings) -> tuple[ClusterStat
             return ClusterState.FAILED, f"{words}: {vm.message}" if vm.message else words
     if len(vms) < vms[0].nodes and not any(vm.held for vm in vms):
         return ClusterState.FAILED, f"{vms[0].nodes - len(vms)} of {vms[0].nodes} virtual machines are gone"
-    late = [vm for vm in vms if vm.phase == "waiting" and time.time() > vm.created + settings.queue_seconds]
+    late = _late(vms, settings)
     if late:
         why = f": {late[0].message}" if late[0].message else ""
         return ClusterState.FAILED, f"OpenNebula has had no host for virtual machine {late[0].id}{why}"
