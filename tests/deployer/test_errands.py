@@ -19,12 +19,20 @@ import pytest
 from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, request_for, row
 
 from tradewind import plugins
+from tradewind.deployer import flight, lifecycle
 from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, ReachableBySsh
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.deployer.runner.base import Runner, SubmitsTogether
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
-from tradewind.errors import CapacityError, DeployError, TeardownError, TradewindError, UnreachableError
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    TeardownError,
+    TradewindError,
+    UnreachableError,
+)
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, Offer, Run, RunRequest, RunState, RunStatus
 from tradewind.testing.runners import processes_of
@@ -432,3 +440,53 @@ def test_a_controller_that_is_killed_in_the_middle(tmp_path: Path) -> None:
         for count in (folder / "work").glob("count-*"):
             assert count.read_text() == "ran\n", "a run was started twice"
         deployer.close()
+
+
+class FarCloud(SlowCloud, ReachableBySsh):
+    """Machines of their own: a job on them ends with them."""
+
+    pause = 0.02
+
+
+class Stubborn(SlowRunner):
+    """Its jobs do not end when they are told to, or it is not let in to tell them."""
+
+    refuses: TradewindError | None = None
+
+    def cancel(self, handle: Handle) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+
+
+@pytest.mark.parametrize("refuses", [None, CredentialsError("the machine does not let us in")])
+def test_a_job_that_does_not_end_goes_with_its_machines(
+    refuses: TradewindError | None, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight, "_STUBBORN_SECONDS", 0.3)
+    cloud = FarCloud(settings=SimulatedSettings(boot=0), data_folder=tmp_path / "data")
+    runner = Stubborn(tmp_path, pause=0.0)
+    runner.refuses = refuses
+    deployer = make(provisioner=cloud, runner=runner)
+    deployer.launch(row(), request_for(tmp_path, ("true",)))
+    until(deployer, lambda: runner.alive() == ["run-1"])
+    ended = deployer.cancel("run-1", "enough")
+    assert ended is not None
+    assert (ended.state, ended.machines) == (RunState.CANCELLED, ())
+    assert fleet(tmp_path) == {}
+
+
+def test_a_job_of_this_machine_is_never_left_running(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only machines of its own end a job: those of a simulated provider do not."""
+    monkeypatch.setattr(flight, "_STUBBORN_SECONDS", 0.05)
+    monkeypatch.setattr(lifecycle, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(SlowCloud, "patience_seconds", 0.3)
+    cloud = SlowCloud(settings=SimulatedSettings(boot=0), data_folder=tmp_path / "data")
+    runner = Stubborn(tmp_path, pause=0.0)
+    deployer = make(provisioner=cloud, runner=runner)
+    deployer.launch(row(), request_for(tmp_path, ("true",)))
+    until(deployer, lambda: runner.alive() == ["run-1"])
+    with pytest.raises(TeardownError, match="has not ended"):
+        deployer.cancel("run-1", "enough")
+    assert "run-1" in deployer.active

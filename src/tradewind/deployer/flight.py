@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from enum import IntEnum
 from functools import partial
 
-from tradewind.deployer.ground import Ending, Errand, Ground, ending_for, ending_of
+from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, ending_for, ending_of
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
@@ -19,26 +18,11 @@ from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatu
 
 _log = logging.getLogger("tradewind.deployer")
 
-_STAGES = (
-    RunState.BOOTING,
-    RunState.BOOTSTRAPPING,
-    RunState.SUBMITTING,
-    RunState.EXECUTING,
-    RunState.COLLECTING,
-)
 _BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-_REPEAT_SECONDS = 10.0
-
-
-class _Phase(IntEnum):
-    """Where a run is within its stage."""
-
-    BEFORE = 0
-    ACT = 1
-    AFTER = 2
-
-
 _NO_PROGRAM = 127  # as shells have it: there is no such program, or it cannot be started
+_REPEAT_SECONDS = 10.0
+_STUBBORN_SECONDS = 30.0
+"""A job that has not ended so long after it was told to is ended with the machines that were made for it."""
 
 
 class Flight:
@@ -61,11 +45,12 @@ class Flight:
         self.ending: Ending | None = None
         self.retry_at = 0.0
         self._ground = ground
-        self._phase = _Phase.BEFORE
+        self._phase = Phase.BEFORE
         self._tried_to_make = self._tried_to_submit = False
         self._error_hooks_due = True
         self._refusals = 0
         self._cancelled_at = self._destroyed_at = float("-inf")
+        self._released_at = float("inf")
         self._setup_seconds = 0.0
         self._least_cost = 0.0
         self._made: Cluster | None = None
@@ -92,7 +77,7 @@ class Flight:
         if self.run.handle is not None:
             # Whatever stage the row shows, only the end of the job is left to wait for.
             self._enter(RunState.EXECUTING)
-            self._phase = _Phase.ACT
+            self._phase = Phase.ACT
             self._least_cost = self.run.cost
             self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._ground.makes else None
         elif self.open:
@@ -168,16 +153,16 @@ class Flight:
 
     def _enter(self, stage: RunState) -> None:
         self.run = replace(self.run, state=stage)
-        self._phase = _Phase.BEFORE
+        self._phase = Phase.BEFORE
 
     def _next(self) -> None:
-        if self._phase is not _Phase.AFTER:
-            self._phase = _Phase(self._phase + 1)
+        if self._phase is not Phase.AFTER:
+            self._phase = Phase(self._phase + 1)
         elif self.run.state is RunState.COLLECTING:
             assert self.status is not None
             self.ending = ending_of(self.status)
         else:
-            self._enter(_STAGES[_STAGES.index(self.run.state) + 1])
+            self._enter(STAGES[STAGES.index(self.run.state) + 1])
 
     def _step(self) -> bool:
         """Take one step; False when there is nothing to do but wait."""
@@ -190,7 +175,7 @@ class Flight:
         if self.run.state is RunState.PENDING:
             self._enter(RunState.BOOTING)
             return True
-        if self._phase is _Phase.ACT:
+        if self._phase is Phase.ACT:
             return self._act()
         moment = f"{self._phase.name.lower()}_{self.run.state}"
         if self._ground.hooks.has(moment):
@@ -333,7 +318,7 @@ class Flight:
                     partial(ground.hooks.run, "on_error", replace(self.run, reason=ending.reason), self.request)
                 )
                 return True
-        if not (self._end_job(ending.reason) or self._lost) or not self._give_back():
+        if not self._over(ending.reason) or not self._give_back():
             return False
         self._charge()
         ended = replace(
@@ -348,6 +333,19 @@ class Flight:
         where = ground.results.offer(ended, self.request) if ground.results is not None else ""
         self.run = replace(ended, results=where)
         return False
+
+    def _over(self, reason: str) -> bool:
+        """True when no job goes on, or when giving back its machines is what is left to end it."""
+        now = self._ground.runner.clock.now()
+        self._released_at = min(self._released_at, now)
+        stubborn = self._ground.own and now >= self._released_at + _STUBBORN_SECONDS
+        try:
+            return self._end_job(reason) or self._lost or stubborn
+        except TradewindError as error:
+            if not self._ground.own:
+                raise
+            _log.warning("run %s is ended with its machines: %s", self.run.run_id, error)
+            return True
 
     def _end_job(self, reason: str) -> bool:
         """True when the runner has nothing left of the run."""

@@ -5,13 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import IntEnum
 
 from tradewind.deployer.hooks import Hooks
-from tradewind.deployer.provisioner.base import MakesMachines, Provisioner
+from tradewind.deployer.provisioner.base import MakesMachines, Provisioner, ReachableBySsh
 from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import CapacityError, DeployError, TradewindError
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
+
+STAGES = (
+    RunState.BOOTING,
+    RunState.BOOTSTRAPPING,
+    RunState.SUBMITTING,
+    RunState.EXECUTING,
+    RunState.COLLECTING,
+)
+"""The stages of a run, in their order."""
+
+
+class Phase(IntEnum):
+    """Where a run is within its stage."""
+
+    BEFORE = 0
+    ACT = 1
+    AFTER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,11 @@ class Ground:
     hooks: Hooks
     later: Callable[[Callable[[], None]], Future[None]]
     results: Results | None = None
+
+    @property
+    def own(self) -> bool:
+        """True when a run's job is on machines that were made for it, and ends with them."""
+        return self.makes and isinstance(self.provisioner, ReachableBySsh)
 
     @property
     def makes(self) -> bool:
