@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.libvirt_kills import assert_nothing_left, kill_controllers, provisioner
 from tests.engines.libvirt import ARGUMENTS, Libvirt, libvirt
@@ -35,18 +40,7 @@ ONE = Offer("local", "one", 1, 0.25, 0.36)
 PATIENCE = 400.0
 """Emulated machines on a host that does other things, too."""
 
-PI = """
-import socket, sys
-from mpi4py import MPI
-
-world, steps = MPI.COMM_WORLD, 100000
-part = sum(4 / (1 + ((i + 0.5) / steps) ** 2) for i in range(world.rank, steps, world.size)) / steps
-pi, hosts = world.reduce(part), world.gather(socket.gethostname())
-if world.rank == 0:
-    print(f"pi {pi:.6f} from {' '.join(hosts)}")
-"""
-
-MPIRUN = 'mpirun --allow-run-as-root --hostfile "$TRADEWIND_HOSTFILE" -np 2 python3 pi.py'
+EXAMPLE = Path(__file__).parents[2] / "examples" / "libvirt"
 
 
 def eventually(truth: Callable[[], Any], pause: float = 0.5) -> None:
@@ -133,19 +127,8 @@ def test_a_cluster_lives_through_a_killed_libvirtd_and_dies_with_a_killed_machin
     made.settle("run-1")
     assert_nothing_left(libvirt, tmp_path)
 
-    # As the engine does: the same again, as another run.
-    again = request_for(tmp_path, ("sh", "-c", f"{MPIRUN} && echo kept > $TRADEWIND_OUTPUTS/kept"), "run-2", offer=PAIR)
-    again = replace(again, outputs=("*.log",))
-    (tmp_path / "work/pi.py").write_text(PI)
-    made.launch(row("run-2"), again)
-    done = reaches(made, "run-2", RunState.DONE)
-    assert (again.folder / "stdout").read_text() == "pi 3.141593 from node0 node1\n"
-    assert (again.folder / "outputs/kept").read_text() == "kept\n"
-    assert done.cost >= done.runtime * PAIR.hourly / 3600
-    made.settle("run-2")
     assert made.sweep(set()) == []
     made.close()
-    assert_nothing_left(libvirt, tmp_path)
 
 
 def check_the_machines(machines: tuple[Machine, ...], folder: Path) -> None:
@@ -162,6 +145,35 @@ def check_the_machines(machines: tuple[Machine, ...], folder: Path) -> None:
     assert said == ["node0", "1", "node1", "from node0", "node1", ""]
     assert (folder / "libvirt/run-1/shared/note").read_text() == "from node0\n"
     link.close()
+
+
+def test_the_example_is_a_study_with_a_job_across_two_machines(tmp_path: Path, libvirt: Libvirt) -> None:
+    folder = tmp_path / "example"
+    shutil.copytree(EXAMPLE, folder)
+    job = yaml.safe_load((folder / "job.yaml").read_text())
+    job["job"]["parameters"]["steps"] = 20000
+    job["space"] = {"instance": {"provider": "libvirt", "types": ["m1"]}, "nodes": {"type": "nodes", "values": [2]}}
+    job["constraints"]["deadline"] = f"{PATIENCE}s"
+    job["deploy"] = {
+        "provisioner": {"use": "libvirt", "boot": PATIENCE, **libvirt.settings()},
+        "runner": {"use": "ssh", "patience": 60, "ssh": {"connect_seconds": 60}},
+    }
+    (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    done = subprocess.run(
+        [sys.executable, "-m", "tradewind", "tune", str(folder / "job.yaml"), "--trials", "1", "--json"],
+        env={**os.environ, "TRADEWIND_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["trials"] == {"succeeded": 1}
+    assert result["spent"] > 0
+    [said] = (tmp_path / "home").rglob("stdout")
+    assert said.read_text() == "pi is about 3.141592654, from 2 processes on 2 machines\n"
+    assert_nothing_left(libvirt, tmp_path / "home")
 
 
 # ------------------------------------------------------------------ what goes wrong
@@ -183,11 +195,10 @@ def test_machines_turn_themselves_off_and_stuck_ones_say_what_their_console_says
     made.destroy(looked)
     # Nobody looks at this one, and nobody destroys it.
     expired = provisioner(libvirt, tmp_path).make("expired", OWNER, time.time() + 1, ONE)
-    eventually(lambda: libvirt.pids("expired") == {})
-    seen = made.poll([expired])["expired"]
-    assert seen.state is ClusterState.FAILED
-    assert "tradewind-expired-0 is off" in seen.reason
-    made.destroy(seen)
+    eventually(lambda: "tradewind-expired-0 is off" in made.poll([expired])["expired"].reason)
+    assert made.poll([expired])["expired"].state is ClusterState.FAILED
+    assert libvirt.pids("expired") == {}
+    made.destroy(expired)
     assert_nothing_left(libvirt, tmp_path)
 
 
