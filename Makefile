@@ -16,8 +16,9 @@ BIN := $(VENV)/bin
 PYTHON ?=
 DEMO := examples/compress/job.yaml
 OUT := .tradewind/demo
+KUBERNETES ?= /var/tmp/tradewind-kubernetes
 
-.PHONY: help demo test test-fast lint docs system clean
+.PHONY: help demo test test-fast lint docs kubernetes system clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -65,6 +66,10 @@ lint: $(VENV)/.dev ## ruff, formatting, mypy --strict, who may import whom
 
 docs: $(VENV)/.dev ## write docs/reference again from the code
 	$(BIN)/python tools/generate_reference.py
+
+kubernetes: $(VENV)/.dev ## build a real Kubernetes (10 to 30 minutes the first time) and test its runner on it
+	bash tools/kubernetes/build.sh $(KUBERNETES)
+	$(BIN)/python tools/kubernetes/check.py $(KUBERNETES)
 
 system:
 	@bash tools/system_packages.sh

@@ -117,7 +117,7 @@ def _end(processes: set[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # two gigabytes: they are not kept for the rest of the session
 def ray_cluster() -> Iterator[RayCluster]:
     """A head and two workers with a CPU each; stopped at the end."""
     if importlib.util.find_spec("ray") is None:

@@ -16,6 +16,7 @@ from tradewind import plugins
 from tradewind.deployer import bundle
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.deployer.runner.base import (
+    HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
     LimitsMemory,
@@ -116,6 +117,7 @@ class KubernetesSettings(plugins.Settings):
 class KubernetesRunner(
     Runner,
     CallsNetwork,
+    HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
     LimitsMemory,

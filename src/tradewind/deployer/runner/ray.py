@@ -16,6 +16,7 @@ from tradewind import plugins
 from tradewind.deployer import bundle
 from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner.base import (
+    HasOwnFiles,
     HasOwnMachines,
     LimitsMemory,
     LimitsTime,
@@ -66,6 +67,7 @@ class RaySettings(plugins.Settings):
 class RayRunner(
     Runner,
     CallsNetwork,
+    HasOwnFiles,
     HasOwnMachines,
     LimitsMemory,
     LimitsTime,
