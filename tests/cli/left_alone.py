@@ -9,13 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tradewind import plugins
 from tradewind.cli.common import open_store
 from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.engine.assemble import new_study
 from tradewind.engine.deploying import build_deployer, request_maker
 from tradewind.paths import data_folder
-from tradewind.problem import Configuration, Offer, Proposal, Run, RunState, Trial, TrialState
+from tradewind.problem import Configuration, Handle, Offer, Proposal, Run, RunState, Trial, TrialState
 from tradewind.problem.spec import Spec, parse_spec
 from tradewind.store.base import Change, Store, StudyRow
 
@@ -104,12 +107,20 @@ def world(
     (folder / "job.yaml").write_text(text)
     store = open_store()
     made = World(folder, store, spec, store.create_study(new_study(spec)))
+    find = ProcessRunner.find
+
+    def of_this_world(self: ProcessRunner, owner: str | None) -> list[Handle]:
+        return [handle for handle in find(self, owner) if handle.data["owner"] == made.study.owner]
+
     try:
-        yield made
+        with pytest.MonkeyPatch.context() as patch:
+            # Other tests run on this machine, too: theirs are neither seen nor ended.
+            patch.setattr(ProcessRunner, "find", of_this_world)
+            yield made
+            with made.deployer() as deployer:
+                for handle in deployer.runner.find(None):
+                    deployer.runner.cancel(handle)
     finally:
-        with made.deployer() as deployer:
-            for handle in deployer.runner.find(None):
-                deployer.runner.cancel(handle)
         store.close()
 
 
