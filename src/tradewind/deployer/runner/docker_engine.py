@@ -25,7 +25,6 @@ LOOK_SECONDS = 4.0
 """How long a call that only looks may take."""
 
 _DOCKER_SOCKET = "/var/run/docker.sock"
-_FRESH_SECONDS = 0.5
 _OLD_VERSION = "1.30"
 _START = "start it (systemctl start docker, or podman system service), or set deploy.runner's host"
 
@@ -130,7 +129,7 @@ class Engine:
     def __init__(self, address: Address, settings: DockerSettings) -> None:
         self.address = address
         self._settings = settings
-        self._idle: list[tuple[Any, float]] = []
+        self._idle: list[Any] = []
         self._lock = threading.Lock()
         self.link = (
             SshLink(address.target, connect_seconds=settings.ssh.connect_seconds)
@@ -228,16 +227,19 @@ class Engine:
 
     def _take(self, seconds: float) -> tuple[Any, bool]:
         with self._lock:
-            client, since = self._idle.pop() if self._idle else (None, 0.0)
+            client = self._idle.pop() if self._idle else None
         if client is None:
             return self.client(seconds), True
-        if time.monotonic() - since > _FRESH_SECONDS:
+        try:
             self._probe()
+        except BaseException:
+            client.close()
+            raise
         return client, False
 
     def _give(self, client: Any) -> None:
         with self._lock:
-            self._idle.append((client, time.monotonic()))
+            self._idle.append(client)
 
     def trouble(self, error: Exception) -> DeployError:
         """What a user should know when the engine could not be asked."""
@@ -286,7 +288,7 @@ class Engine:
         """Close all connections; containers are not touched."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for client, _ in idle:
+        for client in idle:
             client.close()
         if self.link is not None:
             self.link.close()
