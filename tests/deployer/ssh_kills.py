@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -66,10 +67,10 @@ def control(folder: str, hosts: Sequence[str], facts: dict[str, Any], stage: str
     def dying(call: Any, *given: Any) -> Any:
         nonlocal left
         left -= 1
-        if when == "before" and left == 0:
+        if when == "before" and left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
         answer = call(*given)
-        if when == "after" and left == 0:
+        if when == "after" and left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return answer
 
@@ -125,7 +126,10 @@ def kill_once(folder: Path, hosts: Hosts, stage: str, chance: random.Random) -> 
         if not stage:
             time.sleep(chance.uniform(0.0, 3.0))
             process.kill()
+        watch = threading.Timer(60, process.terminate)
+        watch.start()
         said = [json.loads(line) for line in process.stdout]
+        watch.cancel()
     assert process.returncode == -signal.SIGKILL
     ended = {each["ended"] for each in said if "ended" in each}
     launched = [each["launched"] for each in said if "launched" in each]

@@ -207,7 +207,7 @@ def test_what_cannot_be_told_to_a_machine_is_refused(bench: SshBench) -> None:
         ({"workdir": bench.folder / "missing"}, "does not exist"),
     ):
         with pytest.raises(DeployError, match=words) as caught:
-            bench.submit(runner, replace(bench.request("good"), **changes))  # type: ignore[arg-type]
+            bench.submit(runner, replace(bench.request("good"), **changes))
         assert not caught.value.retryable
     (bench.folder / "work/big").write_bytes(bytes(1 << 21))
     small = bench.make(send_gib=0.001)

@@ -134,7 +134,8 @@ class Hosts:
         """Remove them, with all processes that still run there."""
         for name in list(self._servers):
             self.stop_sshd(name)
-        inodes = {_network(holder.pid) for holder in self._holders.values()} - {None}
+        alive = [holder.pid for holder in self._holders.values() if holder.poll() is None]
+        inodes = {_network(pid) for pid in alive} - {None, _network(os.getpid())}
         for process in psutil.process_iter():
             if process.pid != os.getpid() and _network(process.pid) in inodes:
                 try:

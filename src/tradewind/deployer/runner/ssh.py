@@ -39,6 +39,7 @@ from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
 _POLL_SECONDS = 4.0
 _FIND_SECONDS = 15.0
 _SILENT_SECONDS = 0.5
+_IDLE_SECONDS = 300.0
 
 
 class SshRunner(
@@ -72,6 +73,7 @@ class SshRunner(
         self._machines: dict[SshTarget, FarMachine] = {}
         self._ended: dict[str, RunStatus] = {}
         self._asked: dict[str, float] = {}
+        self._forgotten: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._news = threading.Condition()
 
@@ -97,6 +99,7 @@ class SshRunner(
         }
         handle = Handle(request.run_id, self.name, data)
         files = Files.of(request, self._cache, self.settings)
+        self._forgotten.discard((request.owner, request.run_id))
         self._notes.write(request.owner, request.run_id, data)
         first, *others = [self._machine(target) for target in targets]
         if request.load is not None:
@@ -150,6 +153,7 @@ class SshRunner(
     def _machine(self, target: SshTarget) -> FarMachine:
         with self._lock:
             if target not in self._machines:
+                self._drop_idle()
                 self._machines[target] = FarMachine(
                     target,
                     self.settings.far_folder,
@@ -158,6 +162,13 @@ class SshRunner(
                     news=self._tell,
                 )
             return self._machines[target]
+
+    def _drop_idle(self) -> None:
+        """Let go of machines that nobody has asked for long: most of them are gone."""
+        for target, machine in list(self._machines.items()):
+            if machine.used < time.monotonic() - _IDLE_SECONDS:
+                del self._machines[target]
+                threading.Thread(target=machine.close, name="tradewind-ssh-close", daemon=True).start()
 
     def _tell(self) -> None:
         with self._news:
@@ -272,16 +283,17 @@ class SshRunner(
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that were noted here or that our own hosts know; see `Runner.find`."""
-        found = {(data["owner"], run_id): data for run_id, data in self._notes.all(owner)}
+        noted = {(data["owner"], run_id): data for run_id, data in self._notes.all(owner)}
+        found = {key: data for key, data in noted.items() if key not in self._forgotten}
         own = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in self.settings.hosts]
-        noted = [SshTarget(**facts) for data in found.values() for facts in data["machines"]]
+        others = [SshTarget(**facts) for data in found.values() for facts in data["machines"]]
         lists: dict[SshTarget, list[str]] = {}
 
         def ask(target: SshTarget) -> None:
             with contextlib.suppress(TradewindError):
                 lists[target] = self._machine(target).ask("list")
 
-        threads = [threading.Thread(target=ask, args=(t,), daemon=True) for t in dict.fromkeys([*own, *noted])]
+        threads = [threading.Thread(target=ask, args=(t,), daemon=True) for t in dict.fromkeys([*own, *others])]
         for thread in threads:
             thread.start()
         end = time.monotonic() + _FIND_SECONDS
@@ -321,11 +333,21 @@ class SshRunner(
             return
         machines = [self._machine(SshTarget(**facts)) for facts in data["machines"]]
         names = [data["name"], data["name"] + APPLICATION] if data.get("load") else [data["name"]]
-        for machine in machines:
-            machine.forget(names)
         for name in names:
             self._asked.pop(name, None)
-        self._notes.remove(str(data["owner"]), handle.run_id)
+        owner, left = str(data["owner"]), Counter({"machines": len(machines)})
+        self._forgotten.add((owner, handle.run_id))
+
+        def done() -> None:
+            with self._lock:
+                left["machines"] -= 1
+                last = left["machines"] == 0
+            if last and (owner, handle.run_id) in self._forgotten:
+                # A process that is killed before this finds the note, and forgets the run once more.
+                self._notes.remove(owner, handle.run_id)
+
+        for machine in machines:
+            machine.forget(names, done)
 
     def close(self) -> None:
         """End all connections; runs are not touched."""

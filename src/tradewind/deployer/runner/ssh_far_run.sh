@@ -257,7 +257,11 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
     now
     timer "$((_end > _now ? _end - _now : 1))"
     while read -r _event _value <&3; do
-      case $_event in forget | tick) break ;; esac
+      now
+      case $_event in
+        forget) break ;;
+        tick) [ "$_now" -lt "$_end" ] || break ;; # one from before may still have been on its way
+      esac
     done
     kill "$_timer"
   fi

@@ -57,8 +57,9 @@ class FarMachine:
         self._state = threading.Lock()
         self._asking: threading.Thread | None = None
         self._answers: dict[str, tuple[float, str]] = {}
-        self._to_forget: list[str] = []
+        self._to_forget: list[tuple[tuple[str, ...], Callable[[], None]]] = []
         self._forgetting: threading.Thread | None = None
+        self.used = time.monotonic()
         self.ended: set[str] = set()
         self.forgotten: set[str] = set()
 
@@ -105,6 +106,7 @@ class FarMachine:
             CredentialsError: It does not let us in.
         """
         seconds = self._patience if seconds is None else seconds
+        self.used = time.monotonic()
         if not self._talking.acquire(timeout=seconds + self._connect_seconds):
             raise UnreachableError(f"{self.target.host} does not answer")
         try:
@@ -207,10 +209,15 @@ class FarMachine:
             self._answers.pop(name, None)
             self.ended.discard(name)
 
-    def forget(self, names: Sequence[str]) -> None:
-        """Have runs removed there, by and by; what cannot be removed now is removed there when it expires."""
+    def forget(self, names: Sequence[str], then: Callable[[], None]) -> None:
+        """Have a run removed there, by and by; what cannot be removed now is removed there when it expires.
+
+        Args:
+            names: What it is called there.
+            then: Called when that was done or has failed.
+        """
         with self._state:
-            self._to_forget += names
+            self._to_forget.append((tuple(names), then))
             self.forgotten.update(names)
             if self._forgetting is None or not self._forgetting.is_alive():
                 self._forgetting = threading.Thread(target=self._forget, name="tradewind-ssh-forget", daemon=True)
@@ -221,14 +228,16 @@ class FarMachine:
     def _forget(self) -> None:
         while True:
             with self._state:
-                names, self._to_forget = self._to_forget[:_TOGETHER], self._to_forget[_TOGETHER:]
-                if not names:
+                now, self._to_forget = self._to_forget[:_TOGETHER], self._to_forget[_TOGETHER:]
+                if not now:
                     self._forgetting = None
                     return
             try:
-                self.ask("forget", *names)
+                self.ask("forget", *(name for names, _ in now for name in names))
             except TradewindError as error:
                 _log.info("%s: %s", self.target.host, error)
+            for _, then in now:
+                then()
 
     @property
     def talks(self) -> bool:
