@@ -27,6 +27,8 @@ need 'the virtual machines of libvirt: their disks and drives' genisoimage genis
 need 'the runner slurm, on a Slurm of three nodes' slurmctld slurm-wlm
 need 'an MPI program over the nodes of a Slurm job' mpicc openmpi-bin libopenmpi-dev gcc
 need 'the runner kubernetes, on a server that behaves like Kubernetes' busybox busybox-static util-linux
+need 'runs over SSH' sshd openssh-server openssh-client
+need 'hosts with networks of their own' ip iproute2 util-linux
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi
