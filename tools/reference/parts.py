@@ -46,7 +46,7 @@ def write() -> dict[str, str]:
     ]
     matrices = [block for kind in KINDS if (block := _matrix(kind, found[kind]))]
     overview = table(["kind", "part", "what it does"], rows)
-    index = page("Parts", INTRO, overview, "## What each can do", *matrices, _combinations(found))
+    index = page("Parts", INTRO, overview, _combinations(found), "## What each can do", *matrices)
     return {"plugins.md": index, **{f"plugins/{kind}.md": _kind_page(kind, found[kind]) for kind in KINDS}}
 
 
@@ -58,10 +58,13 @@ def own_parts(kind: str) -> dict[str, type[Plugin]]:
 
 
 def capabilities_of(kind: str) -> list[type[Capability]]:
-    """The capabilities that the contract of a kind defines, by name."""
+    """The capabilities that the contract of a kind defines, and those of all kinds that its parts have, by name."""
     module = importlib.import_module(BASES[kind])
     here = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
-    return sorted((c for c in here if Capability in c.__bases__), key=lambda c: c.__name__)
+    own = [c for c in here if Capability in c.__bases__]
+    if any(issubclass(part, plugins.CallsNetwork) for part in own_parts(kind).values()):
+        own.append(plugins.CallsNetwork)  # parts of any kind may have it
+    return sorted(own, key=lambda c: c.__name__)
 
 
 def _matrix(kind: str, parts: dict[str, type[Plugin]]) -> str:

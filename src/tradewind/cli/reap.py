@@ -65,17 +65,22 @@ def reap(
         gone = [decision for decision in decisions if decision.fate is not Fate.KEEP]
         if not as_json:
             _show(decisions, gone, yard, now)
-        outcomes: list[Outcome] = []
-        if gone and not dry_run and (yes or _agreed(len(gone))):
-            for outcome in yard.give_back(gone):
-                outcomes.append(outcome)
-                if not as_json:
-                    typer.echo(_outcome_words(outcome))
+        wanted = bool(gone) and not dry_run and (yes or _agreed(len(gone)))
+        outcomes = _give_back(yard, gone, quiet=as_json) if wanted else []
         if as_json:
             _emit(decisions, outcomes, yard)
         problems = [*yard.problems, *(outcome.problem for outcome in outcomes if outcome.problem and not outcome.kept)]
     if problems:
         raise could_not(problems)
+
+
+def _give_back(yard: Yard, gone: Sequence[Decision], *, quiet: bool) -> list[Outcome]:
+    outcomes = []
+    for outcome in yard.give_back(gone):
+        outcomes.append(outcome)
+        if not quiet:
+            typer.echo(_outcome_words(outcome))
+    return outcomes
 
 
 def _agreed(number: int) -> bool:
