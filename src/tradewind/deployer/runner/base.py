@@ -146,7 +146,7 @@ class Runner(Plugin, ABC):
     def find(self, owner: str | None) -> list[Handle]:
         """The handles of all runs of an owner that are still there, by tag, whoever started them; of all without one.
 
-        ``Handle.data`` has at least ``owner``, and ``expires`` where the engine keeps it.
+        ``Handle.data`` has at least ``owner``, and ``expires`` and ``created`` where the engine keeps them.
         """
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
