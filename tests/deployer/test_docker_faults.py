@@ -49,7 +49,7 @@ def make(tmp_path: Path, docker: DockerEngine) -> Iterator[Make]:  # noqa: F811
         yield maker
 
 
-def kill_controllers(folder: Path, engine: DockerEngine, kills: int, seed: int = 0) -> None:
+def verify_kills_of_controllers(folder: Path, engine: DockerEngine, kills: int, seed: int = 0) -> None:
     """Kill a controller at random moments, that often; the next one goes on with half of its runs and ends the rest."""
     chance = random.Random(seed)
     for turn in range(kills):
@@ -102,7 +102,7 @@ def _go_on(place: Path, engine: DockerEngine, known: list[str]) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_left_after_kill_9_of_controllers(tmp_path: Path, docker: DockerEngine) -> None:  # noqa: F811
-    kill_controllers(tmp_path, docker, kills=5)
+    verify_kills_of_controllers(tmp_path, docker, kills=5)
 
 
 def test_what_was_created_and_not_started_is_started_once(

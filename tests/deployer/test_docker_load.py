@@ -14,6 +14,7 @@ from tests.deployer.docker_helpers import Make, code, ended_within, in_container
 from tests.deployer.helpers import OWNER, eventually
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 
+from tradewind.deployer.runner import docker_submit
 from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.problem.run import Load
 
@@ -158,7 +159,9 @@ def test_another_controller_goes_on_where_one_was_killed(
     make: Make,
     tmp_path: Path,
     docker: DockerEngine,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(docker_submit, "_IN_FLIGHT_SECONDS", 1.5)
     root = str(Path(__file__).parents[2])
     # Before anything is there, between the steps, while readiness is waited for, and when all is over.
     for i, seconds in enumerate((0.9, 1.5, 2.5)):

@@ -21,6 +21,7 @@ from tradewind.errors import TradewindError
 
 _LATE_SECONDS = 0.5  # whoever polls comes first
 _LOOK_SECONDS = 5.0
+_IDLE_SECONDS = 1.0
 _PATIENCE_SECONDS = 600.0
 
 
@@ -155,7 +156,7 @@ def main(descriptor: int, order: dict[str, Any]) -> None:
             # Looked at once more without the lock: who starts a run from now on starts a reaper.
             lock.close()
             lock = _locked(path) if reaper.reap() is not None else None
-        time.sleep(min(_LOOK_SECONDS, pause if pause is not None else _LOOK_SECONDS))
+        time.sleep(_IDLE_SECONDS if pause is None else min(_LOOK_SECONDS, pause))
 
 
 if __name__ == "__main__":
