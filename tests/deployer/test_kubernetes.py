@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 import uuid
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deployer.forks import controllers
 from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
 from tests.engines.kube_api import KubeApi, kube_cluster
 
@@ -468,25 +468,6 @@ def test_names_and_words_are_such_as_kubernetes_takes(tmp_path: Path) -> None:
     assert (job["spec"]["backoffLimit"], pod["restartPolicy"]) == (0, "Never")
 
 
-_CONTROLLER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.deployer.helpers import deployer_over, request_for, row
-from tradewind.deployer.runner.kubernetes import KubernetesRunner, KubernetesSettings
-folder = Path({folder!r})
-runner = KubernetesRunner(settings=KubernetesSettings(**{settings!r}), data_folder=folder / "data")
-runner.find(None)
-deployer = deployer_over(folder, runner=runner)
-print("ready", flush=True)
-for i in range(3):
-    run_id = f"{prefix}-{{i}}"
-    print(run_id, flush=True)          # the row is stored before anything is created
-    deployer.launch(row(run_id), request_for(folder, {argv!r}, run_id, image={image!r}))
-while True:
-    deployer.poll()
-    deployer.wait(0.1)
-"""
 _JOB = ("sh", "-c", "echo ran; setsid sleep 60 & sleep 60")
 
 
@@ -494,48 +475,35 @@ def kill_controllers(bench: KubeBench, kills: int, seed: int = 1) -> int:
     """Kill controllers at random moments; the next one finds all, ends all, and nothing ran twice."""
     chance = random.Random(seed)
     settings = {"kubeconfig": bench.config, "helper_image": "local/busybox:1"}
-    for turn in range(kills):
-        folder = bench.folder / str(turn)
-        folder.mkdir()
-        prefix = f"kill-{uuid.uuid4().hex[:8]}"
-        code = _CONTROLLER.format(
-            root=str(Path(__file__).parents[2]),
-            folder=str(folder),
-            settings=settings,
-            argv=_JOB,
-            image=IMAGE,
-            prefix=prefix,
-        )
-        environment = {**os.environ, "TRADEWIND_TEST_OWNER": OWNER}
-        with subprocess.Popen(
-            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
-        ) as controller:
-            assert controller.stdout is not None
-            assert controller.stdout.readline() == "ready\n"
-            time.sleep(chance.uniform(0.0, 0.5))
-            controller.kill()
-            known = controller.stdout.read().split()
-        runner = KubernetesRunner(settings=KubernetesSettings(**settings), data_folder=folder / "data")
-        deployer = deployer_over(folder, runner=runner)
-        for run_id in known[:1]:
-            deployer.adopt(row(run_id), request_for(folder, _JOB, run_id, image=IMAGE))
-        deployer.sweep(set(known[:1]))
-        for run_id in known[:1]:
-            assert len(runner._api.listed("pods", f"job-name={name_of(run_id)}")) <= 1, "a run was started twice"
-            last = deployer.cancel(run_id, "the test is over")
-            assert last is not None and last.state in (RunState.CANCELLED, RunState.PREEMPTED)
-            deployer.settle(run_id)
-        eventually(lambda d=deployer: not d.sweep(set()))  # type: ignore[misc]
-        assert runner.find(OWNER) == []
-        for kind in ("pods", "secrets", "services"):
-            eventually(lambda r=runner, k=kind: not r._api.listed(k, "app.kubernetes.io/managed-by=tradewind"))  # type: ignore[misc]
-        deployer.close()
+    managed = "app.kubernetes.io/managed-by=tradewind"
+    with controllers("kubernetes", "kubernetes.client", "kubernetes.config") as many:
+        for turn in range(kills):
+            folder = bench.folder / str(turn)
+            folder.mkdir()
+            ids = [f"kill-{uuid.uuid4().hex[:8]}-{i}" for i in range(3)]
+            given = {"settings": settings, "run_ids": ids, "argv": _JOB, "changes": {"image": IMAGE}}
+            known = many.kill_after(chance.uniform(0.0, 0.6), folder, **given)
+            runner = KubernetesRunner(settings=KubernetesSettings(**settings), data_folder=folder / "data")
+            deployer = deployer_over(folder, runner=runner)
+            for run_id in known[:1]:
+                deployer.adopt(row(run_id), request_for(folder, _JOB, run_id, image=IMAGE))
+            deployer.sweep(set(known[:1]))
+            for run_id in known[:1]:
+                assert len(runner._api.listed("pods", f"job-name={name_of(run_id)}")) <= 1, "a run was started twice"
+                last = deployer.cancel(run_id, "the test is over")
+                assert last is not None and last.state in (RunState.CANCELLED, RunState.PREEMPTED)
+                deployer.settle(run_id)
+            eventually(lambda d=deployer: not d.sweep(set()))  # type: ignore[misc]
+            assert runner.find(OWNER) == []
+            for kind in ("pods", "secrets", "services"):
+                eventually(lambda r=runner, k=kind: not r._api.listed(k, managed))  # type: ignore[misc]
+            deployer.close()
     return kills
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_or_left_when_controllers_are_killed(bench: KubeBench) -> None:
-    assert kill_controllers(bench, 4) == 4
+    assert kill_controllers(bench, 10) == 10
 
 
 def test_another_controller_sees_a_run_of_a_killed_one(bench: KubeBench) -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.deployer.forks import controllers
 from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
 from tests.engines.ray import RayCluster, ray_cluster
 
@@ -34,7 +33,8 @@ from tradewind.errors import (
 from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.testing.runners import ALIVE, OWNER_A, RunnerBench, RunnerConformance, ended, processes_of, until
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
+# All are slow: the cluster takes as long to start as other files take in all.
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300), pytest.mark.slow]
 __all__ = ["ray_cluster"]
 
 
@@ -265,24 +265,6 @@ def test_a_helper_that_is_killed_is_replaced(bench: RayBench) -> None:
     runner.close()
 
 
-_CONTROLLER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.deployer.helpers import deployer_over, request_for, row
-from tradewind.deployer.runner.ray import RayRunner, RaySettings
-folder = Path({folder!r})
-runner = RayRunner(settings=RaySettings(**{settings!r}), data_folder=folder / "data")
-deployer = deployer_over(folder, runner=runner)
-print("ready", flush=True)
-for i in range(2):
-    run_id = f"run-{{i}}"
-    print(run_id, flush=True)          # the row is stored before anything is created
-    deployer.launch(row(run_id), request_for(folder, {argv!r}, run_id))
-while True:
-    deployer.poll()
-    deployer.wait(0.2)
-"""
 _JOB = ("sh", "-c", "echo ran >> count-$TRADEWIND_RUN_ID; setsid sleep 60 & sleep 60")
 
 
@@ -290,36 +272,30 @@ def kill_controllers(bench: RayBench, kills: int, seed: int = 1) -> int:
     """Kill controllers at random moments; the next one finds all, ends all, and nothing ran twice."""
     chance = random.Random(seed)
     settings = {"address": bench.cluster.address, "scratch": str(bench.folder / "scratch")}
-    for turn in range(kills):
-        folder = bench.folder / str(turn)
-        folder.mkdir()
-        settings["namespace"] = f"{bench.namespace}-{turn}"
-        code = _CONTROLLER.format(root=str(Path(__file__).parents[2]), folder=str(folder), settings=settings, argv=_JOB)
-        environment = {**os.environ, "TRADEWIND_TEST_OWNER": OWNER}
-        with subprocess.Popen(
-            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
-        ) as controller:
-            assert controller.stdout is not None
-            assert controller.stdout.readline() == "ready\n"
+    with controllers("ray") as many:
+        for turn in range(kills):
+            folder = bench.folder / str(turn)
+            folder.mkdir()
+            settings["namespace"] = f"{bench.namespace}-{turn}"
+            ids = [f"run-{i}" for i in range(2)]
             # From before the helper is connected to when the jobs run.
-            time.sleep(chance.uniform(0.0, 6.0))
-            controller.kill()
-            known = controller.stdout.read().split()
-        runner = RayRunner(settings=RaySettings(**settings), data_folder=folder / "data")
-        deployer = deployer_over(folder, runner=runner)
-        for run_id in known[:1]:
-            deployer.adopt(row(run_id), request_for(folder, _JOB, run_id))
-        deployer.sweep(set(known[:1]))
-        for run_id in known[:1]:
-            last = deployer.cancel(run_id, "the test is over")
-            assert last is not None and last.state in (RunState.CANCELLED, RunState.PREEMPTED)
-            deployer.settle(run_id)
-        eventually(lambda d=deployer: not d.sweep(set()))  # type: ignore[misc]
-        assert runner.find(None) == []
-        for count in bench.folder.glob("scratch/*/work/count-*"):
-            assert count.read_text() == "ran\n", "a run was started twice"
-        eventually(lambda: not [p for i in range(2) for p in processes_of_owner(f"run-{i}")])
-        deployer.close()
+            seconds = chance.uniform(0.0, 6.0)
+            known = many.kill_after(seconds, folder, settings=settings, run_ids=ids, argv=_JOB, changes={})
+            runner = RayRunner(settings=RaySettings(**settings), data_folder=folder / "data")
+            deployer = deployer_over(folder, runner=runner)
+            for run_id in known[:1]:
+                deployer.adopt(row(run_id), request_for(folder, _JOB, run_id))
+            deployer.sweep(set(known[:1]))
+            for run_id in known[:1]:
+                last = deployer.cancel(run_id, "the test is over")
+                assert last is not None and last.state in (RunState.CANCELLED, RunState.PREEMPTED)
+                deployer.settle(run_id)
+            eventually(lambda d=deployer: not d.sweep(set()))  # type: ignore[misc]
+            assert runner.find(None) == []
+            for count in bench.folder.glob("scratch/*/work/count-*"):
+                assert count.read_text() == "ran\n", "a run was started twice"
+            eventually(lambda: not [p for i in range(2) for p in processes_of_owner(f"run-{i}")])
+            deployer.close()
     return kills
 
 
@@ -327,12 +303,10 @@ def processes_of_owner(run_id: str) -> list[tuple[int, int]]:
     return procfs.members(run_id, OWNER)
 
 
-@pytest.mark.slow
 def test_nothing_is_lost_or_left_when_controllers_are_killed(bench: RayBench) -> None:
-    assert kill_controllers(bench, 2) == 2
+    assert kill_controllers(bench, 5) == 5
 
 
-@pytest.mark.slow
 def test_a_dead_actor_and_a_dead_node_are_the_infrastructures_fault(bench: RayBench) -> None:
     runner = bench.make(resources={"two": 1})
     for victim in ("actor", "node"):
@@ -356,7 +330,6 @@ def test_a_dead_actor_and_a_dead_node_are_the_infrastructures_fault(bench: RayBe
     runner.close()
 
 
-@pytest.mark.slow
 def test_the_head_dies_and_another_one_takes_its_place(bench: RayBench) -> None:
     """The last test: the cluster is not what it was."""
     runner = bench.make(resources={"one": 1})

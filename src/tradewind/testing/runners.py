@@ -298,7 +298,7 @@ class RunnerConformance:
         request = replace(bench.request("hog"), limits=Limits(memory_bytes=HOG_BYTES // 2))
         status = ended(runner, bench.submit(runner, request))
         assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
-        assert "memory" in status.reason
+        assert "memory" in status.reason, status
         assert not bench.left("run-1")
 
     def test_the_cpu_limit(self, bench: RunnerBench) -> None:

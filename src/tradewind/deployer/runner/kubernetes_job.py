@@ -88,7 +88,7 @@ began=$(now)
   exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS \
     "$b" setsid "$program" "$@"
 ) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
-trap 'kill -KILL -$pid 2> /dev/null' TERM
+trap 'kill -KILL -$pid 2> /dev/null; exit 143' TERM
 if [ -n "$TW_WALL" ]; then
   (
     exec 3>&-; trap - TERM
@@ -102,7 +102,7 @@ kill -KILL -$pid 2> /dev/null
 if [ -n "$TW_WALL" ]; then kill $timer 2> /dev/null; fi
 (
   exec 3>&-; trap - TERM
-  $b sleep 5; kill $tees; $b sleep 1; kill $cat
+  $b sleep 2; kill $tees; $b sleep 1; kill $cat
 ) 2> /dev/null & guard=$!
 wait $tees
 exec 3>&-
