@@ -6,6 +6,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ import psutil
 import pytest
 from tests.deployer.forks import controllers
 from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
-from tests.engines.ray import RayCluster, ray_cluster
+from tests.engines.ray import ENVIRONMENT, RayCluster, ray_cluster
 
 from tradewind.deployer.runner import procfs, ray_driver, ray_link
 from tradewind.deployer.runner.ray import RayRunner, RaySettings
@@ -305,6 +307,23 @@ def processes_of_owner(run_id: str) -> list[tuple[int, int]]:
 
 def test_nothing_is_lost_or_left_when_controllers_are_killed(bench: RayBench) -> None:
     assert kill_controllers(bench, 5) == 5
+
+
+def test_the_example_is_searched(bench: RayBench) -> None:
+    job = Path(__file__).parents[2] / "examples" / "ray" / "job.yaml"
+    done = subprocess.run(
+        [sys.executable, "-m", "tradewind", "tune", str(job), "--json", "--trials", "2"],
+        env={**ENVIRONMENT, "RAY_ADDRESS": bench.cluster.address, "TRADEWIND_HOME": str(bench.folder)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode in (0, 6), done.stderr
+    result = json.loads(done.stdout)
+    assert set(result["trials"]) <= {"succeeded", "aborted"}, result
+    if done.returncode == 0:  # a busy machine may not answer in time
+        assert result["best"]["observation"]["metrics"]["pi"] > 3.1
 
 
 def test_a_dead_actor_and_a_dead_node_are_the_infrastructures_fault(bench: RayBench) -> None:
