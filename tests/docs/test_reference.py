@@ -21,7 +21,7 @@ def _errors() -> list[type[TradewindError]]:
     found: list[type[TradewindError]] = [TradewindError]
     for error in found:
         found += [child for child in error.__subclasses__() if child.__module__.startswith("tradewind.")]
-    return found
+    return [error for error in found if "code" in vars(error)]
 
 
 def test_pages_are_current() -> None:

@@ -35,7 +35,7 @@ WHAT_TO_DO = {
     "job-failed": "Read `tradewind logs`: your program ended with an error on this configuration.",
     "interpretation": "Look at `tradewind logs` and at the interpreter's settings: the metric was not in the output.",
     "deploy.capacity": "Try later, another zone or region, or ask the provider for a larger quota.",
-    "deploy.credentials": "See that the engine or provider knows you from this shell; the guide of the backend says how.",
+    "deploy.credentials": "See that the engine or provider knows you from this shell; its guide says how.",
     "deploy.image": "Name an image that exists where it is looked for, or bring it there.",
     "deploy.offer": "Take the offer out of the space (`offers:`), or correct the template that is named.",
     "deploy.unreachable": "See that the host or the engine is up and can be reached from here.",
@@ -77,7 +77,7 @@ def write() -> str:
 
 
 def all_errors() -> list[type[TradewindError]]:
-    """Every error class of the package, by code."""
+    """Every error class of the package that has a code of its own, by code; others are kinds of it within a room."""
     for module in pkgutil.walk_packages(tradewind.__path__, "tradewind."):
         if "__main__" not in module.name and ".migrations." not in module.name:
             importlib.import_module(module.name)
@@ -87,7 +87,7 @@ def all_errors() -> list[type[TradewindError]]:
         children = [c for c in waiting.pop().__subclasses__() if c.__module__.startswith("tradewind.")]
         found.update(children)
         waiting += children
-    return sorted(found, key=lambda e: (e.code, e.__name__))
+    return sorted((e for e in found if "code" in vars(e)), key=lambda e: (e.code, e.__name__))
 
 
 def _by_exit_code(found: list[type[TradewindError]]) -> list[tuple[str, str]]:

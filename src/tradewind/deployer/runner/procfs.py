@@ -212,12 +212,21 @@ def kill_members(run_id: str, owner: str = "", folder: str = "", leader: tuple[i
     return len(found)
 
 
+def _namespace(pid: str) -> str:
+    """Which processes a process sees; a container has a world of its own."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
 def runs_of(owner: str | None) -> set[tuple[str, str]]:
-    """The tags (owner, run id) of all living processes of an owner, or of all owners."""
+    """The tags (owner, run id) of all living processes of an owner, or of all owners; not of those in containers."""
     found = set()
+    here = _namespace("self")
     for pid in all_pids():
         whose = variable(pid, OWNER_TAG)
-        if whose and owner in (None, whose):
+        if whose and owner in (None, whose) and _namespace(str(pid)) == here:
             run_id = variable(pid, RUN_TAG)
             seen = stat(pid)
             if run_id and seen is not None and seen.state not in "ZX":

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from tradewind.searcher.obol.arrays import Bags, Bytes, Field, Floats, Ints, Room, Rules, Trials, Words
 from tradewind.compiling import COMPILED, fast, inlined
+from tradewind.searcher.obol.arrays import Bags, Bytes, Field, Floats, Ints, Room, Rules, Trials, Words
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
