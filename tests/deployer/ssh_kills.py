@@ -103,8 +103,11 @@ def tagged() -> list[psutil.Process]:
     return found
 
 
-def kill_once(folder: Path, hosts: Hosts, stage: str, chance: random.Random) -> None:
+def kill_once(folder: Path, hosts: Hosts, stage: str, chance: random.Random) -> int:
     """Kill a controller, start another one, and look that nothing is lost, left, or run twice.
+
+    Returns:
+        How many runs it had launched.
 
     Raises:
         AssertionError: Something is.
@@ -160,6 +163,7 @@ def kill_once(folder: Path, hosts: Hosts, stage: str, chance: random.Random) -> 
         assert (folder / "counts" / run_id).read_text() == "ran\n", f"{run_id} did not run once"
     for count in (folder / "counts").iterdir():
         assert count.read_text() == "ran\n", f"{count.name} ran twice"
+    return len(launched)
 
 
 def main(times: int) -> None:

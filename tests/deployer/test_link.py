@@ -296,6 +296,7 @@ print(link._control, link._anchor.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == -9
     control, anchor = done.stdout.split()
     eventually(lambda: not psutil.pid_exists(int(anchor)))
     # The connection itself waits a minute for another command, and then ends.

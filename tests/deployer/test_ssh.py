@@ -105,7 +105,7 @@ def test_what_a_job_finds_and_what_comes_back(bench: SshBench, monkeypatch: pyte
         echo kept >"$TRADEWIND_OUTPUTS/sub/a"; echo new >stale.csv; echo o >out/o.csv; echo no >out/o.txt
         ln -s /etc/passwd out/passwd.csv
         grep -rl hush .. | grep -v stdout
-        true
+        umask >"$TRADEWIND_OUTPUTS/umask"
     """
     request = _sh(
         bench,
@@ -125,6 +125,8 @@ def test_what_a_job_finds_and_what_comes_back(bench: SshBench, monkeypatch: pyte
     assert json.loads((folder / "metrics.jsonl").read_text()) == {"x": 1}
     outputs = folder / "outputs"
     assert (outputs / "sub/a").read_text() == "kept\n"
+    assert (outputs / "umask").read_text() == "0022\n"
+    (outputs / "umask").unlink()
     assert (outputs / "stale.csv").read_text() == "new\n"
     assert (outputs / "deep/er/.hidden.csv").read_text() == "1"
     files = sorted(str(path.relative_to(outputs)) for path in outputs.rglob("*") if path.is_file())
@@ -339,9 +341,10 @@ def test_busybox_is_enough(tmp_path: Path) -> None:
 def test_the_script_is_plain_sh() -> None:
     for shell in (["dash", "-n"], ["bash", "--posix", "-n"], ["busybox", "sh", "-n"]):
         try:
-            subprocess.run(shell, input=script(), check=True)
+            done = subprocess.run(shell, input=script(), capture_output=True, check=False)
         except FileNotFoundError:
             continue
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 # --- several machines -------------------------------------------------------------------------------------------------

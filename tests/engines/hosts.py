@@ -44,7 +44,7 @@ class Hosts:
         self.folder = folder
         self.names = tuple(names)
         pid = os.getpid()
-        net = f"10.{200 + pid % 56}.{1 + pid // 56 % 254}"
+        net = _free_net(pid)
         self.gateway = f"{net}.1"
         self.addresses = {name: f"{net}.{11 + i}" for i, name in enumerate(names)}
         self._bridge = f"twb{pid}"
@@ -164,13 +164,30 @@ def _remove_stale() -> None:
             _ip("link", "del", link, check=False)
 
 
+def _free_net(seed: int) -> str:
+    """The first three numbers of a network that nobody on this machine uses."""
+    used = {address.address for each in psutil.net_if_addrs().values() for address in each}
+    for i in range(seed, seed + 56 * 254):
+        net = f"10.{200 + i % 56}.{1 + i // 56 % 254}"
+        if f"{net}.1" not in used:
+            return net
+    raise RuntimeError("all networks are taken")
+
+
+_users: list[Hosts] = []
+
+
 @pytest.fixture(scope="session")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """Three hosts; tests that cut or stop one must mend it."""
+    """Three hosts; tests that cut or stop one must mend it. Modules of one session share them."""
     require("sshd", "ssh", "ip", "unshare", "nsenter", package="openssh-server openssh-client iproute2 util-linux")
-    made = Hosts(tmp_path_factory.mktemp("hosts"))
+    made = _users[0] if _users else Hosts(tmp_path_factory.mktemp("hosts"))
+    _users.append(made)
     try:
-        made.start()
+        if len(_users) == 1:
+            made.start()
         yield made
     finally:
-        made.stop()
+        _users.pop()
+        if not _users:
+            made.stop()

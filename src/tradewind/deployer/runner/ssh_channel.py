@@ -24,7 +24,7 @@ PARTS = ("ssh_far_common.sh", "ssh_far_requests.sh", "ssh_far_run.sh")
 
 _MARK = "--tradewind: from here on--"
 _OPEN = (
-    f'umask 077; mkdir -p "$1" && echo "{_MARK}" || exit 1; f=$1/far-$2.sh; '
+    f'(umask 077; mkdir -p "$1") && echo "{_MARK}" || exit 1; f=$1/far-$2.sh; '
     'if [ -f "$f" ]; then exec sh "$f" "$1" serve; fi; echo missing'
 )
 _NOISE_LINES = 1000
@@ -85,8 +85,7 @@ class Channel:
         except BaseException:
             self.close()
             raise
-        _, self.folder, self.host, sleeps, *tools = hello.split(" ")
-        self.sleeps = sleeps.partition("=")[2]
+        _, self.folder, self.host, *tools = hello.split(" ")
         self.tools = frozenset(tools)
 
     def request(self, *words: str, seconds: float, first: bool = False) -> list[str]:

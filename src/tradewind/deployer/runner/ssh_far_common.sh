@@ -12,14 +12,14 @@
 # begun, last, result (all times in hundredths of seconds since boot), stdout, stderr, outputs/, work/.
 # All variables begin with an underscore: what the job inherits stays as the login made it.
 set -u
-_mask=$(umask)
+[ "$2" != serve ] || _mask=$(umask) # that of the login; the others are told
 umask 077
 cd "$1" || exit 1
-_folder=$(pwd -P)
+_folder=$PWD
 _self=$_folder/${0##*/}
 _mode=$2
 shift 2
-_host=$(uname -n)
+read -r _host </proc/sys/kernel/hostname || _host=$(uname -n)
 read -r _boot </proc/sys/kernel/random/boot_id || _boot=unknown
 
 now() { # -> _now

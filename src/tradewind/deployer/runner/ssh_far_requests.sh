@@ -1,8 +1,6 @@
 # What the controlling machine may ask for.
 
 do_hello() {
-  _sleeps=0
-  sleep 0.01 2>/dev/null && _sleeps=1
   _tools=
   for _tool in setsid taskset tar base64 find mkfifo; do
     command -v $_tool >/dev/null && _tools="$_tools $_tool"
@@ -17,8 +15,8 @@ do_hello() {
       end_all 0 && remove "$_run"
     fi
   done 2>/dev/null
-  find bundles inputs -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} + 2>/dev/null
-  echo "hello $_folder $_host sleeps=$_sleeps$_tools"
+  find bundles inputs -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + 2>/dev/null
+  echo "hello $_folder $_host$_tools"
 }
 
 do_submit() { # NAME TOKEN OWNER TAG SPEC BUNDLE INPUTS OPTION...
@@ -39,15 +37,18 @@ do_submit() { # NAME TOKEN OWNER TAG SPEC BUNDLE INPUTS OPTION...
   now
   mkdir -p "$_run" &&
     echo "$_now" >"$_run/asked" && echo "$_owner" >"$_run/owner" && echo "$_tag" >"$_run/tag" &&
-    printf %s "$_spec" | base64 -d >"$_run/start.$_token" &&
-    { [ -p "$_run/control" ] || mkfifo "$_run/control" || [ -p "$_run/control" ]; } || {
+    base64 -d >"$_run/start.$_token" <<END &&
+$_spec
+END
+    { [ -p "$_run/e" ] || mkfifo "$_run/control" "$_run/o" "$_run/e" || [ -p "$_run/e" ]; } || {
     rm -f "$_run/start.$_token"
     echo failed
     return
   }
   _setsid=
   command -v setsid >/dev/null && _setsid=setsid
-  $_setsid sh "$_self" "$_folder" supervise "$_name" "$_token" bundle="$_bundle" inputs="$_inputs" "$@" \
+  $_setsid sh "$_self" "$_folder" supervise "$_name" "$_token" bundle="$_bundle" inputs="$_inputs" \
+    mask="$_mask" page="$_page" sleeps="$_sleeps" "$@" \
     </dev/null >/dev/null 2>>"$_run/trouble" &
   echo started
 }
@@ -81,7 +82,8 @@ unfold() { # RUN FOLDER, TOKEN, BUNDLE, INPUTS: makes work/, outputs/ and inputs
     mkdir -p "$1/inputs" || return 1
   fi
   [ -d "$1/work" ] || mv "$1/work.$2" "$1/work" || return 1
-  rm -rf "$1/work.$2" "$1/work/work.$2" # another node that shares this folder may have been faster
+  # Another node that shares this folder may have been faster.
+  if [ -d "$1/work.$2" ] || [ -d "$1/work/work.$2" ]; then rm -rf "$1/work.$2" "$1/work/work.$2"; fi
 }
 
 do_poll() { # NAME...
@@ -223,6 +225,9 @@ serve() {
   trap 'exit 0' HUP INT TERM PIPE
   # Ends when this process does, which alone keeps the pipe open for writing.
   cat <"$_listener" >&2 4>&- &
+  _page=$(getconf PAGESIZE 2>/dev/null || echo 4096)
+  _sleeps=0
+  sleep 0.01 2>/dev/null && _sleeps=1
   while IFS= read -r _request; do
     eval "set -- $_request"
     _id=$1 _what=$2

@@ -1,13 +1,14 @@
 # One run, from its start until it is forgotten or expires.
 
 options() { # KEY=VALUE...
-  _wall= _memory= _cpus= _log= _grace=50 _expires=86400 _bundle= _inputs= _sleeps=1 _groups=1
+  _wall= _memory= _cpus= _log= _grace=50 _expires=86400 _bundle= _inputs= _sleeps=1 _groups=1 _mask=022 _page=4096
   for _option in "$@"; do
     _value=${_option#*=}
     case $_option in
       wall=*) _wall=$_value ;; memory=*) _memory=$_value ;; cpus=*) _cpus=$_value ;; log=*) _log=$_value ;;
       grace=*) _grace=$_value ;; expires=*) _expires=$_value ;; bundle=*) _bundle=$_value ;;
       inputs=*) _inputs=$_value ;; sleeps=*) _sleeps=$_value ;; groups=*) _groups=$_value ;;
+      mask=*) _mask=$_value ;; page=*) _page=$_value ;;
     esac
   done
 }
@@ -94,9 +95,8 @@ drain() { # PIPE FILE: keeps what the job writes, to the limit; fails with 1 whe
     cat >/dev/null
     exit 2
   }
-  [ "$(wc -c <"$2")" -lt "$_log" ] && exit 0
-  _more=$(head -c 1 | wc -c)
-  [ "$_more" -gt 0 ] || exit 0
+  head -c 1 >"$1.more"
+  [ -s "$1.more" ] || exit 0
   cat >/dev/null
   exit 1
 } <"$1"
@@ -161,9 +161,8 @@ supervise() { # NAME TOKEN OPTION...
   _end=$((_now + _expires * 100))
   echo "$(($(date +%s) + _expires))" >expires
   identity .
-  _page=$(getconf PAGESIZE 2>/dev/null || echo 4096)
   _page=$((_page / 1024)) _peak=0 _mine= _list= _group= _begun=$_now _timer= _missing=
-  if ! [ -d work ] && ! (cd ../.. && unfold "runs/$_name" "$_token" "$_bundle" "$_inputs") || ! mkfifo o e; then
+  if ! [ -d work ] && ! (cd ../.. && unfold "runs/$_name" "$_token" "$_bundle" "$_inputs"); then
     finish unfolded ""
   fi
   [ -z "$_memory" ] || [ "$_groups" = 0 ] || group_for "$_memory"
@@ -248,7 +247,7 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
   { read -r _cpu && read -r _cpu; } <times
   rm -f "start.$_token"
   if [ "$_state" != expired ] && [ "$_state" != forgotten ]; then
-    _line="state=$_state code=$_code runtime=$_runtime memory=$_peak cpu=$(echo $_cpu | tr ' ' /) cut=$_cut full=$_full"
+    _line="state=$_state code=$_code runtime=$_runtime memory=$_peak cpu=${_cpu% *}/${_cpu#* } cut=$_cut full=$_full"
     printf '%-299s\n' "$_line" 1<>result.part
     until mv -f result.part result || ! [ -e result.part ]; do nap; done
     for _listener in ../../listeners/*; do

@@ -127,12 +127,6 @@ class FarMachine:
         with self._talking:
             return self.channel().folder
 
-    @property
-    def sleeps(self) -> str:
-        """1 when ``sleep`` there knows parts of a second."""
-        with self._talking:
-            return self.channel().sleeps
-
     def start(self, words: Sequence[str], bundle: Bundle | None, inputs: Bundle | None) -> None:
         """Make the far side start a run, or lay its files out, and send the files that it needs for that.
 

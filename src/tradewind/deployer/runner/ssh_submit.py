@@ -99,7 +99,6 @@ def start(
         "log": limits.log_bytes,
         "grace": round(given.grace * 100),
         "expires": _seconds_left(request),
-        "sleeps": machine.sleeps,
         "groups": int(given.groups),
     }
     words = [*_head("submit", machine, request, part.name)]
