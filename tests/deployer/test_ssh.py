@@ -26,7 +26,7 @@ from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 from tradewind.problem import Fault, Limits, Machine, RunRequest, RunState, RunStatus
 from tradewind.problem.run import Load
-from tradewind.testing.runners import OWNER_A, RunnerBench, RunnerConformance, ended, processes_of, until
+from tradewind.testing.runners import OWNER_A, OWNER_B, RunnerBench, RunnerConformance, ended, processes_of, until
 
 pytestmark = pytest.mark.xdist_group("ssh")
 
@@ -49,6 +49,17 @@ class SshBench(RunnerBench):
 
     def count(self, request: RunRequest) -> int:
         return sum(path.read_text().count("ran\n") for path in self.far.glob(f"runs/{request.run_id}/work/count"))
+
+    def close(self) -> None:
+        """Leave nothing on the machine either."""
+        for runner in self._made:
+            for owner in (OWNER_A, OWNER_B):
+                for handle in runner.find(owner):
+                    runner.cancel(handle)
+                    ended(runner, handle)
+                    runner.forget(handle)
+            runner.close()
+        self._made.clear()
 
     def make(self, **settings: Any) -> SshRunner:
         given = SshRunnerSettings(ssh=SshSettings(**self.server.facts), folder=str(self.far), **settings)
@@ -280,6 +291,7 @@ def test_refusals_are_errors_and_not_runs(bench: SshBench) -> None:
         with pytest.raises(kind):
             runner.submit(bench.request("good"), [Machine("m", bench.server.address, {"ssh": facts})])
     assert processes_of("run-1") == []
+    assert runner.find(OWNER_A) == [], "a run that nobody was asked to start counts as alive"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")

@@ -69,9 +69,22 @@ def test_a_network_that_is_cut_while_a_run_is_submitted(three: HostsBench) -> No
     with pytest.raises(UnreachableError):
         runner.submit(_counting(three, 0.1), _first(three))
     assert time.monotonic() - began < 20
-    # It may be there or not: it is looked for, and counts as alive.
+    assert runner.find(OWNER_A) == [], "nobody was ever asked to start it"
+    hosts.mend("h1")
+    first = _submit_at_last(runner, _counting(three, 0.1, "first"), _first(three))
+    assert ended(runner, first).state is RunState.DONE
+    runner.forget(first)
+    eventually(lambda: hosts.is_empty("h1", f"{three.far}/runs"))
+    time.sleep(0.2)  # and that was answered
+    hosts.cut("h1")
+    with pytest.raises(UnreachableError):
+        runner.submit(_counting(three, 0.1), _first(three))
+    # It may be there or not: it is looked for, and counts as alive, until it has certainly expired.
     [handle] = runner.find(OWNER_A)
     assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+    old = Handle("run-1", "ssh", {**handle.data, "expires": time.time() - 61})
+    assert runner.poll([old])["run-1"].state is RunState.PREEMPTED
+    runner._ended.clear()
     hosts.mend("h1")
     for turn in range(3):
         run_id = f"run-{turn}"

@@ -40,6 +40,7 @@ _POLL_SECONDS = 4.0
 _FIND_SECONDS = 15.0
 _SILENT_SECONDS = 0.5
 _IDLE_SECONDS = 300.0
+_SURE_SECONDS = 60.0
 
 
 class SshRunner(
@@ -99,9 +100,11 @@ class SshRunner(
         }
         handle = Handle(request.run_id, self.name, data)
         files = Files.of(request, self._cache, self.settings)
+        first, *others = every = [self._machine(target) for target in targets]
+        # Nothing is noted, and so nothing counts as alive, as long as a machine has never answered.
+        self._together(lambda machine: machine.far_folder, every)
         self._forgotten.discard((request.owner, request.run_id))
         self._notes.write(request.owner, request.run_id, data)
-        first, *others = [self._machine(target) for target in targets]
         if request.load is not None:
             self._start_both(request, handle, first, (others or [first])[0], files, addresses)
             return handle
@@ -224,7 +227,10 @@ class SshRunner(
     def _judge(self, run_id: str, data: Mapping[str, Any], parts: list[tuple[FarMachine, str]]) -> RunStatus:
         statuses = []
         for machine, name in parts:
-            age, words = machine.answer(name) or (0.0, "")
+            age, words = machine.answer(name) or (float("inf"), "")
+            if age > _SURE_SECONDS and time.time() > data.get("expires", float("inf")) + _SURE_SECONDS:
+                # Whatever became of the machine, the run has been ended there.
+                return gone(f"{machine.target.host} did not answer until it had expired")
             if not words:
                 return RunStatus(RunState.EXECUTING)
             status = status_of(words, data, machine.target.host)

@@ -95,6 +95,15 @@ identity() { # RUN FOLDER -> _tag, _session, _group, as its files say
   [ -d "$_group" ] || _group=
 }
 
+drop_group() {
+  [ -n "$_group" ] || return 0
+  _left=20
+  until rmdir "$_group" 2>/dev/null || ! [ -d "$_group" ] || [ "$_left" = 0 ]; do
+    _left=$((_left - 1))
+    nap
+  done
+}
+
 remove() { # RUN FOLDER
   rm -rf "$1" 2>/dev/null || { chmod -R u+rwX "$1" && rm -rf "$1"; } 2>/dev/null
 }

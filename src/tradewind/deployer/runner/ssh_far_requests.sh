@@ -12,7 +12,7 @@ do_hello() {
   for _run in runs/*; do # what expired while nobody watched over it
     if read -r _end <"$_run/expires" && [ "$(date +%s)" -gt "$_end" ] && ! { claim_of "$_run" && alive "$_claim"; }; then
       identity "$_run"
-      end_all 0 && remove "$_run"
+      end_all 0 && drop_group && remove "$_run"
     fi
   done 2>/dev/null
   find bundles inputs -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + 2>/dev/null
@@ -118,7 +118,12 @@ state_of() { # NAME: says where it is
       read -r _last <"$_run/last" || _last=$_begun
       _lived=$((_last - _begun))
     fi
-    if end_all 0; then echo "$1 gone $_lived"; else echo "$1 dying $_lived"; fi
+    if end_all 0; then
+      drop_group
+      echo "$1 gone $_lived"
+    else
+      echo "$1 dying $_lived"
+    fi
   fi 2>/dev/null
 }
 
@@ -138,6 +143,7 @@ do_cancel() { # NAME STATE
   else
     identity "$_run"
     end_all 0
+    drop_group
     echo ended
   fi
 }
@@ -151,6 +157,7 @@ do_forget() { # NAME...
     else
       identity "$_run"
       [ "$_tag" = none ] || end_all 0
+      drop_group
       remove "$_run"
     fi
   done

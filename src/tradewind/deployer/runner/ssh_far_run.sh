@@ -37,15 +37,6 @@ overrun() { # true when the control group has ended something
   return 1
 }
 
-drop_group() {
-  [ -n "$_group" ] || return 0
-  _left=20
-  until rmdir "$_group" 2>/dev/null || ! [ -d "$_group" ] || [ "$_left" = 0 ]; do
-    _left=$((_left - 1))
-    nap
-  done
-}
-
 choose_cpus() { # COUNT -> _list, comma-separated, empty where all may be used; _mine, those that are ours alone
   _list= _mine= _all= _count=0
   while read -r _key _value; do
