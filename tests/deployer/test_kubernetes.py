@@ -229,6 +229,7 @@ def test_a_log_is_read_while_the_run_goes_on(bench: KubeBench) -> None:
     until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     eventually(lambda: runner.read_log(handle, "stderr", 0) == b"two\n")
     eventually(lambda: runner.read_log(handle, "stdout", 2) == b"e\n")
+    assert runner.read_log(handle, "stdout", 1000) == b""
     runner.close()
 
 
@@ -380,13 +381,13 @@ def test_a_quota_for_pods_is_a_matter_of_capacity(bench: KubeBench, cluster: Kub
 
 @pretended
 def test_a_run_that_waits_in_a_queue_waits(bench: KubeBench, cluster: KubeApi) -> None:
-    runner = bench.make(queue="team", schedule_seconds=0.1)
+    runner = bench.make(queue="team", schedule_seconds=1.5)
     cluster.pod_quota = 0
     handle = bench.submit(runner, bench.request("good"))
     job = cluster.objects["jobs"][name_of("run-1")]
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     job["spec"]["suspend"] = True  # as Kueue does
-    time.sleep(1.1)
+    time.sleep(2.0)
     assert runner.poll([handle])["run-1"].state is RunState.SUBMITTING
     cluster.pod_quota = None
     job["spec"]["suspend"] = False

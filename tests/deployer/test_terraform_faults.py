@@ -128,7 +128,7 @@ def one_kill(moto: Moto, base: Path, region: str, kill: Kill) -> None:
     assert folder.processes() == [], kill
 
 
-def kills(moto: Moto, base: Path, number: int, seed: int) -> None:
+def verify_kills(moto: Moto, base: Path, number: int, seed: int) -> None:
     """Some kills, a few at a time: the worst moments first, then random ones."""
     chance = random.Random(seed)
     victims = (("controller",), ("terraform",), ("controller", "terraform"), ("controller", "session"))
@@ -146,4 +146,4 @@ def kills(moto: Moto, base: Path, number: int, seed: int) -> None:
 
 
 def test_nothing_is_left_after_kill_9(moto: Moto, tmp_path: Path) -> None:
-    kills(moto, tmp_path, 8, seed=1)
+    verify_kills(moto, tmp_path, 8, seed=1)
