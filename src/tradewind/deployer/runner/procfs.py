@@ -182,7 +182,7 @@ def members(
 
     Args:
         run_id: The run.
-        owner: Its owner; empty if that is not known.
+        owner: Its owner; if that is empty, tags tell nothing: others may have runs of the same name.
         folder: Its folder, or empty.
         leader: Pid and start time of its first process.
     """
@@ -194,7 +194,7 @@ def members(
         seen = stat(pid)
         if seen is None or seen.state in "ZX":
             continue
-        tagged = variable(pid, RUN_TAG) == run_id and owner in ("", variable(pid, OWNER_TAG))
+        tagged = owner != "" and variable(pid, RUN_TAG) == run_id and variable(pid, OWNER_TAG) == owner
         if tagged or seen.session == session or (folder and _writes_below(pid, folder)):
             found.append((pid, seen.ticks))
     return found
