@@ -24,6 +24,7 @@ need 'runner docker, with Podman' podman podman runc netavark aardvark-dns busyb
 need 'runner docker, with a Docker engine' dockerd docker.io iptables busybox-static
 need 'the provisioner libvirt, on virtual machines' virsh libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
 need 'the virtual machines of libvirt: their disks and drives' genisoimage genisoimage cpio kmod e2fsprogs openssh-client
+need 'a network of libvirt' dnsmasq dnsmasq-base iptables
 need 'the runner slurm, on a Slurm of three nodes' slurmctld slurm-wlm
 need 'an MPI program over the nodes of a Slurm job' mpicc openmpi-bin libopenmpi-dev gcc
 need 'the runner kubernetes, on a server that behaves like Kubernetes' busybox busybox-static util-linux

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.libvirt_kills import assert_nothing_left, kill_controllers, provisioner
-from tests.engines.libvirt import ARGUMENTS, Libvirt, libvirt
+from tests.engines.libvirt import Libvirt, libvirt
 
 from tradewind import plugins
 from tradewind.deployer.lifecycle import Deployer
@@ -60,8 +60,9 @@ class TestLibvirt(ProvisionerConformance):
     ) -> Iterator[Bench]:
         def make() -> Provisioner:
             made = provisioner(libvirt, tmp_path, boot=PATIENCE)
-            # The suite has 200 turns of patience, and emulated machines take their time.
-            monkeypatch.setattr(made, "next_change", lambda clusters: 2.0)
+            # The suite has 200 turns of patience, and emulated machines may take their time.
+            late = time.monotonic() + 60
+            monkeypatch.setattr(made, "next_change", lambda clusters: 1.0 if time.monotonic() < late else 3.0)
             return made
 
         yield make
@@ -73,11 +74,11 @@ class TestLibvirt(ProvisionerConformance):
 # ------------------------------------------------------------------ a job across two machines
 
 
-def deployer(libvirt: Libvirt, folder: Path) -> Deployer:
+def deployer(libvirt: Libvirt, folder: Path, **settings: Any) -> Deployer:
     given = {"patience": 60, "ssh": {"connect_seconds": 60}}
     runner = plugins.create("runner", "ssh", given, data_folder=folder)
     assert isinstance(runner, Runner)
-    return deployer_over(folder, runner=runner, provisioner=provisioner(libvirt, folder, boot=PATIENCE))
+    return deployer_over(folder, runner=runner, provisioner=provisioner(libvirt, folder, boot=PATIENCE, **settings))
 
 
 def reaches(made: Deployer, run_id: str, state: RunState) -> Run:
@@ -96,15 +97,20 @@ def reaches(made: Deployer, run_id: str, state: RunState) -> Run:
     return found[-1] if found else made.active[run_id]
 
 
+@pytest.mark.allow_hosts(["127.0.0.1", "10.79.0.0/24"])
 def test_a_cluster_lives_through_a_killed_libvirtd_and_dies_with_a_killed_machine(
-    tmp_path: Path,
-    libvirt: Libvirt,
+    tmp_path: Path, libvirt: Libvirt
 ) -> None:
-    made = deployer(libvirt, tmp_path)
-    made.launch(row(), request_for(tmp_path, ("sleep", "600"), offer=PAIR))
+    with libvirt.network() as network:
+        live_and_die(deployer(libvirt, tmp_path, network=network), tmp_path, libvirt)
+    assert_nothing_left(libvirt, tmp_path)
+
+
+def live_and_die(made: Deployer, folder: Path, libvirt: Libvirt) -> None:
+    made.launch(row(), request_for(folder, ("sleep", "600"), offer=PAIR))
     run = reaches(made, "run-1", RunState.EXECUTING)
     assert [machine.id for machine in run.machines] == ["tradewind-run-1-0", "tradewind-run-1-1"]
-    check_the_machines(run.machines, tmp_path)
+    check_the_machines(run.machines, folder)
 
     libvirt.kill()
     began = time.monotonic()
@@ -112,9 +118,8 @@ def test_a_cluster_lives_through_a_killed_libvirtd_and_dies_with_a_killed_machin
     assert time.monotonic() - began < 10
     look = made.provisioner.poll([Cluster("run-1", ClusterState.READY)])["run-1"]
     assert look.state is ClusterState.UNKNOWN
-    with pytest.raises(UnreachableError, match="libvirt") as caught:
+    with pytest.raises(UnreachableError, match="is libvirtd running"):
         made.provisioner.make("run-2", OWNER, 4e9, PAIR)
-    assert "libvirtd" in str(caught.value)
     libvirt.start()
     assert made.provisioner.poll([look])["run-1"].state is ClusterState.READY
     assert made.active["run-1"].state is RunState.EXECUTING
@@ -125,26 +130,47 @@ def test_a_cluster_lives_through_a_killed_libvirtd_and_dies_with_a_killed_machin
     assert "tradewind-run-1-1" in last.reason
     assert last.cost > 0
     made.settle("run-1")
-    assert_nothing_left(libvirt, tmp_path)
-
     assert made.sweep(set()) == []
     made.close()
 
 
 def check_the_machines(machines: tuple[Machine, ...], folder: Path) -> None:
-    """They see each other, a folder, and what they were promised."""
+    """They have addresses of their own, see each other and a folder, and are as large as was asked for."""
     first, second = machines
-    assert [each.data["private_address"] for each in machines] == ["10.77.0.1", "10.77.0.2"]
-    link = SshLink(SshTarget.of(first), connect_seconds=60)
+    for machine in machines:
+        assert machine.address.startswith("10.79.0.")
+        assert machine.data["private_address"] == machine.data["ssh"]["host"] == machine.address
     shared = first.data["shared"]
-    script = (
-        f"set -e; hostname; nproc; echo from node0 > {shared}/note; "
-        f"ssh -o BatchMode=yes {second.data['private_address']} 'hostname; cat {shared}/note'; ssh node1 hostname"
-    )
+    other = f"ssh -o BatchMode=yes {second.data['private_address']}"
+    script = f"set -e; hostname; nproc; echo from node0 > {shared}/note; {other} 'hostname; cat {shared}/note'"
+    link = SshLink(SshTarget.of(first), connect_seconds=60)
     said = link.run(["sh", "-c", script], timeout=120).stdout.decode().split("\n")
-    assert said == ["node0", "1", "node1", "from node0", "node1", ""]
+    assert said == ["node0", "1", "node1", "from node0", ""]
     assert (folder / "libvirt/run-1/shared/note").read_text() == "from node0\n"
     link.close()
+
+
+@pytest.fixture
+def expired(tmp_path: Path, libvirt: Libvirt) -> Iterator[Callable[[], Cluster]]:
+    """A machine whose lease ends while it boots: nobody destroys it. The fixture is what is seen of it."""
+    made = provisioner(libvirt, tmp_path / "expired", share="none")
+    cluster = made.make("expired", "somebody-else", time.time() + 1, ONE)
+    yield lambda: made.poll([cluster])["expired"]
+    made.destroy(cluster)
+    assert_nothing_left(libvirt, tmp_path / "expired")
+
+
+def test_stuck_machines_fail_and_expired_ones_turn_themselves_off(
+    tmp_path: Path, libvirt: Libvirt, expired: Callable[[], Cluster]
+) -> None:
+    impatient = provisioner(libvirt, tmp_path / "expired", boot=0.1)
+    stuck = impatient.poll([expired()])["expired"]
+    assert stuck.state is ClusterState.FAILED
+    assert "is not up after 0.1 s: it was just started; its console: " in stuck.reason
+    eventually(lambda: "tradewind-expired-0 is off" in expired().reason)
+    assert expired().state is ClusterState.FAILED
+    assert "Power down" in expired().reason
+    assert libvirt.pids("expired") == {}
 
 
 def test_the_example_is_a_study_with_a_job_across_two_machines(tmp_path: Path, libvirt: Libvirt) -> None:
@@ -177,29 +203,6 @@ def test_the_example_is_a_study_with_a_job_across_two_machines(tmp_path: Path, l
 
 
 # ------------------------------------------------------------------ what goes wrong
-
-
-def test_machines_turn_themselves_off_and_stuck_ones_say_what_their_console_says(
-    tmp_path: Path,
-    libvirt: Libvirt,
-) -> None:
-    made = provisioner(libvirt, tmp_path, arguments=ARGUMENTS.replace("quiet", "rdinit=/nothing"), boot=PATIENCE)
-    stuck = made.make("stuck", OWNER, 4e9, ONE)
-    console = tmp_path / "libvirt/stuck/node0.log"
-    eventually(lambda: console.is_file() and "Linux version" in console.read_text(errors="replace"))
-    impatient = provisioner(libvirt, tmp_path, boot=0.1)
-    looked = impatient.poll([stuck])["stuck"]
-    assert looked.state is ClusterState.FAILED
-    assert "is not up after 0.1 s" in looked.reason
-    assert "its console: " in looked.reason
-    made.destroy(looked)
-    # Nobody looks at this one, and nobody destroys it.
-    expired = provisioner(libvirt, tmp_path).make("expired", OWNER, time.time() + 1, ONE)
-    eventually(lambda: "tradewind-expired-0 is off" in made.poll([expired])["expired"].reason)
-    assert made.poll([expired])["expired"].state is ClusterState.FAILED
-    assert libvirt.pids("expired") == {}
-    made.destroy(expired)
-    assert_nothing_left(libvirt, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -249,6 +252,6 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(
 
 
 def test_controllers_killed_at_any_moment_leave_nothing(tmp_path: Path, libvirt: Libvirt) -> None:
-    done = kill_controllers(libvirt, tmp_path, 9)
-    assert done["destroyed"] == 9
-    assert done["completed"] == 3
+    done = kill_controllers(libvirt, tmp_path, 6)
+    assert done["destroyed"] == 6
+    assert done["completed"] == 2

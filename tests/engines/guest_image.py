@@ -90,7 +90,7 @@ while read -r mac address; do
     [ "$(cat "$card/address")" = "$mac" ] || continue
     ip link set "${card##*/}" up
     if [ "$address" = dhcp ]; then
-      udhcpc -q -f -n -t 30 -T 1 -i "${card##*/}" -s /usr/sbin/tradewind-dhcp
+      until udhcpc -q -f -n -t 5 -T 3 -A 1 -i "${card##*/}" -s /usr/sbin/tradewind-dhcp; do sleep 1; done
     else
       ip addr add "$address" dev "${card##*/}"
     fi

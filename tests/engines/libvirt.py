@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,11 @@ PROGRAMS = (
     "unshare",
 )
 
-ARGUMENTS = "console=ttyS0 panic=-1 quiet net.ifnames=0 mitigations=off tsc=reliable no_timer_check"
+ARGUMENTS = (
+    "console=ttyS0 panic=-1 quiet net.ifnames=0 mitigations=off tsc=reliable no_timer_check nokaslr init_on_alloc=0 "
+    "audit=0 apparmor=0 ipv6.disable=1 cryptomgr.notests lpj=10000000"
+)
+"""What an emulated machine need not spend its time on is left out."""
 
 _PLACES = {
     "/etc/libvirt": "etc",
@@ -61,6 +65,14 @@ dynamic_ownership = 0
 stdio_handler = "file"
 cgroup_controllers = []
 namespaces = []
+"""
+
+
+_NETWORK = """<network>
+  <name>{name}</name>
+  <bridge name='{name}0'/>
+  <ip address='10.79.0.1' netmask='255.255.255.0'><dhcp><range start='10.79.0.10' end='10.79.0.99'/></dhcp></ip>
+</network>
 """
 
 
@@ -145,6 +157,21 @@ class Libvirt:
                 if b"qemu-system" in line and part in file.stem:
                     found[file.stem] = pid
         return found
+
+    @contextmanager
+    def network(self, name: str = "twtest") -> Iterator[str]:
+        """A network of this libvirt, with addresses of its own, as libvirt's ``default`` has them."""
+        require("dnsmasq", "iptables", package="dnsmasq-base iptables")
+        (self.folder / "network.xml").write_text(_NETWORK.format(name=name))
+        for words in (("net-define", str(self.folder / "network.xml")), ("net-start", name)):
+            done = self.virsh(*words)
+            if done.returncode:
+                raise RuntimeError(done.stderr)
+        try:
+            yield name
+        finally:
+            self.virsh("net-destroy", name)
+            self.virsh("net-undefine", name)
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """Settings of the provisioner for this libvirt and guest."""

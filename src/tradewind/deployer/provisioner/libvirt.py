@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,7 @@ from tradewind.plugins import CallsNetwork
 from tradewind.problem import Machine, Offer
 
 _PORT_ATTEMPTS = 5
+_TOGETHER = 4  # machines of a run that are started, or ended, at the same time
 _MIB = 1024
 
 
@@ -103,11 +105,13 @@ class LibvirtProvisioner(
                 plan = self._begin(run_id, owner, expires, offer)
             if not plan.made:
                 there = self._host.domains()
-                for machine in plan.machines:
-                    if machine.name not in there or not there[machine.name].runs:
-                        self._prepare(plan, machine, folder, image, lock)
-                        plan = self._start(plan, machine.name, folder, lock)
-                plan = self._shelf.change(replace(plan, made=True))
+                missing = [m.name for m in plan.machines if m.name not in there or not there[m.name].runs]
+                with ThreadPoolExecutor(_TOGETHER) as pool:
+                    started = [pool.submit(self._start, run_id, name, folder, image, lock) for name in missing]
+                for each in started:
+                    each.result()
+                plan = self._shelf.plan(folder) or plan
+                self._shelf.change(replace(plan, made=True))
         return self.poll([Cluster(run_id, ClusterState.BOOTING)])[run_id]
 
     def _image(self) -> Mapping[str, object]:
@@ -204,10 +208,14 @@ class LibvirtProvisioner(
         new.replace(disk)
         make_seed(self.settings, plan, machine, folder, os.getuid(), lock)
 
-    def _start(self, plan: Plan, name: str, folder: Path, lock: int) -> Plan:
-        """Describe a machine to libvirt, with the tags in it, and start it."""
+    def _start(self, run_id: str, name: str, folder: Path, image: Mapping[str, object], lock: int) -> None:
+        """Make the drives of a machine, describe it to libvirt with the tags in it, and start it."""
         for attempt in range(_PORT_ATTEMPTS):
+            plan = self._shelf.plan(folder)
+            assert plan is not None, "the folder is ours as long as we have the lock"
             machine = next(each for each in plan.machines if each.name == name)
+            if attempt == 0:
+                self._prepare(plan, machine, folder, image, lock)
             description = folder / f"{machine.host}.xml"
             description.write_text(domain_xml(self.settings, plan, machine, folder, kvm=self._kvm()), encoding="utf-8")
             self._host.call("define", str(description), lock=lock)
@@ -217,10 +225,9 @@ class LibvirtProvisioner(
                 if attempt + 1 == _PORT_ATTEMPTS:
                     raise
                 with self._shelf.locked():
-                    plan = self._shelf.other_port(plan, name)
+                    self._shelf.other_port(folder, name)
                 continue
-            break
-        return plan
+            return
 
     def _kvm(self) -> bool:
         return self.settings.emulator == "kvm" or (self.settings.emulator == "auto" and self._host.abilities().kvm)
@@ -361,8 +368,11 @@ class LibvirtProvisioner(
                     tags = self._tags_of(name)
                     if tags is not None and tags.folder.name == safe(run_id):
                         folders.add(tags.folder)
+                with ThreadPoolExecutor(_TOGETHER) as pool:
+                    ended = [pool.submit(self._host.remove, name, lock) for name in names]
+                for each in ended:
+                    each.result()
                 for name in names:
-                    self._host.remove(name, lock)
                     self._tags.pop(name, None)
                     self._prober.forget(name)
                 for folder in folders:

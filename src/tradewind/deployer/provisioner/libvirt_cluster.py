@@ -214,9 +214,11 @@ class Shelf:
             write(self.of(plan.run_id) / _PLAN, asdict(plan))
         return plan
 
-    def other_port(self, plan: Plan, name: str) -> Plan:
-        """The plan with another port for a machine, whose port was taken; to be called with the lock of all."""
-        return self.change(self._with_ports(plan, name))
+    def other_port(self, folder: Path, name: str) -> None:
+        """Choose another port for a machine, whose port was taken; to be called with the lock of all."""
+        plan = self.plan(folder)
+        if plan is not None:
+            self.change(self._with_ports(plan, name))
 
     def _with_ports(self, plan: Plan, only: str | None = None) -> Plan:
         taken = {machine.port for each in self.plans().values() for machine in each.machines}

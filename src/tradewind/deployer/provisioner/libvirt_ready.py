@@ -70,8 +70,9 @@ class Prober:
             seen = work(last)
         except TradewindError as error:
             seen = Look(missing=error.message, speaks=last.speaks)
-        except (OSError, ValueError) as error:
-            seen = Look(missing=str(error), speaks=last.speaks)
+        except Exception as error:
+            # Whatever it is, the machine is looked at again, and has failed when its time is up.
+            seen = Look(missing=f"{type(error).__name__}: {error}", speaks=last.speaks)
         with self._guard:
             self._seen[name] = seen
             self._busy.discard(name)
