@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = set(long)
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=list(left_out))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One worker runs all tests of an engine: two of a kind would stand in each other's way.
+
+    xdist's own groups are names that it adds to the ids of tests, which pytest 9 does not take any more.
+    """
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class ByEngine(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _engine(nodeid.partition("::")[0]) or nodeid
+
+    return ByEngine(config, log)
+
+
+@cache
+def _engine(file: str) -> str:
+    """The group that a test file names, or an empty text."""
+    path = Path(__file__).parents[1] / file
+    named = re.search(r'xdist_group\("(\w+)"\)', path.read_text()) if path.is_file() else None
+    return named[1] if named else ""
 
 
 def pytest_report_header() -> str:
