@@ -29,6 +29,7 @@ PROGRAMS = (
     "mke2fs",
     "depmod",
     "cpio",
+    "setpriv",
     "unshare",
 )
 
