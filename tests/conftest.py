@@ -18,14 +18,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the long tests of real engines to ``make test-engines``, and say so."""
     if EVERYTHING:
         return
-    long = [item for item in items if item.get_closest_marker("engine_long")]
-    for item in items:
-        if item.get_closest_marker("xdist_group") and item.get_closest_marker("slow"):
-            long.append(item)
+    long = [item for item in items if item.get_closest_marker("xdist_group") and _is_long(item)]
     if long:
         left_out = set(long)
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=list(left_out))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """Slow, or about faults: cables are cut and daemons killed there, and waited for."""
+    return item.get_closest_marker("slow") is not None or item.path.stem.endswith("_faults")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
