@@ -59,7 +59,7 @@ WRONG = [
     ("searcher: [gp]", "searcher: wanted a mapping, got ['gp']"),
     ("interpret: [exit_code, regx]", "interpret.1: there is no interpreter named 'regx' (did you mean 'regex'?)"),
     ("interpret: {use: json_lines, optinal: true}", "unknown key 'optinal' in interpret (did you mean 'optional'?)"),
-    ("deploy: {runner: slurm}", "deploy.runner: there is no runner named 'slurm' (installed: process"),
+    ("deploy: {runner: mesos}", "deploy.runner: there is no runner named 'mesos' (installed: docker"),
     ("deploy: {billing: {granularity: 0}}", "deploy.billing.granularity: 0 is no duration"),
     ("deploy: {billing: {setup: -3}}", "deploy.billing.setup: -3 is not a duration"),
     ("deploy: {retries: -1}", "deploy.retries: -1 should be greater than or equal to 0"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from tradewind.deployer.link_target import SshSettings, parse_host
 
@@ -33,6 +35,10 @@ class Host(BaseModel):
             user, port, host = parse_host(given["host"])
             return {**({"user": user} if user else {}), **({"port": port} if port else {}), **given, "host": host}
         return given
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(core_schema), {"type": "string", "minLength": 1}]}
 
     @property
     def name(self) -> str:
