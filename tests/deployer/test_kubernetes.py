@@ -459,7 +459,7 @@ def test_names_and_words_are_such_as_kubernetes_takes(tmp_path: Path) -> None:
     assert len(names) == 7
     assert all(len(name) <= 52 and name[0].isalpha() and name.strip("-") == name for name in names)
     assert owner_label("Müller/1") != owner_label("Muller/1")
-    assert literal("$(HOME) $HOME") == "$$(HOME) $HOME"
+    assert literal("$(HOME) $HOME") == "$$(HOME) $$HOME"
     request = replace(request_for(tmp_path, ("echo", "$(x); `y`")), image="i")
     job = job_of(request, "{}", {"work": "w"}, KubernetesSettings(image_pull_secrets=["reg"], service_account="s"))
     pod = job["spec"]["template"]["spec"]
@@ -504,7 +504,8 @@ def kill_controllers(bench: KubeBench, kills: int, seed: int = 1) -> int:
 
 @pytest.mark.slow
 def test_nothing_is_lost_or_left_when_controllers_are_killed(bench: KubeBench) -> None:
-    assert kill_controllers(bench, 10) == 10
+    kills = 3 if REAL else 10  # a real kubelet takes up to half a minute to take pods away
+    assert kill_controllers(bench, kills) == kills
 
 
 def test_another_controller_sees_a_run_of_a_killed_one(bench: KubeBench) -> None:

@@ -35,8 +35,7 @@ from tradewind.errors import (
 from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.testing.runners import ALIVE, OWNER_A, RunnerBench, RunnerConformance, ended, processes_of, until
 
-# All are slow: the cluster takes as long to start as other files take in all.
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
 __all__ = ["ray_cluster"]
 
 
@@ -126,6 +125,7 @@ def test_files_go_there_and_come_back(bench: RayBench) -> None:
     assert runner.find(None) == []
 
 
+@pytest.mark.slow
 def test_outputs_beyond_the_limit_are_one_clear_error(bench: RayBench) -> None:
     runner = bench.make(output_bytes=1000)
     request = shell(bench, "head -c 2000 /dev/zero > $TRADEWIND_OUTPUTS/zeros")
@@ -154,6 +154,7 @@ def test_secrets_reach_the_job_only(bench: RayBench, monkeypatch: pytest.MonkeyP
     runner.close()
 
 
+@pytest.mark.slow
 def test_secrets_come_late_when_the_submitting_process_died(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "hush")
     runner = bench.make()
@@ -170,6 +171,7 @@ def test_secrets_come_late_when_the_submitting_process_died(bench: RayBench, mon
     runner.close()
 
 
+@pytest.mark.slow
 def test_a_log_is_read_while_the_run_goes_on(bench: RayBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, shell(bench, "echo one; echo two >&2; sleep 60"))
@@ -254,6 +256,7 @@ def _helper_pid(runner: RayRunner) -> int:
     return runner._link._helper._process.pid
 
 
+@pytest.mark.slow
 def test_a_helper_that_is_killed_is_replaced(bench: RayBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, bench.request("long"))
@@ -305,10 +308,12 @@ def processes_of_owner(run_id: str) -> list[tuple[int, int]]:
     return procfs.members(run_id, OWNER)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_left_when_controllers_are_killed(bench: RayBench) -> None:
     assert kill_controllers(bench, 5) == 5
 
 
+@pytest.mark.slow
 def test_the_example_is_searched(bench: RayBench) -> None:
     job = Path(__file__).parents[2] / "examples" / "ray" / "job.yaml"
     done = subprocess.run(
@@ -326,6 +331,7 @@ def test_the_example_is_searched(bench: RayBench) -> None:
         assert result["best"]["observation"]["metrics"]["pi"] > 3.1
 
 
+@pytest.mark.slow
 def test_a_dead_actor_and_a_dead_node_are_the_infrastructures_fault(bench: RayBench) -> None:
     runner = bench.make(resources={"two": 1})
     for victim in ("actor", "node"):
@@ -349,6 +355,7 @@ def test_a_dead_actor_and_a_dead_node_are_the_infrastructures_fault(bench: RayBe
     runner.close()
 
 
+@pytest.mark.slow
 def test_the_head_dies_and_another_one_takes_its_place(bench: RayBench) -> None:
     """The last test: the cluster is not what it was."""
     runner = bench.make(resources={"one": 1})

@@ -39,6 +39,7 @@ NAMESPACE = "tests"
 _PATH = re.compile(r"/(?:api|apis/batch)/v1/namespaces/(?P<ns>[^/]+)/(?P<kind>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?$")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
+_VARIABLE = re.compile(r"\$\$|\$\(\w+\)")
 _TURN_SECONDS = 0.03
 
 
@@ -131,7 +132,7 @@ class Container(threading.Thread):
         def placed(text: str) -> str:
             for place in sorted(places, key=len, reverse=True):
                 text = re.sub(rf"{re.escape(place)}(?=/|$)", places[place], text)
-            return text.replace("$$(", "$(")
+            return _VARIABLE.sub(lambda found: "$" if found[0] == "$$" else found[0], text)
 
         variables = {each["name"]: placed(each["value"]) for each in entry["env"]}
         for source in entry.get("envFrom", ()):
@@ -415,7 +416,10 @@ class KubeApi:
 
     def _control_job(self, job: Document) -> None:
         spec, status, pods = job["spec"], job["status"], self._pods(job)
-        if any(each["status"] == "True" for each in status.get("conditions", ())) or spec.get("suspend"):
+        if any(each["status"] == "True" for each in status.get("conditions", ())):
+            return
+        if spec.get("suspend"):
+            status.pop("startTime", None)
             return
         if spec["parallelism"] == 0:
             for pod in pods:

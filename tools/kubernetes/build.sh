@@ -24,9 +24,13 @@ if ! compgen -G 'kubernetes_*.orig.tar.gz' >/dev/null; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 RUNLEVEL=1 apt-get install -qq -y --no-install-recommends \
-  golang-go etcd-server etcd-client rsync jq conntrack socat docker.io busybox-static gcc libc6-dev make
+  golang-go etcd-server etcd-client rsync jq conntrack socat docker.io busybox-static gcc libc6-dev make \
+  golang-github-modern-go-reflect2-dev
 
 [ -d src/vendor ] || tar xzf kubernetes_*.orig.tar.gz -C src --strip-components=1
+# What is in the source crashes with Go 1.18 and later while it walks through a map.
+cp /usr/share/gocode/src/github.com/modern-go/reflect2/*.go src/vendor/github.com/modern-go/reflect2/
+rm -f src/vendor/github.com/modern-go/reflect2/{go_above_17,go_below_17,go_below_19}.go
 ln -sfn "$folder/src" gopath/src/k8s.io/kubernetes
 cd gopath/src/k8s.io/kubernetes
 export GOPATH=$folder/gopath HOME=$folder/home CGO_ENABLED=0 GOPROXY=off GOFLAGS=-mod=vendor PATH=/usr/lib/go/bin:$PATH

@@ -106,8 +106,13 @@ class Cluster:
             "--hostname-override=node-1",
             "--image-pull-progress-deadline=10s",
         )
-        until(lambda: '"type":"Ready","status":"True"' in self.get("/api/v1/nodes"), "the node")
+        until(self._node_is_ready, "the node")
         until(lambda: "default" in self.get("/api/v1/namespaces/default"), "the namespace")
+
+    def _node_is_ready(self) -> bool:
+        nodes = json.loads(self.get("/api/v1/nodes") or "{}").get("items") or []
+        conditions = [each for node in nodes for each in node["status"].get("conditions", ())]
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def _api(self, etcd: str) -> None:
         (self.folder / "tokens").write_text(f"{TOKEN},admin,1,system:masters\n")
@@ -200,8 +205,9 @@ def main() -> int:
     cluster = Cluster(given.folder / "bin", place)
     try:
         cluster.start()
-        command = [sys.executable, "-m", "pytest", "-n", "0", "tests/deployer/test_kubernetes.py", *words]
-        environment = {**os.environ, "TRADEWIND_KUBERNETES": str(cluster.kubeconfig)}
+        command = [sys.executable, "-m", "pytest", "-n", "0", "-W", "ignore:Unverified HTTPS"]
+        command += ["tests/deployer/test_kubernetes.py", *words]
+        environment = {**os.environ, "TRADEWIND_ENGINES": "all", "TRADEWIND_KUBERNETES": str(cluster.kubeconfig)}
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     except BaseException:
         for log in place.glob("*.log"):

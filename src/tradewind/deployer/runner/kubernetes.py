@@ -49,6 +49,7 @@ from tradewind.deployer.runner.kubernetes_status import (
     Patience,
     figures,
     first_pod,
+    job_of_pod,
     read_marked,
     verdict,
 )
@@ -252,11 +253,13 @@ class KubernetesRunner(
         self._silent = False
         by_job: dict[str, list[Document]] = {}
         for pod in pods:
-            by_job.setdefault(str(pod["metadata"].get("labels", {}).get("job-name", "")), []).append(pod)
+            by_job.setdefault(job_of_pod(pod), []).append(pod)
         statuses = {}
         for handle in handles:
             name, now = name_of(handle.run_id), self.clock.now()
-            found = verdict(handle, jobs.get(name), by_job.get(name, ()), now, self._patience)
+            job = jobs.get(name)
+            mine = by_job.get(job["metadata"]["uid"], ()) if job is not None else ()
+            found = verdict(handle, job, mine, now, self._patience)
             status = found.status
             if found.ask:
                 status = replace(status, reason=f"{status.reason}{self._why(name)}")
@@ -316,7 +319,8 @@ class KubernetesRunner(
         return [handle_of(job, self.name) for job in jobs if not job["metadata"].get("deletionTimestamp")]
 
     def _pod_of(self, handle: Handle) -> Document | None:
-        return first_pod(self._api.listed("pods", f"job-name={name_of(handle.run_id)}"))
+        pods = self._api.listed("pods", f"job-name={name_of(handle.run_id)}")
+        return first_pod([pod for pod in pods if handle.data.get("uid") in (None, job_of_pod(pod))])
 
     def _log_of(self, pod: Document) -> bytes:
         path = self._api.path("pods", f"{pod['metadata']['name']}/log")

@@ -190,7 +190,7 @@ def _refusal(status: int, content: bytes, call: str) -> Exception:
     words = words or f"{call}: HTTP {status}"
     if status == 404 and "namespaces" in words and "not found" in words and call.startswith("POST"):
         return DeployError(f"Kubernetes: {words}", hint="set namespace to one that is there", retryable=False)
-    if status == 404:
+    if status == 404 or (status == 400 and "is waiting to start" in words):  # the latter is said of a log
         return NotThere(words)
     if status == 409:
         return Conflict(words)

@@ -32,6 +32,7 @@ def handle_of(job: Document, runner: str) -> Handle:
     notes = job["metadata"].get("annotations", {})
     facts = json.loads(notes.get(FACTS, "{}"))
     about = {"owner": notes.get(OWNER, ""), "expires": float(notes[EXPIRES]), "job": job["metadata"]["name"]}
+    about["uid"] = job["metadata"]["uid"]
     return Handle(notes[RUN], runner, {**facts, **about})
 
 

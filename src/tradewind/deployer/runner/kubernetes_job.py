@@ -42,14 +42,16 @@ _LABEL_LENGTH = 63
 
 PREPARE = """
 set -e
-mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs"
-cp "$(command -v busybox)" "$TW/bin/busybox"
-cp "$TW_FILES/work/run" "$TW/bin/run"
-for name in work inputs; do
-  if [ -f "$TW_FILES/$name/tar.gz" ]; then gzip -dc "$TW_FILES/$name/tar.gz" | tar -x -f - -C "$TW/$name"; fi
+for b in "$(command -v busybox)" /bin/busybox /usr/bin/busybox; do
+  if [ -x "$b" ]; then break; fi  # some shells say the name only
 done
-for place in bin work inputs outputs; do chmod -R a+rwX "$TW/$place" || true; done
-chmod a+rwx "$TW" || true
+$b mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs"
+$b cp "$b" "$TW_FILES/work/run" "$TW/bin"
+for name in work inputs; do
+  if [ -f "$TW_FILES/$name/tar.gz" ]; then $b gzip -dc "$TW_FILES/$name/tar.gz" | $b tar -x -f - -C "$TW/$name"; fi
+done
+for place in bin work inputs outputs; do $b chmod -R a+rwX "$TW/$place" || true; done
+$b chmod a+rwx "$TW" || true
 """
 """The step in the helper image."""
 
@@ -168,7 +170,7 @@ def owner_label(owner: str) -> str:
 
 def literal(text: str) -> str:
     """A word of a command, or the value of a variable, in which Kubernetes is to replace nothing."""
-    return text.replace("$(", "$$(")
+    return text.replace("$", "$$")
 
 
 def labels_of(request: RunRequest) -> dict[str, str]:
@@ -242,6 +244,7 @@ def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSetti
                 "env": _variables({"TW": FOLDER, "TW_FILES": _FILES}),
                 "volumeMounts": prepared,
                 "resources": {"requests": small, "limits": small},
+                "terminationMessagePolicy": "FallbackToLogsOnError",
             }
         ],
         "containers": [_container(request, mounts, given)],

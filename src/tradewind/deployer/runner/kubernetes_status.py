@@ -70,6 +70,12 @@ def first_pod(pods: Sequence[Document]) -> Document | None:
     return min(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None)
 
 
+def job_of_pod(pod: Document) -> str:
+    """The uid of the Job that made a pod: a Job of the same name may have been there before."""
+    owners = pod["metadata"].get("ownerReferences") or [{}]
+    return str(owners[0].get("uid", ""))
+
+
 def ending_of_mark(job: Document) -> Document | None:
     """What the runner itself wrote down as the end of a run."""
     text = job["metadata"].get("annotations", {}).get(ENDING)
@@ -209,7 +215,7 @@ def _failed(handle: Handle, pod: Document) -> RunStatus:
     if pod["status"].get("reason") == "DeadlineExceeded":
         return RunStatus(RunState.TIMED_OUT, 0.0, _limit(handle), Fault.JOB)
     prepared = _container(pod, "prepare", "initContainerStatuses").get("terminated") or {}
-    words = f"the files could not be prepared: exit code {prepared.get('exitCode')} {prepared.get('reason', '')}"
+    words = f"the files could not be prepared: exit code {prepared.get('exitCode')} {prepared.get('message', '')}"
     return RunStatus(RunState.FAILED, 0.0, words.strip(), Fault.INFRASTRUCTURE)
 
 
