@@ -18,7 +18,7 @@ DEMO := examples/compress/job.yaml
 OUT := .tradewind/demo
 KUBERNETES ?= /var/tmp/tradewind-kubernetes
 
-.PHONY: help demo test test-engines test-fast lint docs kubernetes system clean
+.PHONY: help demo test test-engines coverage test-fast lint docs kubernetes system clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -53,13 +53,16 @@ demo: $(VENV)/.plots ## tune the real job of examples/compress, about two minute
 	$(BIN)/tradewind report $(DEMO) --html $(OUT)/report.html --png $(OUT)/plots
 
 test: $(VENV)/.dev system lint ## install what the tests need, then all checks and all tests
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest
 
 test-fast: $(VENV)/.dev ## the tests that take less than a few seconds each
 	$(BIN)/python -m pytest -m 'not slow'
 
 test-engines: $(VENV)/.dev system ## all tests of real engines, the long ones too; half an hour and more
 	TRADEWIND_ENGINES=all $(BIN)/python -m pytest tests/deployer tests/examples tests/cli
+
+coverage: $(VENV)/.dev system ## every test, the long ones of real engines too, and which lines they reach
+	TRADEWIND_ENGINES=all $(BIN)/python -m pytest --cov --cov-report=term
 
 lint: $(VENV)/.dev ## ruff, formatting, mypy --strict, who may import whom
 	$(BIN)/ruff check .
