@@ -26,7 +26,7 @@ from tradewind.errors import DeployError, ImageError, OfferRefusedError, Unreach
 from tradewind.problem import Fault, Handle, RunState
 from tradewind.testing.runners import RunnerBench, RunnerConformance, ended, processes_of, until
 
-pytestmark = pytest.mark.xdist_group("slurm")
+pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.slow]
 
 Make = Callable[..., SlurmRunner]
 
