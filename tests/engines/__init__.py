@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,9 +27,7 @@ def require(*programs: str, package: str, root: bool = True) -> None:
     if not why and root and os.geteuid() != 0:
         why = f"{package} can be started by root only"
     if why:
-        message = f"!!! ENGINE MISSING: {why}"
-        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
-        pytest.skip(message)
+        pytest.skip(f"!!! ENGINE MISSING: {why}")  # said again at the end, by -ra
 
 
 def until(ready: Callable[[], object], seconds: float, what: str, log: Path | None = None) -> None:
