@@ -11,7 +11,6 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-import warnings
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -160,7 +159,6 @@ def program_or_skip() -> str:
     found = _program()
     if found is None:
         message = "!!! ENGINE MISSING: there is no Terraform: bash tools/terraform_engine.sh"
-        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
         pytest.skip(message)
     return found
 
@@ -171,7 +169,6 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
     folder = tmp_path_factory.mktemp("moto")
     if _program() is None or not (PLACE / "mirror").is_dir():
         message = "!!! ENGINE MISSING: there is no Terraform, or no moto: bash tools/terraform_engine.sh"
-        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
         pytest.skip(message)
     server = Moto(folder)
     try:

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -122,7 +121,6 @@ def ray_cluster() -> Iterator[RayCluster]:
     """A head and two workers with a CPU each; stopped at the end."""
     if importlib.util.find_spec("ray") is None:
         message = "!!! ENGINE MISSING: there is no ray: pip install 'tradewind[ray]'"
-        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
         pytest.skip(message)
     cluster = RayCluster()
     try:
