@@ -440,7 +440,7 @@ def test_runs_go_on_while_the_api_is_down(bench: KubeBench, cluster: KubeApi) ->
 
 
 def test_a_lost_node_counts_as_alive_for_a_minute() -> None:
-    pod = {
+    pod: dict[str, Any] = {
         "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T01:00:00Z"},
         "status": {
             "phase": "Running",
@@ -452,6 +452,8 @@ def test_a_lost_node_counts_as_alive_for_a_minute() -> None:
     handle, patience = Handle("run-1", "kubernetes", {}), Patience(60, 60)
     assert verdict(handle, job, [pod], deleted + 30, patience).status.state is RunState.EXECUTING
     assert verdict(handle, job, [pod], deleted + 90, patience).status.state is RunState.PREEMPTED
+    pod["status"] = {"phase": "Pending"}  # it never began, and never will
+    assert verdict(handle, job, [pod], deleted + 1, patience).status.state is RunState.PREEMPTED
 
 
 def test_names_and_words_are_such_as_kubernetes_takes(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ class Cluster:
         self.docker.remove()
         for line in Path("/proc/self/mounts").read_text().splitlines():
             if line.split()[1].startswith(f"{self.folder}/"):
-                subprocess.run(["umount", "-l", line.split()[1]], check=False)
+                subprocess.run(["umount", "-l", line.split()[1]], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", BRIDGE], check=False)
 
 
@@ -208,6 +208,7 @@ def main() -> int:
         command = [sys.executable, "-m", "pytest", "-n", "0", "-W", "ignore:Unverified HTTPS"]
         command += ["tests/deployer/test_kubernetes.py", *words]
         environment = {**os.environ, "TRADEWIND_ENGINES": "all", "TRADEWIND_KUBERNETES": str(cluster.kubeconfig)}
+        environment["PYTHONWARNINGS"] = "ignore:Unverified HTTPS"
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     except BaseException:
         for log in place.glob("*.log"):

@@ -120,10 +120,16 @@ def verdict(handle: Handle, job: Document | None, pods: Sequence[Document], now:
 
 
 def _lives(pod: Document, now: float) -> bool:
-    """False for a pod that has ended, and for one that was deleted while nobody heard of its node."""
-    deleted = seconds_of(pod["metadata"].get("deletionTimestamp"))
-    lost = deleted is not None and now > deleted + _TERMINATING_SECONDS
-    return pod["status"].get("phase") not in ("Succeeded", "Failed") and not lost
+    """False for a pod that has ended, for one that was deleted before it began, and for one whose node is lost."""
+    status, deleted = pod["status"], seconds_of(pod["metadata"].get("deletionTimestamp"))
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return False
+    if deleted is None:
+        return True
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    # A node may take minutes to let such a pod go, when what its volumes are made of is not there.
+    begun = any(set(each.get("state") or {}) - {"waiting"} for each in containers)
+    return begun and now <= deleted + _TERMINATING_SECONDS
 
 
 def _without_pod(job: Document, now: float, patience: Patience) -> Verdict:
