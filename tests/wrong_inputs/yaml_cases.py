@@ -318,14 +318,14 @@ YAML = [
         "runner",
         "an unknown runner",
         3,
-        "job.yaml:11: deploy.runner: there is no runner named 'slurm' (installed: process, replay)",
-        files=job(more="deploy: {runner: slurm}\n"),
+        "job.yaml:11: deploy.runner: there is no runner named 'lottery' (installed: …)",
+        files=job(more="deploy: {runner: lottery}\n"),
     ),
     Case(
         "provisioner",
         "an unknown provisioner",
         3,
-        "job.yaml:11: deploy.provisioner: there is no provisioner named 'ec2' (installed: none, simulated)",
+        "job.yaml:11: deploy.provisioner: there is no provisioner named 'ec2' (installed: …)",
         files=job(more="deploy: {provisioner: ec2}\n"),
     ),
     Case(
