@@ -1,0 +1,13 @@
+"""``tradewind workflow``: look at a workflow, plan it, simulate it, learn, run it, and choose its machines."""
+
+from __future__ import annotations
+
+import typer
+
+workflow_app = typer.Typer(
+    name="workflow",
+    help="Plan, simulate and run scientific workflows on several machines.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
