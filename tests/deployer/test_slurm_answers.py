@@ -26,7 +26,7 @@ from tradewind.errors import (
     OfferRefusedError,
     UnreachableError,
 )
-from tradewind.problem import Fault, Handle, RunState, RunStatus
+from tradewind.problem import Fault, Handle, Limits, RunState, RunStatus
 
 Fake = Callable[..., SlurmRunner]
 
@@ -266,6 +266,20 @@ def test_a_variable_that_no_shell_knows_is_refused(fake: Fake, tmp_path: Path) -
         with pytest.raises(DeployError) as caught:
             runner.submit(request_for(tmp_path, ("true",), **changes), [])
         assert not caught.value.retryable
+
+
+def test_a_run_that_asks_for_no_time_gets_what_the_partition_gives(fake: Fake, tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    runner = fake(sbatch=f'echo "$@" >>{words}; echo 7', scontrol=job("TIMEOUT"))
+    unasked = request_for(tmp_path, ("true",), limits=Limits(wall_seconds=604800.0, asked=False))
+    handle = runner.submit(unasked, [])
+    assert "--time" not in words.read_text()
+    (tmp_path / "data" / "slurm" / "batches" / "run-1" / "0.claim").write_text("7\n")
+    status = verdict(runner, handle)
+    assert (status.state, status.fault, status.runtime) == (RunState.TIMED_OUT, Fault.JOB, 65)
+    assert "usual time limit of the partition" in status.reason and "deploy.longest" in status.reason
+    runner.submit(request_for(tmp_path, ("true",), "run-2", limits=Limits(wall_seconds=604800.0)), [])
+    assert "--time=10081" in words.read_text()
 
 
 def test_small_words() -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tradewind.deployer.lifecycle import Deployer
     from tradewind.problem.spec import Spec
 
+_LONGEST = 7 * 86400.0
+"""Seconds that a run may take which nothing limits and whose YAML says nothing of it."""
+
 _EXPIRY_SLACK = 3600.0
 """Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
 
@@ -106,7 +109,8 @@ def request_maker(
 
     def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
         job, offer = spec.job, trial.offer
-        longest = spec.longest if wall_seconds is None else min(wall_seconds, spec.longest)
+        most = _LONGEST if spec.longest is None else spec.longest
+        longest = most if wall_seconds is None else min(wall_seconds, most)
         fraction = trial.proposal.fidelity * job.parameters.fidelity
         argv, env = render(job, trial.configuration, offer, fraction)
         return RunRequest(
@@ -125,6 +129,7 @@ def request_maker(
                 memory_bytes=int(offer.memory_gib * 2**30) or None,
                 wall_seconds=longest,
                 log_bytes=spec.log_limit,
+                asked=spec.longest is not None or longest < most,
             ),
             image=job.image,
             inputs=job.inputs,

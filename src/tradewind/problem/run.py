@@ -62,12 +62,15 @@ class Limits:
         memory_bytes: Memory on each node.
         wall_seconds: Time from its start; a run that reaches it ends as `RunState.TIMED_OUT`.
         log_bytes: The most that is kept of stdout and of stderr, each.
+        asked: False when nobody asked for ``wall_seconds``: it only keeps a run from going on for ever, and an engine
+            with a limit of its own may end the run sooner.
     """
 
     cpus: float | None = None
     memory_bytes: int | None = None
     wall_seconds: float | None = None
     log_bytes: int | None = None
+    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class Spec:
         interpret: How metrics are read, in order.
         hooks: By ``before_<stage>``, ``after_<stage>`` and ``on_error``.
         retries: Repetitions of a run that the infrastructure failed.
-        longest: Seconds that a run may take which nothing else limits.
+        longest: Seconds that a run may take which nothing else limits, or None where the YAML says nothing of it.
         fallback: Where a run goes when there are no machines for it.
         spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
         log_limit: Bytes that are kept of stdout and of stderr, each.
@@ -137,7 +137,7 @@ class Spec:
     interpret: tuple[PluginChoice, ...]
     hooks: Mapping[str, tuple[HookSpec, ...]]
     retries: int
-    longest: float
+    longest: float | None
     fallback: tuple[Literal["region", "on_demand"], ...]
     spot_attempts: int
     log_limit: int

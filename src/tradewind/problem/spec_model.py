@@ -254,8 +254,10 @@ class DeployModel(Part):
     provisioner: Provisioner = Field(ChoiceModel(use="none"), description="Who makes the machines.")
     billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
     retries: int = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
-    longest: PositiveDuration = Field(
-        604800.0, description="The longest that a run may take which nothing else limits; machines expire after it: 7d."
+    longest: PositiveDuration | None = Field(
+        None,
+        description="The longest that a run may take which nothing else limits; machines expire after it. Without it "
+        "7d, or less where the engine has a limit of its own (Slurm).",
     )
     fallback: list[Literal["region", "on_demand"]] = Field(
         ["region", "on_demand"],

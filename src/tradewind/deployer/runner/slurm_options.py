@@ -98,7 +98,7 @@ def options_of(request: RunRequest, settings: SlurmSettings) -> tuple[str, ...]:
     ]
     if memory is not None:
         words.append(f"--mem={max(1, math.ceil(memory / 2**20))}M")
-    if request.limits.wall_seconds is not None:
+    if request.limits.wall_seconds is not None and request.limits.asked:
         minutes = math.ceil((request.limits.wall_seconds + settings.grace + settings.margin) / 60)
         words.append(f"--time={max(1, minutes)}")
     if request.offer.gpus:

@@ -99,7 +99,9 @@ def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str 
             return failed(f"out of memory: {limit}", signalled)
         case "timed_out":
             wall = facts.get("wall_seconds")
-            limit = f"its time limit of {format_duration(wall)}" if wall else "the time limit of the partition"
+            own = wall and (facts.get("asked", True) or runtime >= wall)
+            site = "the usual time limit of the partition: set deploy.longest or a deadline to ask for more"
+            limit = f"its time limit of {format_duration(wall)}" if own else site
             return RunStatus(RunState.TIMED_OUT, runtime, f"it reached {limit}", Fault.JOB, signalled, usage)
         case "failed":
             if signalled < 0:

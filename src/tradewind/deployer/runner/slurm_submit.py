@@ -130,6 +130,7 @@ class Submitter:
             "program": request.argv[0],
             "workdir": str(request.workdir.absolute()),
             "wall_seconds": wall,
+            "asked": request.limits.asked,
             "memory_bytes": memory,
             "spread": bool(settings.mpi) or request.offer.nodes > 1 or settings.container in ("oci", "pyxis"),
         }
