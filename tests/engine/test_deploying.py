@@ -30,7 +30,7 @@ def test_a_time_limit_is_asked_for_or_only_a_guard(
     deploy: str, wall: float | None, seconds: float, asked: bool, tmp_path: Path
 ) -> None:
     spec = parse_spec(JOB.format(deploy=deploy), base=tmp_path)
-    study = StudyRow(1, "j", {}, "owner", 0.0)
+    study = StudyRow(1, "j", "key", {}, 0.0, owner="owner")
     trial = Trial(0, Proposal(Configuration({"x": 1})), Offer("p", "t", 1, 1, 0.1), TrialState.RUNNING, "k")
     request = request_maker(spec, study, tmp_path, lambda: 100.0)(trial, Run("owner-00000-1", 0), wall)
     assert isinstance(request.limits, Limits)
