@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.errors import PluginError, SpecError
 
-KINDS = ("searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store")
-"""The kinds of part, in the order of a trial's way through the house."""
+KINDS = ("searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store", "planner")
+"""The kinds of part, in the order of a trial's way through the house; the last is for workflows."""
 
 _log = logging.getLogger("tradewind.plugins")
 

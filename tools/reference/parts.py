@@ -22,6 +22,7 @@ BASES = {
     "runner": "tradewind.deployer.runner.base",
     "interpreter": "tradewind.interpreter.base",
     "store": "tradewind.store.base",
+    "planner": "tradewind.workflow.planner.base",
 }
 """Where each kind's contract and its capabilities are."""
 

@@ -5,14 +5,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from tradewind.plugins import Plugin, Settings
+from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.simulator.reference import Director
+
+
+class Online(Capability):
+    """It decides as the run goes on, from what has really happened: late tasks change where others go."""
+
+    def director(self, flow: Workflow, platform: Platform) -> Director:
+        """Who decides during one run of a workflow, simulated or real.
+
+        Args:
+            flow: The workflow.
+            platform: Its machines.
+
+        Raises:
+            WorkflowError: A task fits on no machine.
+        """
+        raise NotImplementedError
 
 
 class Planner(Plugin, ABC):
-    """Decides which machine runs which task, in which order.
+    """Decides which machine runs which task of a workflow, in which order.
 
     Args:
         settings: Its settings.

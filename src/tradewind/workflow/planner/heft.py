@@ -19,8 +19,6 @@ class HeftPlanner(Planner):
     foreseen.
     """
 
-    name = "heft"
-
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
         lanes = Lanes(flow, platform)

@@ -33,7 +33,6 @@ class SearchPlanner(Planner):
     the seed alone; with ``seconds`` also on the machine that plans.
     """
 
-    name = "search"
     Settings = SearchSettings
     settings: SearchSettings
 
