@@ -131,6 +131,15 @@ def test_delays_failures_and_noise() -> None:
     assert one == simulate(flow, platform, ByKey([0.0] * 4, [0]), World(noise=0.3, seed=1)).makespan
 
 
+def test_a_task_that_failed_is_repeated_before_those_after_it_in_the_plan() -> None:
+    flow = Workflow("w", tuple(Task(str(i), "t", 10.0) for i in range(4)), ((), (), (), ()))
+    platform = Platform((Vm("one"), Vm("two")))
+    plan = heft(flow, platform)
+    real = simulate(flow, platform, Following(plan), World(failure=0.5, seed=4))
+    assert real.attempts.max() > 1
+    assert real.order == plan.order
+
+
 def test_machines_that_drift_and_move() -> None:
     flow = Workflow("w", (Task("a", "a", 300.0),), ((),))
     platform = Platform((Vm("one"),))

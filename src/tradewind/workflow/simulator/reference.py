@@ -63,6 +63,17 @@ class Director(ABC):
             state: What is known; it changes after each answer.
         """
 
+    def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:  # noqa: B027 most need not
+        """Be told that an attempt has ended, before the next `pick`; a director that learns overrides this.
+
+        Args:
+            task: The task.
+            vm: Its machine.
+            begin: When the attempt began to occupy the machine, in seconds.
+            now: When it ended.
+            failed: True if the task has to be run again.
+        """
+
 
 class Following(Director):
     """Follows a schedule: each machine runs its tasks in their order, and waits for the one whose turn it is.
@@ -72,15 +83,23 @@ class Following(Director):
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        self._turns = {vm: list(reversed(tasks)) for vm, tasks in schedule.order.items()}
+        self._schedule = schedule
+        self._turns: dict[int, list[int]] | None = None
 
     def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
         """The next task of a machine, when it is ready and fits."""
+        if self._turns is None:
+            self._turns = {vm: list(reversed(tasks)) for vm, tasks in self._schedule.order_in(state.flow).items()}
         there = set(ready)
         for vm, turns in self._turns.items():
             if turns and turns[-1] in there and state.fits(turns[-1], vm):
                 return turns.pop(), vm
         return None
+
+    def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:
+        """A failed task is repeated on its machine before those after it."""
+        if failed:
+            self._turns[vm].append(task)
 
 
 class ByKey(Director):
@@ -165,13 +184,15 @@ class _Run:
         elif what == "ready":
             self.ready.append(number)
         else:
-            self.state.free[self.state.vm[number]] += self.flow.tasks[number].cores
+            vm = self.state.vm[number]
+            self.state.free[vm] += self.flow.tasks[number].cores
+            self.director.ended(number, vm, float(self.start[number]), self.state.now, what == "fail")
             if what == "fail":
                 self.state.vm[number] = -1
                 self.ready.append(number)
                 return
             self.state.finished.add(number)
-            self.state.holding[self.state.vm[number]].update(self.flow.tasks[number].outputs)
+            self.state.holding[vm].update(self.flow.tasks[number].outputs)
             for child in self.flow.children[number]:
                 self.left[child] -= 1
                 if not self.left[child]:

@@ -67,21 +67,42 @@ class World:
             fetching: Seconds for its inputs.
             running: Seconds at the stated speed.
         """
-        luck = random.Random(f"{self.seed}/task/{task}/{attempt}")  # noqa: S311
-        work = running * (luck.lognormvariate(0.0, self.noise) if self.noise else 1.0)
-        fails = attempt < self.retries and luck.random() < self.failure
-        if fails:
-            work *= luck.random()
+        factor, share = self.luck(task, attempt)
+        fails = share is not None
+        work = running * factor
+        if share is not None:
+            work *= share
         if not (self.unknown or self.drift or self.migration):
             return fetching + work, fails
         return fetching + self._at_real_speed(vm, begin + fetching, work), fails
+
+    def luck(self, task: int, attempt: int) -> tuple[float, float | None]:
+        """Run time over the expected one of an attempt, and the share of it after which it fails, None if it ends well.
+
+        Args:
+            task: The task.
+            attempt: How many attempts there were before.
+        """
+        luck = random.Random(f"{self.seed}/task/{task}/{attempt}")  # noqa: S311
+        factor = luck.lognormvariate(0.0, self.noise) if self.noise else 1.0
+        fails = attempt < self.retries and luck.random() < self.failure
+        return factor, luck.random() if fails else None
+
+    def speed(self, vm: int, place: int) -> tuple[float, float]:
+        """A machine's speed factor in one ``period``, and until when it stands still in it.
+
+        Args:
+            vm: The machine.
+            place: Which period, from 0.
+        """
+        return _speed(self, vm, place)
 
     def _at_real_speed(self, vm: int, begin: float, work: float) -> float:
         """Seconds that so much work takes on a machine whose speed changes from period to period."""
         now, left = begin, work
         while True:
             place = int(now / self.period)
-            speed, still_until = _speed(self, vm, place)
+            speed, still_until = self.speed(vm, place)
             end = (place + 1) * self.period
             if now < still_until:
                 now = min(still_until, end)
