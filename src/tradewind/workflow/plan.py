@@ -16,6 +16,9 @@ from tradewind.workflow.platform import Platform
 
 FORMAT = "tradewind-plan-1"
 
+_DEEPEST = 2
+"""What lies deeper in a plan's JSON stands on one line."""
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -45,6 +48,19 @@ class Schedule:
         for task in np.lexsort((self.finish, self.start)):
             found.setdefault(int(self.vm[task]), []).append(int(task))
         return {vm: tuple(tasks) for vm, tasks in sorted(found.items())}
+
+    def order_in(self, flow: Workflow) -> Mapping[int, tuple[int, ...]]:
+        """As `order`, and of tasks of no length that share a moment, parents first: an order that can be kept."""
+        found: dict[int, list[int]] = {}
+        for task in self.sequence(flow):
+            found.setdefault(int(self.vm[task]), []).append(int(task))
+        return {vm: tuple(tasks) for vm, tasks in sorted(found.items())}
+
+    def sequence(self, flow: Workflow) -> Indices:
+        """All tasks in the order of their starts, of equal times parents first."""
+        place = np.empty(len(flow), dtype=np.int32)
+        place[flow.order] = np.arange(len(flow))
+        return np.lexsort((place, self.finish, self.start)).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +147,6 @@ def _check_slots(
 
 def to_json(flow: Workflow, platform: Platform, schedule: Schedule, planner: str) -> dict[str, Any]:
     """A plan as a document that people can read and another process can carry out."""
-    placed = np.lexsort((schedule.finish, schedule.start))
     return {
         "format": FORMAT,
         "workflow": flow.name,
@@ -154,13 +169,13 @@ def to_json(flow: Workflow, platform: Platform, schedule: Schedule, planner: str
                 "start": float(schedule.start[task]),
                 "finish": float(schedule.finish[task]),
             }
-            for task in map(int, placed)
+            for task in map(int, schedule.sequence(flow))
         ],
     }
 
 
 def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -> Schedule:
-    """The schedule of a plan; the order of its tasks on a machine is the order in which they stand in it.
+    """The schedule of a plan; the order of its tasks on a machine is that of their starts.
 
     Raises:
         WorkflowError: It is no plan, or not one of this workflow on these machines.
@@ -191,7 +206,22 @@ def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """A plan as text, one task a line."""
-    rows = ",\n  ".join(json.dumps(row) for row in document["tasks"])
-    head = json.dumps({key: value for key, value in document.items() if key != "tasks"}, indent=1)
-    return f'{head[:-2]},\n "tasks": [\n  {rows}\n ]\n}}\n'
+    """A plan as text, one task, machine or file a line."""
+    return _lines(document, 0) + "\n"
+
+
+def _lines(value: Any, depth: int) -> str:
+    """JSON in which what is not nested deeply stands on a line of its own."""
+    items = list(value.items() if isinstance(value, Mapping) else value) if isinstance(value, Mapping | list) else []
+    long = depth == 0 or any(isinstance(each, Mapping | list) for each in _members(value)) or len(items) > 20
+    if not items or not long or depth > _DEEPEST:
+        return json.dumps(value)
+    inner = " " * (depth + 1)
+    if isinstance(value, Mapping):
+        rows = [f"{json.dumps(str(key))}: {_lines(each, depth + 1)}" for key, each in value.items()]
+        return "{\n" + ",\n".join(inner + row for row in rows) + f"\n{' ' * depth}}}"
+    return "[\n" + ",\n".join(inner + _lines(each, depth + 1) for each in value) + f"\n{' ' * depth}]"
+
+
+def _members(value: Any) -> Sequence[Any]:
+    return list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []

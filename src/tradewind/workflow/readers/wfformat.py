@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import Builder
 
@@ -18,11 +19,7 @@ _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
 
 def read_wfformat(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
-    """The workflow of a WfFormat file.
-
-    The activity of a task is its category, or its name where that is not its id, or the program that it runs, or its
-    name without the number at its end. Until 1.4 tasks, files and times stand together; since 1.5 times are those of
-    ``workflow.execution``.
+    """The workflow of a WfFormat file; see `from_document`.
 
     Args:
         text: The file's content.
@@ -32,11 +29,30 @@ def read_wfformat(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
     Raises:
         WorkflowError: It is no WfFormat file, or something in it is wrong; with the task.
     """
-    builder = Builder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
     try:
         document = json.loads(text)
-    except ValueError as error:
-        raise builder.fail(f"it is no JSON: {error}", getattr(error, "lineno", None)) from None
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise WorkflowError(f"it is no JSON: {error}", file=file, line=line) from None
+    return from_document(document, file, lenient=lenient)
+
+
+def from_document(document: Any, file: str, *, lenient: bool = False) -> Workflow:
+    """The workflow of a WfFormat document.
+
+    The activity of a task is its category, or its name where that is not its id, or the program that it runs, or its
+    name without the number at its end. Until 1.4 tasks, files and times stand together; since 1.5 times are those of
+    ``workflow.execution``.
+
+    Args:
+        document: The document.
+        file: The file's name, for messages.
+        lenient: Accept sizes and run times below zero, as `Builder` says.
+
+    Raises:
+        WorkflowError: It is no WfFormat document, or something in it is wrong; with the task.
+    """
+    builder = Builder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
     flow = document.get("workflow") if isinstance(document, Mapping) else None
     if not isinstance(flow, Mapping):
         raise builder.fail("it is no WfFormat file: it has no 'workflow'")

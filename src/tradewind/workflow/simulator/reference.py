@@ -98,7 +98,7 @@ class Following(Director):
 
     def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:
         """A failed task is repeated on its machine before those after it."""
-        if failed:
+        if failed and self._turns is not None:
             self._turns[vm].append(task)
 
 

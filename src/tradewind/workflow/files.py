@@ -1,0 +1,245 @@
+"""The files of workflows: graphs, machines and plans, read by their content and written."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import FORMAT, Schedule, dump, from_json, to_json
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.readers import own, vms
+from tradewind.workflow.readers.lined import Fields, plain, read_lined
+
+_MOST = 1 << 30
+"""Bytes of a file, unpacked."""
+
+KNOWN = "Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), Tradewind's own YAML, or a plan"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule with all that it is about.
+
+    Attributes:
+        flow: The workflow.
+        platform: The machines.
+        schedule: Which machine runs which task, and when.
+        planner: Who made it.
+    """
+
+    flow: Workflow
+    platform: Platform
+    schedule: Schedule
+    planner: str
+
+
+def read_workflow(path: Path, *, lenient: bool = False) -> Workflow:
+    """The workflow of a file, whatever its format; a file packed with gzip is unpacked.
+
+    Args:
+        path: A DAX, WfFormat, Pegasus 5 or own file, or a plan.
+        lenient: Accept sizes and run times below zero: sizes without their sign, times as 0 s.
+
+    Raises:
+        WorkflowError: It is not there, is none of these, or something in it is wrong; with the place.
+    """
+    text, file = read_bytes(path), str(path)
+    name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
+    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"<"):
+        from tradewind.workflow.readers.dax import read_dax
+
+        return read_dax(text, file, lenient=lenient)
+    if start.startswith(b"{"):
+        return _from_json(text, file, name, lenient)
+    return _from_fields(read_lined(_decoded(text, file), file), file, name, lenient)
+
+
+def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
+    from tradewind.workflow.readers.wfformat import from_document
+
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        # A YAML document may begin with a brace, too.
+        if isinstance(error, json.JSONDecodeError) and error.pos < 3:
+            return _from_fields(read_lined(_decoded(text, file), file), file, name, lenient)
+        raise WorkflowError(f"it is no JSON: {error}", file=file, line=getattr(error, "lineno", None)) from None
+    if document.get("format") == FORMAT:
+        return _plan(document, file).flow
+    if "workflow" in document:
+        return from_document(document, file, lenient=lenient)
+    return _from_fields(plain(document), file, name, lenient)
+
+
+def _from_fields(document: Fields, file: str, name: str, lenient: bool) -> Workflow:
+    if "pegasus" in document or "jobs" in document:
+        from tradewind.workflow.readers.pegasus import read_pegasus
+
+        return read_pegasus(document, file, name, lenient=lenient)
+    if "tasks" in document:
+        return own.read_own(document, file, name, lenient=lenient)
+    if "vms" in document:
+        raise WorkflowError("these are machines, not a workflow", file=file, hint="give it with --vms")
+    raise WorkflowError("it is no workflow: it has neither 'tasks' nor 'jobs'", file=file, hint=f"known are {KNOWN}")
+
+
+def read_platform(path: Path) -> Platform:
+    """The machines of a YAML file, or of a plan.
+
+    Raises:
+        WorkflowError: It is not there, or something in it is wrong; with the line.
+    """
+    text, file = read_bytes(path), str(path)
+    if text.lstrip().startswith(b"{"):
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if isinstance(document, dict) and document.get("format") == FORMAT:
+            return _plan(document, file).platform
+    return vms.read_vms(read_lined(_decoded(text, file), file), file)
+
+
+def open_platform(text: str) -> Platform:
+    """The machines of ``--vms``: a file, or a set by its name such as ``paper3:16``.
+
+    Raises:
+        WorkflowError: There is no such file or set, or something in it is wrong.
+    """
+    name, colon, size = text.partition(":")
+    if name == "paper3" and colon:
+        if not size.isdecimal():
+            raise WorkflowError(f"paper3 has no set {size!r}", hint="write paper3:16, or 8, 32, 64 or 128")
+        return vms.paper3(int(size))
+    return read_platform(Path(text))
+
+
+def write_plan(path: Path, plan: Plan) -> None:
+    """Write a plan to a JSON file that holds the workflow and the machines, too.
+
+    Raises:
+        WorkflowError: It cannot be written.
+    """
+    write_text(path, dump(plan_document(plan)))
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """A plan as a document: `tradewind.workflow.plan.to_json`, the machines and the graph."""
+    document = to_json(plan.flow, plan.platform, plan.schedule, plan.planner)
+    tasks = document.pop("tasks")
+    return {**document, **vms.to_document(plan.platform), "graph": own.to_document(plan.flow), "tasks": tasks}
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a file of `write_plan`.
+
+    Raises:
+        WorkflowError: It is not there, is no plan, or something in it is wrong.
+    """
+    text, file = read_bytes(path), str(path)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WorkflowError(
+            f"it is no plan, not even JSON: {error}",
+            file=file,
+            line=getattr(error, "lineno", None),
+            hint="tradewind workflow plan writes one",
+        ) from None
+    return _plan(document, file)
+
+
+def _plan(document: Any, file: str) -> Plan:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        hint = "tradewind workflow plan writes one"
+        raise WorkflowError(f"it is no plan: its 'format' is not {FORMAT}", file=file, hint=hint)
+    graph = plain(document.get("graph"))
+    if not isinstance(graph, Fields):
+        raise WorkflowError("it has no 'graph' with the workflow's tasks", file=file)
+    flow = own.read_own(graph, file, str(document.get("workflow")))
+    platform = vms.from_document(document, file)
+    return Plan(flow, platform, from_json(document, flow, platform, file=file), str(document.get("planner", "")))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked where it is packed with gzip.
+
+    Raises:
+        WorkflowError: It is not there, cannot be read, or is too large.
+    """
+    try:
+        if path.is_dir():
+            raise WorkflowError(f"{path} is a folder, not a file")
+        with path.open("rb") as stream:
+            text = stream.read(_MOST + 1)
+    except FileNotFoundError:
+        raise WorkflowError(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:
+        raise WorkflowError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from None
+    if text[:2] == b"\x1f\x8b":
+        text = _unpacked(text, str(path))
+    if len(text) > _MOST:
+        raise WorkflowError(f"it is larger than {_MOST >> 20} MiB", file=str(path))
+    if not text.strip():
+        raise WorkflowError("it is empty", file=str(path), hint=f"known are {KNOWN}")
+    return text
+
+
+def _unpacked(text: bytes, file: str) -> bytes:
+    """All members of a gzip file, up to one byte more than is taken."""
+    found, rest = b"", text
+    try:
+        while rest[:2] == b"\x1f\x8b" and len(found) <= _MOST:
+            machine = zlib.decompressobj(wbits=31)
+            found += machine.decompress(rest, _MOST + 1 - len(found))
+            if not machine.eof and len(found) <= _MOST:
+                raise WorkflowError("its gzip stream ends too early", file=file)
+            rest = machine.unused_data
+    except zlib.error as error:
+        raise WorkflowError(f"it is no gzip file: {error}", file=file) from None
+    return found
+
+
+def _decoded(text: bytes, file: str) -> str:
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise WorkflowError("it is not UTF-8 text", file=file, line=line, hint=f"known are {KNOWN}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: a reader sees all of it or nothing.
+
+    Raises:
+        WorkflowError: It cannot be written.
+    """
+    import os
+    import tempfile
+
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            Path(name).chmod(0o666 & ~_umask())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise WorkflowError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    import os
+
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
