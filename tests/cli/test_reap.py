@@ -52,6 +52,9 @@ def test_what_goes_and_what_stays(left: World, capsys: pytest.CaptureFixture[str
         ("machines", "stray", "destroy"),
         ("machines", "theirs-past", "destroy"),
     }
+    for one in found["left_over"]:
+        assert one["price_per_hour"] == OFFER.hourly
+        assert one["spent"] == pytest.approx(one["age"]), "a dollar a second"
     assert {(one["what"], one["run"]) for one in found["kept"]} == {
         ("machines", watched.run_id),
         ("job", watched.run_id),
@@ -60,7 +63,7 @@ def test_what_goes_and_what_stays(left: World, capsys: pytest.CaptureFixture[str
     assert left.found() == {watched.run_id, "stray", "theirs", "theirs-past"}, "only looked"
     assert run(["reap", "--dry-run"]) == 0
     lines = capsys.readouterr().out.strip().splitlines()
-    assert lines[0].split() == ["what", "from", "run", "owner", "age", "expiry", "why", "price", "per", "hour"]
+    assert " ".join(lines[0].split()) == "what from run owner age expiry why price per hour so far"
     assert any("theirs-past" in line and "1m 0" in line for line in lines)
     assert run(["reap", "--yes"]) == 0
     assert left.found() == {watched.run_id, "theirs"}

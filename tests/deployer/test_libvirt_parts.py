@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +44,14 @@ def settings(**given: Any) -> LibvirtSettings:
 
 def plan(nodes: int = 2, **given: Any) -> Plan:
     machines = machine_plans("run-1", nodes, internal="10.77.0.0/16", forwarded=given.pop("forwarded", True))
-    facts: dict[str, Any] = {"vcpu": 2, "memory_mib": 512, "group": "239.1.2.3", "group_port": 12345, **given}
+    facts: dict[str, Any] = {
+        "vcpu": 2,
+        "memory_mib": 512,
+        "group": "239.1.2.3",
+        "group_port": 12345,
+        "price_per_hour": 0.25,
+        **given,
+    }
     return Plan("run-1", "me", 2e9, 1e9, **facts, machines=machines)
 
 
@@ -202,6 +210,9 @@ def test_a_description_says_whose_the_machine_is(tmp_path: Path) -> None:
     tags = tags_of(text)
     assert tags is not None
     assert (tags.run_id, tags.owner, tags.expires, tags.folder) == ("run-1", "me", 2e9, tmp_path)
+    assert tags.facts == made.facts == {"created": made.created, "price_per_hour": 0.25}
+    bare = tags_of(re.sub(r' (created|price_per_hour)="[^"]*"', "", text))
+    assert bare is not None and (bare.run_id, bare.facts) == ("run-1", {})
     assert tags_of("<domain/>") is None
     assert tags_of("<domain") is None
     document = ElementTree.fromstring(text)

@@ -20,6 +20,7 @@ from tests.engines.moto import Moto
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
 from tradewind.deployer.provisioner.terraform_aws_api import Ec2, tags_in
 from tradewind.errors import (
     CapacityError,
@@ -115,6 +116,9 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
         assert len(others) == 2 * nodes
         for found in [*map(tags_in, there), *groups, *others]:
             assert {**wanted, "tradewind-run": run_id}.items() <= found.items()
+        [listed] = AmazonCloud((region,), moto.endpoint).find("me")
+        assert listed.price_per_hour == pytest.approx(offers[run_id].hourly)
+        assert listed.created is not None and 0 <= time.time() - listed.created < 600
     [request, _] = ec2.all(spot, "DescribeSpotInstanceRequests")
     assert tags_in(request)["tradewind-run"] == "run-2"
     [disk] = ec2.all(plain, "DescribeVolumes")

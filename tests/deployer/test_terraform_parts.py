@@ -95,6 +95,8 @@ def test_a_module_of_ones_own(terraform: str, tmp_path: Path) -> None:
     assert [(m.id, m.address) for m in cluster.machines] == [("run-1-0", "127.0.0.1"), ("run-1-1", "127.0.0.1")]
     assert cluster.machines[0].data["ssh"]["port"] == 22
     assert provisioner.find("me") == [cluster]
+    assert cluster.data["price_per_hour"] == OFFER.times(2).hourly
+    assert 0 <= time.time() - cluster.data["created"] < 120
     folder = Path(cluster.data["folder"])
     listed = subprocess.run([terraform, "state", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert listed.stdout.split() == ["terraform_data.machine[0]", "terraform_data.machine[1]"]
@@ -418,6 +420,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str, 
 
 def test_leftovers_at_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = {"tradewind-run": "run-1", "tradewind-owner": "me", "tradewind-expires": "4000000000"}
+    labels |= {"tradewind-created": "1700000000", "tradewind-price": "0_0116"}
     others = {**labels, "tradewind-run": "run-2", "tradewind-owner": "you"}
     zone = "https://www.googleapis.com/compute/v1/projects/p/zones/europe-west1-b"
     rules = [
@@ -434,6 +437,7 @@ def test_leftovers_at_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     google.check()
     [mine] = google.find("me")
     assert (mine.run_id, mine.region, mine.machines, mine.expires) == ("run-1", "europe-west1", ("a",), 4e9)
+    assert (mine.created, mine.price_per_hour) == (1.7e9, 0.0116)
     assert {each.run_id for each in google.find(None)} == {"run-1", "run-2"}
     assert google.give_back("run-1", "europe-west1") == []
     left = json.loads(place.read_text())
@@ -444,6 +448,7 @@ def test_leftovers_at_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_leftovers_at_azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tags = {"tradewind-run": "run-1", "tradewind-owner": "me", "tradewind-expires": "4000000000"}
+    tags |= {"tradewind-created": "1700000000", "tradewind-price": "unknown"}
     place = fake(
         tmp_path,
         monkeypatch,
@@ -455,6 +460,7 @@ def test_leftovers_at_azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     azure.check()
     [mine] = azure.find("me")
     assert (mine.run_id, mine.region, mine.machines) == ("run-1", "eastus", ("tradewind-run-1",))
+    assert (mine.created, mine.price_per_hour) == (1.7e9, None)
     assert azure.find("you") == []
     assert azure.give_back("run-1", "eastus") == ["resource group tradewind-run-1"], "it is on its way"
     assert azure.give_back("run-1", "eastus") == []
@@ -498,7 +504,7 @@ def test_shipped_modules_are_well_formed(terraform: str) -> None:
         used = set(re.findall(r"\bvar\.(\w+)", text))
         assert used <= set(declared), name
         assert set(declared) - used <= {"lease_seconds", "arch"}, name
-        for tag in ("tradewind-run", "tradewind-owner", "tradewind-expires"):
+        for tag in ("tradewind-run", "tradewind-owner", "tradewind-expires", "tradewind-created", "tradewind-price"):
             assert tag in text, name
         assert 'output "machines"' in text, name
 

@@ -77,7 +77,11 @@ def test_age_and_price() -> None:
     assert (decided.age, decided.price_per_hour, decided.study_id) == (30.0, 2.0, 1)
     decided = decide(replace(machines(), price_per_hour=3.0, created=NOW - 40), Known(OWNERS, rows), NOW)
     assert (decided.age, decided.price_per_hour) == (40.0, 3.0)
-    assert decide(machines(owner="x"), Known(), NOW).age is None
+    assert decided.spent == pytest.approx(3.0 * 40 / 3600)
+    decided = decide(machines(owner="x"), Known(), NOW)
+    assert (decided.age, decided.spent) == (None, None)
+    ended = replace(machines(), price_per_hour=3.0, created=NOW - 40, alive=False)
+    assert decide(ended, Known(OWNERS, rows), NOW).spent is None, "it costs no more"
 
 
 _MOMENTS = st.none() | st.floats(NOW - 1e5, NOW + 1e5)

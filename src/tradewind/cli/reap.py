@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tradewind.engine.leftovers import Decision
     from tradewind.engine.reaping import Outcome, Yard
 
-COLUMNS = ("what", "from", "run", "owner", "age", "expiry", "why", "price per hour")
+COLUMNS = ("what", "from", "run", "owner", "age", "expiry", "why", "price per hour", "so far")
 
 
 def reap(
@@ -116,7 +116,8 @@ def _show(decisions: Sequence[Decision], gone: Sequence[Decision], yard: Yard, n
         console.print(table)
         hourly = sum(decision.price_per_hour or 0.0 for decision in gone if decision.finding.kind == "machines")
         if hourly:
-            console.print(f"Together at least {format_money(hourly)} per hour.")
+            spent = sum(decision.spent or 0.0 for decision in gone if decision.finding.kind == "machines")
+            console.print(f"Together at least {format_money(hourly)} per hour, {format_money(spent)} so far.")
     else:
         console.print("Nothing is left over.")
     if kept:
@@ -133,7 +134,8 @@ def _cells(decision: Decision, now: float) -> Sequence[str]:
         expiry = f"{format_duration(ago)} ago" if ago >= 0 else f"in {format_duration(-ago)}"
     what = finding.kind.value if finding.alive else f"{finding.kind.value} (ended)"
     age, price = format_duration(decision.age), format_money(decision.price_per_hour)
-    return what, finding.part, finding.run_id, finding.owner or "-", age, expiry, decision.why, price
+    so_far = format_money(decision.spent)
+    return what, finding.part, finding.run_id, finding.owner or "-", age, expiry, decision.why, price, so_far
 
 
 def _outcome_words(outcome: Outcome) -> str:
@@ -163,6 +165,7 @@ def _emit(decisions: Sequence[Decision], outcomes: Sequence[Outcome], yard: Yard
             "fate": decision.fate.value,
             "why": decision.why,
             "price_per_hour": decision.price_per_hour,
+            "spent": decision.spent,
             "gone": outcome is not None and not outcome.problem,
             "problem": outcome.problem if outcome is not None else "",
         }

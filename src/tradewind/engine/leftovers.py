@@ -122,6 +122,13 @@ class Decision:
     age: float | None = None
     price_per_hour: float | None = None
 
+    @property
+    def spent(self) -> float | None:
+        """USD that it has cost so far, at least; None if its age or price is not known, or if it costs no more."""
+        if self.age is None or self.price_per_hour is None or not self.finding.alive:
+            return None
+        return self.age / 3600.0 * self.price_per_hour
+
 
 def decide(
     finding: Finding, known: Known, now: float, *, older_than: float | None = None, foreign: bool = False

@@ -255,6 +255,7 @@ def _jobs(part: Runner) -> Iterator[Finding]:
             _number(facts.get("expires")),
             _number(facts.get("created")),
             alive=status is None or not status.state.ended,
+            price_per_hour=_number(facts.get("price_per_hour")),
             thing=(part, handle),
         )
 

@@ -14,6 +14,7 @@ from tradewind.problem import Offer
 _OFFER = Offer("local", "small", 1, 1, 0.1, nodes=2)
 _LATER = 4e9
 _TURNS = 200
+_LONG_SECONDS = 600.0
 
 Bench = Callable[[], Provisioner]
 """Makes another object of the provisioner, over the same data folder and clock."""
@@ -84,6 +85,8 @@ class ProvisionerConformance:
         [theirs] = second.find("owner-b")
         assert (mine.run_id, theirs.run_id) == ("run-1", "run-2")
         assert (mine.owner, mine.expires) == ("owner-a", _LATER)
+        assert 0 <= second.clock.now() - mine.data["created"] < _LONG_SECONDS
+        assert mine.data["price_per_hour"] == self.offer.hourly
         assert {(each.owner, each.run_id) for each in second.find(None)} >= {("owner-a", "run-1"), ("owner-b", "run-2")}
         for cluster in (mine, theirs):
             settled(second, second.destroy(cluster), ClusterState.GONE)

@@ -19,6 +19,7 @@ from tradewind.errors import MissingProgramError
 from tradewind.problem import Configuration, Fault, Handle, Limits, Machine, Offer, RunRequest, RunState, RunStatus
 
 PATIENCE_SECONDS = 60.0
+_LONG_SECONDS = 600.0
 """How long a test waits for a run, in real time; a loaded machine is slow."""
 
 ALIVE = (RunState.SUBMITTING, RunState.EXECUTING)
@@ -269,6 +270,9 @@ class RunnerConformance:
         everyone = {(handle.data["owner"], handle.run_id) for handle in second.find(None)}
         assert everyone >= {(OWNER_A, "run-1"), (OWNER_A, "run-2"), (OWNER_B, "run-3")}
         for handle in [*second.find(OWNER_A), *second.find(OWNER_B)]:
+            if not isinstance(second, Simulates):
+                # Engines keep whole seconds.
+                assert -1 <= time.time() - handle.data["created"] < _LONG_SECONDS
             second.cancel(handle)
             ended(second, handle)
             second.forget(handle)

@@ -58,8 +58,9 @@ class Cluster:
         machines: The machines, once they are ready.
         setup_seconds: Billed seconds that booting took so far.
         reason: Why it failed, in words.
-        data: What the provisioner needs to find them again (JSON-able). Where it has them, ``created`` (seconds since
-            the epoch) and ``price_per_hour`` (USD, all machines) are what ``tradewind reap`` shows.
+        data: What the provisioner needs to find them again (JSON-able). ``created`` (seconds since the epoch) and
+            ``price_per_hour`` (USD, all machines) are what ``tradewind reap`` shows, where the provider knows them;
+            those that tag machines tag them with both.
         owner: The tag of who pays, as far as it is known.
         crowded: It failed because there was no room for it, so that another offer may do.
         expires: The tag of when anyone may destroy them, in seconds since the epoch, or None.

@@ -152,6 +152,7 @@ class LibvirtProvisioner(
                 internal=self.settings.internal,
                 forwarded=self.settings.network == USER_MODE,
             ),
+            price_per_hour=offer.hourly,
         )
         with self._shelf.locked() as lock:
             self._check_room(plan)
@@ -259,7 +260,7 @@ class LibvirtProvisioner(
             cluster.run_id,
             ClusterState.BOOTING,
             setup_seconds=max(0.0, (ready[0] if ready else now) - plan.created),
-            data={"folder": str(folder)},
+            data={"folder": str(folder), **plan.facts},
             owner=plan.owner,
             expires=plan.expires,
         )
@@ -321,7 +322,7 @@ class LibvirtProvisioner(
         domains = self._host.domains()
         found: dict[str, Tags] = {}
         for folder, plan in self._shelf.plans().items():
-            found[plan.run_id] = Tags(plan.run_id, plan.owner, plan.expires, folder)
+            found[plan.run_id] = Tags(plan.run_id, plan.owner, plan.expires, folder, plan.facts)
         for name in (name for name in domains if name.startswith(PREFIX)):
             tags = self._tags_of(name)
             if tags is not None:
@@ -332,7 +333,7 @@ class LibvirtProvisioner(
                 bare = Cluster(
                     tags.run_id,
                     ClusterState.UNKNOWN,
-                    data={"folder": str(tags.folder)},
+                    data={"folder": str(tags.folder), **tags.facts},
                     owner=tags.owner,
                     expires=tags.expires,
                 )

@@ -78,6 +78,7 @@ class Plan:
         group_port: Its port.
         machines: The machines.
         made: True once all were started.
+        price_per_hour: What the machines cost together, in USD per hour, or None where that is not known.
     """
 
     run_id: str
@@ -90,6 +91,13 @@ class Plan:
     group_port: int
     machines: tuple[MachinePlan, ...] = field(default=())
     made: bool = False
+    price_per_hour: float | None = None
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """When the machines were asked for and what they cost, as far as it is known."""
+        price = {} if self.price_per_hour is None else {"price_per_hour": self.price_per_hour}
+        return {"created": self.created, **price}
 
 
 def safe(run_id: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -13,6 +13,7 @@ from tradewind.deployer.provisioner.libvirt_settings import USER_MODE, LibvirtSe
 
 _OURS = "urn:tradewind:libvirt:1"
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
+_FACTS = ("created", "price_per_hour")
 _SHARE_TAG = "tradewind"
 _OUTSIDE_SLOT = "0x1c"  # on the machine's first bus, where libvirt does not get to by itself
 
@@ -26,12 +27,14 @@ class Tags:
         owner: Who pays.
         expires: Seconds since the epoch after which anyone may destroy it.
         folder: The folder with what belongs to it.
+        facts: ``created`` (seconds since the epoch) and ``price_per_hour`` (USD, the whole run), where they are known.
     """
 
     run_id: str
     owner: str
     expires: float
     folder: Path
+    facts: Mapping[str, float] = field(default_factory=dict)
 
 
 def tags_of(document: str) -> Tags | None:
@@ -40,7 +43,9 @@ def tags_of(document: str) -> Tags | None:
         run = ElementTree.fromstring(document).find(f"metadata/{{{_OURS}}}run")  # noqa: S314  (libvirt's own answer)
         if run is None:
             return None
-        return Tags(run.attrib["id"], run.attrib["owner"], float(run.attrib["expires"]), Path(run.attrib["folder"]))
+        facts = {name: float(run.attrib[name]) for name in _FACTS if name in run.attrib}
+        expires, folder = float(run.attrib["expires"]), Path(run.attrib["folder"])
+        return Tags(run.attrib["id"], run.attrib["owner"], expires, folder, facts)
     except (ElementTree.ParseError, KeyError, ValueError):
         return None
 
@@ -61,6 +66,7 @@ def domain_xml(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, fold
     _text(domain, "name", machine.name)
     _text(domain, "uuid", machine.uuid)
     tags = {"id": plan.run_id, "owner": plan.owner, "expires": repr(plan.expires), "folder": str(folder)}
+    tags |= {name: repr(value) for name, value in plan.facts.items()}
     SubElement(SubElement(domain, "metadata"), f"{{{_OURS}}}run", tags)
     _text(domain, "memory", str(plan.memory_mib), unit="MiB")
     _text(domain, "vcpu", str(plan.vcpu))

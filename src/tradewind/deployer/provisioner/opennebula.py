@@ -35,6 +35,7 @@ from tradewind.deployer.provisioner.opennebula_vms import (
     NODE,
     NODES,
     OWNER,
+    PRICE,
     READY,
     RUN,
     Vm,
@@ -99,7 +100,7 @@ class OpenNebulaProvisioner(
             for node in range(offer.nodes):
                 if node not in there:
                     tags = {RUN: run_id, OWNER: owner, EXPIRES: repr(expires), NODE: str(node)}
-                    tags[NODES] = str(offer.nodes)
+                    tags |= {NODES: str(offer.nodes), PRICE: repr(offer.hourly)}
                     there[node] = self._create(template, extra_template(base, wishes, offer, tags), run_id, node)
             self._release(there.values())
         except TradewindError:

@@ -80,11 +80,19 @@ def cluster_of(
         machines,
         setup,
         reason,
-        {"vms": [vm.id for vm in vms]},
+        {"vms": [vm.id for vm in vms], **_facts(vms)},
         owner=vms[0].owner,
         expires=vms[0].expires,
         crowded=state is ClusterState.FAILED and bool(_late(vms, settings)),
     )
+
+
+def _facts(vms: Sequence[Vm]) -> dict[str, float]:
+    """When they were asked for and what they cost, as far as oned knows."""
+    created = min((vm.created for vm in vms if vm.created), default=None)
+    price = next((vm.price_per_hour for vm in vms if vm.price_per_hour is not None), None)
+    known = {"created": created, "price_per_hour": price}
+    return {name: float(value) for name, value in known.items() if value is not None}
 
 
 def known_hosts(data_folder: Path, run_id: str, number: int | str) -> Path:

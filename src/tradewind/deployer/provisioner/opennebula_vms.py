@@ -17,6 +17,9 @@ RUN, OWNER, EXPIRES = "TRADEWIND_RUN", "TRADEWIND_OWNER", "TRADEWIND_EXPIRES"
 NODE, NODES = "TRADEWIND_NODE", "TRADEWIND_NODES"
 """Which machine of its cluster it is, from 0, and how many there are to be."""
 
+PRICE = "TRADEWIND_PRICE"
+"""What the machines of its cluster cost together, in USD per hour."""
+
 READY = "TRADEWIND_READY"
 """When its cluster was ready, in seconds since the epoch."""
 
@@ -68,6 +71,7 @@ class Vm:
         begun: When a host began to prepare it, or 0.
         ready: When its cluster was ready, as far as oned was told, or 0.
         message: What oned or its scheduler say about it.
+        price_per_hour: What the machines of its cluster cost together, in USD per hour, or None.
     """
 
     id: int
@@ -85,6 +89,7 @@ class Vm:
     begun: float
     ready: float
     message: str
+    price_per_hour: float | None = None
 
 
 def vm_of(document: ElementTree.Element) -> Vm:
@@ -115,6 +120,7 @@ def vm_of(document: ElementTree.Element) -> Vm:
         begun=min((_number(each, "PSTIME") for each in records if _number(each, "PSTIME")), default=0),
         ready=float(tags.findtext(READY) or 0),
         message=tags.findtext("ERROR") or tags.findtext("SCHED_MESSAGE") or "",
+        price_per_hour=float(price) if (price := tags.findtext(PRICE)) else None,
     )
 
 

@@ -65,6 +65,7 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
                     "expires": expires,
                     "nodes": offer.nodes,
                     "offer": offer.key,
+                    "price": offer.hourly,
                     "created": self.clock.now(),
                     "ready": self.clock.now() + self.settings.boot,
                     "fails": self._chance("boot", run_id) < self.settings.failures,
@@ -127,7 +128,12 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
         # Providers stop billing when they are asked to destroy.
         setup = max(0.0, min(now, entry["ready"], entry.get("billed", now)) - entry["created"])
         tags: dict[str, Any] = {
-            "data": {"ready": entry["ready"], "gone": entry["gone"]},
+            "data": {
+                "ready": entry["ready"],
+                "gone": entry["gone"],
+                "created": entry["created"],
+                "price_per_hour": entry.get("price"),
+            },
             "owner": entry["owner"],
             "expires": entry["expires"],
         }

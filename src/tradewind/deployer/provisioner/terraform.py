@@ -180,6 +180,8 @@ class TerraformProvisioner(
             "run_id": record.run_id,
             "owner": record.owner,
             "expires": int(record.expires),
+            "created": int(record.started),
+            "price_per_hour": offer.hourly,
             "lease_seconds": max(60, int(record.expires - self.clock.now())),
             "region": record.region,
             "instance_type": offer.instance_type,
@@ -320,7 +322,9 @@ class TerraformProvisioner(
         elif record.started and now > record.started + given.boot_seconds:
             state, reason = ClusterState.FAILED, f"not ready after {given.boot_seconds:g} s: {reason or 'not made'}"
         setup = max(0.0, (now if record.ready is None else record.ready) - record.started) if record.started else 0.0
-        data = {"folder": str(folder.path), "region": record.region, "provider": record.provider}
+        data: dict[str, Any] = {"folder": str(folder.path), "region": record.region, "provider": record.provider}
+        if record.started:
+            data |= {"created": record.started, "price_per_hour": Offer.from_json(record.offer).hourly}
         return Cluster(record.run_id, state, machines, setup, reason, data, record.owner, record.expires)
 
     def _machines_of(self, folder: RunFolder, record: Record) -> tuple[Machine, ...]:
@@ -360,6 +364,7 @@ class TerraformProvisioner(
 def _stray(found: Found, provider: str, owner: str | None) -> Cluster:
     """A cluster that the provider has and no folder here knows."""
     machines = tuple(Machine(each) for each in found.machines)
-    data = {"region": found.region, "provider": provider}
+    known = {"created": found.created, "price_per_hour": found.price_per_hour}
+    data = {"region": found.region, "provider": provider, **{k: v for k, v in known.items() if v is not None}}
     tags: dict[str, Any] = {"owner": owner or found.owner, "expires": found.expires}
     return Cluster(found.run_id, ClusterState.UNKNOWN, machines, data=data, reason="no folder here knows it", **tags)

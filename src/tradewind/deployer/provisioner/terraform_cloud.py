@@ -18,6 +18,7 @@ from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
 from tradewind.errors import MissingProgramError, UnreachableError
 
 RUN, OWNER, EXPIRES = "tradewind-run", "tradewind-owner", "tradewind-expires"
+CREATED, PRICE = "tradewind-created", "tradewind-price"
 """The keys of the tags."""
 
 _ASK_SECONDS = 60.0
@@ -33,6 +34,8 @@ class Found:
         owner: The tag of who pays, or empty.
         expires: The tag of when anyone may destroy it, or None.
         machines: The ids of its machines that cost money; empty where only other things are left.
+        created: When it was asked for, in seconds since the epoch, or None.
+        price_per_hour: The tag of what the run's machines cost together, in USD per hour, or None.
     """
 
     run_id: str
@@ -40,6 +43,8 @@ class Found:
     owner: str = ""
     expires: float | None = None
     machines: tuple[str, ...] = ()
+    created: float | None = None
+    price_per_hour: float | None = None
 
 
 class Cloud(ABC):
@@ -83,12 +88,17 @@ class Cloud(ABC):
 
 
 def tags_of(run_id: str, region: str, tags: dict[str, str], machines: Sequence[str] = ()) -> Found:
-    """What was found, with the owner and expiry that its tags say."""
+    """What was found, with what its tags say: owner, expiry, age and price."""
+    expires, created, price = (_number(tags.get(key, "")) for key in (EXPIRES, CREATED, PRICE))
+    return Found(run_id, region, tags.get(OWNER, ""), expires, tuple(machines), created, price)
+
+
+def _number(text: str) -> float | None:
+    """A tag that is a number; Google's labels cannot have a point, and have a line in its place."""
     try:
-        expires = float(tags.get(EXPIRES, ""))
+        return float(text.replace("_", "."))
     except ValueError:
-        expires = None
-    return Found(run_id, region, tags.get(OWNER, ""), expires, tuple(machines))
+        return None
 
 
 def merge(found: Sequence[Found]) -> list[Found]:
@@ -96,11 +106,18 @@ def merge(found: Sequence[Found]) -> list[Found]:
     merged: dict[tuple[str, str], Found] = {}
     for each in found:
         key = (each.run_id, each.region)
-        other = merged.get(key)
-        machines = tuple(dict.fromkeys((*(other.machines if other else ()), *each.machines)))
-        owner = each.owner or (other.owner if other else "")
-        expires = each.expires if each.expires is not None else (other.expires if other else None)
-        merged[key] = Found(each.run_id, each.region, owner, expires, machines)
+        other = merged.get(key, each)
+        machines = tuple(dict.fromkeys((*other.machines, *each.machines)))
+        owner = each.owner or other.owner
+        expires, created, price = (
+            mine if mine is not None else theirs
+            for mine, theirs in (
+                (each.expires, other.expires),
+                (each.created, other.created),
+                (each.price_per_hour, other.price_per_hour),
+            )
+        )
+        merged[key] = Found(each.run_id, each.region, owner, expires, machines, created, price)
     return list(merged.values())
 
 

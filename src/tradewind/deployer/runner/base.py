@@ -146,7 +146,8 @@ class Runner(Plugin, ABC):
     def find(self, owner: str | None) -> list[Handle]:
         """The handles of all runs of an owner that are still there, by tag, whoever started them; of all without one.
 
-        ``Handle.data`` has at least ``owner``, and ``expires`` and ``created`` where the engine keeps them.
+        ``Handle.data`` has at least ``owner``, and ``expires``, ``created`` (seconds since the epoch) and
+        ``price_per_hour`` (USD, all nodes) where the engine keeps them.
         """
 
     def collect(self, handle: Handle, request: RunRequest) -> None:

@@ -197,9 +197,13 @@ class DockerRunner(
 
     def _find_at(self, address: Address, owner: str | None, found: dict[str, Handle]) -> None:
         wanted = names.RUN if owner is None else f"{names.OWNER}={owner}"
-        for run_id, labels in runs_of(self._watch(address).engine, wanted).items():
+        for run_id, (labels, made) in runs_of(self._watch(address).engine, wanted).items():
             whose, until = labels.get(names.OWNER, ""), labels.get(names.EXPIRES, "")
-            found[run_id] = self._handle(run_id, whose, until, labels.get(names.FOLDER, ""), address)
+            handle = self._handle(run_id, whose, until, labels.get(names.FOLDER, ""), address)
+            facts: dict[str, float] = {} if made is None else {"created": float(made)}
+            with suppress(ValueError):
+                facts["price_per_hour"] = float(labels.get(names.PRICE, ""))
+            found[run_id] = Handle(run_id, self.name, {**handle.data, **facts})
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring the logs, and from elsewhere the files too, into the run's folder; see `Runner.collect`.

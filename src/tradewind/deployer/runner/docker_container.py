@@ -28,6 +28,7 @@ def labels(request: RunRequest, role: str, *, mounted: bool) -> dict[str, str]:
         names.RUN: request.run_id,
         names.OWNER: request.owner,
         names.EXPIRES: repr(request.expires),
+        names.PRICE: repr(request.offer.hourly),
         names.ROLE: role,
         names.FOLDER: str(request.folder.absolute()),
         names.COPIED: "" if mounted else "yes",

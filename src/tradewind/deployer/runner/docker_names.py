@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 RUN, OWNER, EXPIRES = "tradewind.run", "tradewind.owner", "tradewind.expires"
+PRICE = "tradewind.price"
 ROLE, WALL, MEMORY, FOLDER, COPIED, LOAD = (
     "tradewind.role",
     "tradewind.wall",

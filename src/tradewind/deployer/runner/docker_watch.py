@@ -344,15 +344,15 @@ class Watch:
         self.engine.close()
 
 
-def runs_of(engine: Engine, label: str) -> dict[str, Mapping[str, str]]:
-    """The labels of all runs that an engine has something of, by run id."""
-    found: dict[str, Mapping[str, str]] = {}
+def runs_of(engine: Engine, label: str) -> dict[str, tuple[Mapping[str, str], float | None]]:
+    """The labels of all runs that an engine has something of, and when their containers were made, by run id."""
+    found: dict[str, tuple[Mapping[str, str], float | None]] = {}
     filters = {"label": [label]}
     for network in engine.call(lambda client: client.networks(filters=filters)):
         labels = network.get("Labels") or {}
-        found[labels.get(names.RUN, "")] = labels
+        found[labels.get(names.RUN, "")] = labels, None
     for row in engine.call(lambda client: client.containers(all=True, filters=filters)):
         labels = row.get("Labels") or {}
-        found[labels.get(names.RUN, "")] = labels
+        found[labels.get(names.RUN, "")] = labels, row.get("Created")
     found.pop("", None)
     return found

@@ -20,6 +20,14 @@ def document(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def changed(path: Path) -> float | None:
+    """When a file was written, in seconds since the epoch, or None when there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
 def replace_document(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON document; a reader sees the old one or the new one, never half of one."""
     part = path.with_name(path.name + ".part")

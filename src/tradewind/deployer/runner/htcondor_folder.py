@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,8 @@ class Exchange:
             order = {
                 "owner": request.owner,
                 "expires": request.expires,
+                "created": time.time(),
+                "price_per_hour": request.offer.hourly,
                 "program": request.argv[0],
                 "wall": request.limits.wall_seconds,
             }

@@ -8,6 +8,7 @@ import io
 import json
 import shutil
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -33,6 +34,8 @@ def handle_of(job: Document, runner: str) -> Handle:
     facts = json.loads(notes.get(FACTS, "{}"))
     about = {"owner": notes.get(OWNER, ""), "expires": float(notes[EXPIRES]), "job": job["metadata"]["name"]}
     about["uid"] = job["metadata"]["uid"]
+    if made := job["metadata"].get("creationTimestamp"):
+        about["created"] = datetime.fromisoformat(made).timestamp()
     return Handle(notes[RUN], runner, {**facts, **about})
 
 

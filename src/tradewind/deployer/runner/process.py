@@ -19,7 +19,7 @@ from tradewind import plugins
 from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, SurvivesController, ThisMachine
-from tradewind.deployer.runner.files import document, folder_error
+from tradewind.deployer.runner.files import changed, document, folder_error
 from tradewind.deployer.runner.warden_client import WardenClient
 from tradewind.deployer.runner.warden_files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError
@@ -235,7 +235,8 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
             folder = _text(note)
             run_id = document(Path(folder) / STARTED) or {}
             name = str(run_id.get("run_id") or note.stem)
-            found[name] = Handle(name, self.name, {"folder": folder, "owner": unquote(note.parent.name)})
+            about = {"folder": folder, "owner": unquote(note.parent.name), "created": changed(note)}
+            found[name] = Handle(name, self.name, {key: value for key, value in about.items() if value is not None})
         for whose, name in sorted(procfs.runs_of(owner)):
             found.setdefault(name, Handle(name, self.name, {"folder": "", "owner": whose}))
         return list(found.values())

@@ -121,6 +121,8 @@ class RayRunner(
                 "folder": str(folder),
                 "owner": request.owner,
                 "expires": request.expires,
+                "created": time.time(),
+                "price_per_hour": request.offer.hourly,
                 "secrets": dict(request.secrets),
                 "memory_bytes": self._memory(request),
                 "wall_seconds": request.limits.wall_seconds,

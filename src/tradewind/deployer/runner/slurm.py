@@ -107,6 +107,7 @@ class SlurmRunner(
 
     def _handle(self, note: Note) -> Handle:
         data = {key: value for key, value in note.items() if key != "run_id"}
+        data["created"] = data.get("submitted")
         job = self.spool.job(str(note.get("batch", "")))
         return Handle(str(note["run_id"]), self.name, {**data, "job": job} if job else data)
 
@@ -171,8 +172,7 @@ class SlurmRunner(
         if tags.get("expires", "").isdigit():
             data["expires"] = float(tags["expires"])
         note = document(other.note(str(data["owner"]), run_id)) or {}
-        if note.get("folder"):
-            data["folder"] = note["folder"]
+        data |= {key: note[name] for key, name in (("folder", "folder"), ("created", "submitted")) if note.get(name)}
         return Handle(run_id, self.name, data)
 
     def forget(self, handle: Handle) -> None:

@@ -88,9 +88,12 @@ class SshRunner(
         targets, addresses = self._targets(request, machines)
         name, limits = far_name(request.run_id), request.limits
         memory = int(request.offer.memory_gib * 2**30) or None
+        noted = self._notes.read(request.owner, request.run_id) or {}
         data = {
             "owner": request.owner,
             "expires": request.expires,
+            "created": noted.get("created") or time.time(),
+            "price_per_hour": request.offer.hourly,
             "name": name,
             "machines": [target.to_json() for target in targets],
             "load": request.load is not None,
@@ -307,13 +310,16 @@ class SshRunner(
             thread.join(max(0.0, end - time.monotonic()))
         for target, lines in list(lists.items()):
             for line in lines:
-                name, _, word = line.partition(" ")
+                name, word, *facts = line.split(" ")
                 if name in self._machine(target).forgotten:
                     continue
                 whose, load = run_id_of(word), name.endswith(APPLICATION)
                 name = name.removesuffix(APPLICATION)
                 if owner in (None, whose) and (whose, run_id_of(name)) not in found:
                     data = {"owner": whose, "name": name, "machines": [target.to_json()], "load": load}
+                    # Machines need not agree on what time it is: the far side says time spans.
+                    spans = zip(("expires", "created"), facts, strict=False)
+                    data |= {key: time.time() + float(span) for key, span in spans if span}
                     found[whose, run_id_of(name)] = data
         return [Handle(run_id, self.name, data) for (_, run_id), data in found.items()]
 

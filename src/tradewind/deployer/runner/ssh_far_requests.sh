@@ -164,10 +164,14 @@ do_forget() { # NAME...
   echo forgotten
 }
 
-do_list() {
+do_list() { # NAME OWNER EXPIRES CREATED of each run, the last two in seconds from now, or empty
+  _now=$(date +%s)
   for _run in runs/*; do
-    _owner=
-    { read -r _owner <"$_run/owner"; } 2>/dev/null && echo "${_run#runs/} $_owner"
+    _owner= _end=
+    { read -r _owner <"$_run/owner"; } 2>/dev/null || continue
+    { read -r _end <"$_run/expires"; } 2>/dev/null
+    _made=$(date -r "$_run/owner" +%s 2>/dev/null)
+    echo "${_run#runs/} $_owner ${_end:+$((_end - _now))} ${_made:+$((_made - _now))}"
   done
   return 0
 }

@@ -17,6 +17,8 @@ locals {
     tradewind-run     = var.run_id
     tradewind-owner   = var.owner
     tradewind-expires = tostring(var.expires)
+    tradewind-created = tostring(var.created)
+    tradewind-price   = tostring(var.price_per_hour)
   }
   user_data = templatefile("${path.module}/cloud-init.yaml.tftpl", {
     expires          = var.expires

@@ -16,6 +16,8 @@ locals {
     tradewind-run     = var.run_id
     tradewind-owner   = var.owner
     tradewind-expires = tostring(floor(var.expires))
+    tradewind-created = tostring(var.created)
+    tradewind-price   = tostring(var.price_per_hour)
   }
   name = substr("tradewind-${replace(var.run_id, "/[^A-Za-z0-9-]/", "-")}", 0, 60)
   user_data = templatefile("${path.module}/cloud-init.yaml.tftpl", {

@@ -15,6 +15,16 @@ variable "expires" {
   type        = number
 }
 
+variable "created" {
+  description = "When the machines are asked for, in seconds since 1970; a tag of everything"
+  type        = number
+}
+
+variable "price_per_hour" {
+  description = "What the machines cost together, in USD per hour; a tag of everything"
+  type        = number
+}
+
 variable "lease_seconds" {
   description = "Seconds until then, from the moment that the machines are asked for"
   type        = number

@@ -17,6 +17,8 @@ locals {
     tradewind-run     = substr(replace(lower(var.run_id), "/[^a-z0-9_-]/", "_"), 0, 63)
     tradewind-owner   = substr(replace(lower(var.owner), "/[^a-z0-9_-]/", "_"), 0, 63)
     tradewind-expires = tostring(floor(var.expires))
+    tradewind-created = tostring(var.created)
+    tradewind-price   = replace(tostring(var.price_per_hour), ".", "_")
   }
   facts = jsonencode(merge(local.labels, { region = var.region }))
   name  = substr("tradewind-${replace(lower(var.run_id), "/[^a-z0-9-]/", "-")}", 0, 55)
