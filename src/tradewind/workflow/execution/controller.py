@@ -1,0 +1,365 @@
+"""Carries out a plan: machines from a runner, tasks on them, everything written down before it is done."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tradewind.deployer.runner.base import Runner
+from tradewind.errors import TradewindError, WorkflowError
+from tradewind.workflow.execution.events import (
+    Ended,
+    Ending,
+    Event,
+    Finish,
+    Instruction,
+    Interrupted,
+    Launch,
+    MachineLost,
+    MachineUp,
+    Outcome,
+    PlanFailed,
+    Planned,
+    Replan,
+)
+from tradewind.workflow.execution.fleet import Fleet, Told
+from tradewind.workflow.execution.folder import RunFolder, check_names, order_of
+from tradewind.workflow.execution.journal import History, Journal, end_record
+from tradewind.workflow.execution.options import Options, Progress, look
+from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Terms
+from tradewind.workflow.execution.recovery import recover
+from tradewind.workflow.execution.replan import order_of as start_order
+from tradewind.workflow.execution.replan import plan_rest
+from tradewind.workflow.execution.state import ExecutionMachine, Graph, Presence, Step
+from tradewind.workflow.files import Plan
+from tradewind.workflow.graph import Numbers
+from tradewind.workflow.planner.base import Planner
+
+_TICK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class _NewPlan:
+    """What is left has been planned; ``finish`` has the ends of ``tasks``, in seconds from the beginning of the run."""
+
+    planned: Planned
+    tasks: tuple[int, ...]
+    finish: Numbers
+
+
+class Controller:
+    """Carries out one plan in one folder; a later one in the same folder goes on where it was ended.
+
+    Args:
+        plan: The plan.
+        folder: The run's folder.
+        journal: Its journal, open.
+        runner: Gives the machines.
+        terms: How machines are got from it.
+        options: How the plan is carried out.
+        planner: Plans what is left when a machine or a task is lost.
+        digest: Of the plan.
+        watch: Told of progress some times a second.
+        wanted: False once somebody wants to stop.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        journal: Journal,
+        runner: Runner,
+        terms: Terms,
+        options: Options,
+        planner: Planner,
+        digest: str,
+        watch: Callable[[Progress], None] = lambda progress: None,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._plan, self._flow, self._platform = plan, plan.flow, plan.platform
+        self._folder, self._journal, self._runner = folder, journal, runner
+        self._terms, self._options, self._planner = terms, options, planner
+        self._digest, self._watch, self._wanted = digest, watch, wanted
+        self.history = History()
+        for record in journal.records:
+            self.history.take(record)
+        graph = Graph(
+            self._flow.parents, [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
+        )
+        self.machine = ExecutionMachine(graph, start_order(self._flow, plan.schedule), options.patience)
+        self.fatal: TradewindError | None = None
+        self._reasons: dict[int, str] = {}
+        self._seconds = self._platform.seconds(self._flow)
+        planned = plan.schedule.finish - plan.schedule.start
+        self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
+        self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
+        self._late = 0.0
+        self._events: deque[Event] = deque()
+        self._reports: deque[Report | _NewPlan | PlanFailed] = deque()
+        self._notes: list[str] = []
+        self._numbers: dict[int, int] = {}
+        self._held: list[tuple[float, int]] = []
+        self._gather_until = float("inf")
+        self._wake, self._bell = socket.socketpair()
+        for end in (self._wake, self._bell):
+            end.setblocking(False)
+
+    # ------------------------------------------------------------------ the whole of it
+
+    def run(self) -> Ending:
+        """Carry it out.
+
+        Returns:
+            How it ended.
+
+        Raises:
+            TradewindError: No machine could be had at all, or the run's folder cannot be used.
+        """
+        if self._options.synthetic is False and (bare := [t.id for t in self._flow.tasks if not t.command]):
+            raise WorkflowError(
+                f"{len(bare)} of {len(self._flow)} tasks have no command, the first is {bare[0]!r}",
+                hint="--synthetic lets them take their time and do nothing",
+            )
+        check_names(self._flow)
+        secret = self._folder.prepare()
+        run_id = self.history.header["run"] if self.history.header else self._begin()
+        self._record({"e": "session", "pid": os.getpid(), "host": socket.gethostname(), "on": self._runner.name})
+        vms = self._platform.vms
+        pilots = Pilots(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
+        self._fleet = Fleet(pilots.unheard, self._terms.silence)
+        try:
+            names = {vm.name: place for place, vm in enumerate(vms)}
+            self._numbers = {names[name]: number for name, number in self.history.pilots.items()}
+            kept = pilots.alive(self._numbers)
+            there = {vms[vm].name: (vm, self._numbers[vm]) for vm in kept}
+            opened = recover(self._flow, self._folder, self.history, there, self._record)
+            only = [task for task in range(len(self._flow)) if task not in opened.finished]
+            self._folder.stage(self._flow, self._options.inputs, only=only)
+            self._carry_out(self.machine.handle(opened))
+            if self.machine.ending is None:
+                fresh = {vm: self._numbers.get(vm, 0) + 1 for vm in range(len(vms)) if vm not in kept}
+                for vm, number in fresh.items():
+                    self._record({"e": "pilot", "vm": vms[vm].name, "pilot": number})
+                self._numbers |= fresh
+                pilots.open(fresh)
+                self._loop()
+        finally:
+            self._fleet.stop()
+            pilots.close()
+            self._close()
+        assert self.machine.ending is not None
+        self._record({"e": "stop", "ending": self.machine.ending.value})
+        if self.machine.ending is Ending.MACHINES and self.fatal is not None:
+            raise self.fatal
+        return self.machine.ending
+
+    def _begin(self) -> str:
+        run_id = f"tw{secrets.token_hex(5)}"
+        self._record({"e": "run", "run": run_id, "plan": self._digest, "scale": self._options.scale})
+        return run_id
+
+    def _record(self, *records: dict[str, Any]) -> None:
+        self._journal.write(*records)
+        for record in records:
+            self.history.take({"at": time.time(), **record})
+
+    def _close(self) -> None:
+        for vm, there in enumerate(self.machine.presence):
+            if there is Presence.UP:
+                self._record({"e": "down", "vm": self._platform.vms[vm].name, "lost": False})
+        self._fleet.close()
+        self._wake.close()
+        self._bell.close()
+        self._watch(self.progress())
+
+    # ------------------------------------------------------------------ events
+
+    def _post(self, report: Report | _NewPlan | PlanFailed) -> None:
+        """Take a report from another thread."""
+        self._reports.append(report)
+        try:
+            self._bell.send(b"!")
+        except OSError:  # it is full, so the loop wakes; or the run is over
+            return
+
+    def _loop(self) -> None:
+        self._fleet.selector.register(self._wake, selectors.EVENT_READ)
+        shown = 0.0
+        while self.machine.ending is None:
+            now = time.time()
+            pause = min([_TICK_SECONDS, *(max(0.0, moment - now) for moment, _ in self._held[:1])])
+            for told in self._fleet.wait(pause, self._wake):
+                self._hear(told)
+            while self._reports:
+                self._report(self._reports.popleft())
+            self._release()
+            if not self._wanted():
+                self._events.append(Interrupted())
+            while self._events and self.machine.ending is None:
+                self._carry_out(self.machine.handle(self._events.popleft()))
+            if time.monotonic() - shown > 0.2:
+                shown = time.monotonic()
+                self._watch(self.progress())
+                self._notes.clear()
+
+    def _report(self, report: Report | _NewPlan | PlanFailed) -> None:
+        match report:
+            case Linked(vm, connection, host):
+                known = self._fleet.add(vm, connection)
+                for task, (where, attempt) in self.machine.places.items():
+                    if where == vm:  # it may not have heard of it, or tell again how it ended
+                        self._send(task, vm, attempt)
+                if not known and self.machine.presence[vm] is Presence.COMING:
+                    self._record({"e": "up", "vm": self._platform.vms[vm].name, "host": host})
+                    self._hold(vm)
+            case Gone(vm, reason, fatal):
+                self.fatal = fatal or self.fatal
+                self._lose(vm, reason)
+            case _NewPlan(planned, tasks, finish):
+                self._record({"e": "plan", "tasks": len(tasks), "planner": self._planner.name})
+                self._finish[list(tasks)], self._late = finish, 0.0
+                self._events.append(planned)
+            case PlanFailed():
+                self._events.append(report)
+
+    def _hold(self, vm: int) -> None:
+        """Let a machine wait for the others before the first task, and for its own start if that is only played."""
+        now = time.time()
+        if self.history.began is None and self._gather_until == float("inf"):
+            self._gather_until = now + self._options.gather
+        began = self.history.began if self.history.began is not None else float("inf")
+        boot = self._platform.vms[vm].boot_seconds * self._options.scale if self._options.synthetic else 0.0
+        heapq.heappush(self._held, (max(now, began + boot), vm))
+
+    def _release(self) -> None:
+        now = time.time()
+        if self.history.began is None and self._held:
+            awaited = sum(there is Presence.COMING for there in self.machine.presence)
+            if len(self._held) < awaited and now < self._gather_until:
+                return
+            self._record({"e": "began"})
+            held, self._held = self._held, []
+            for _, vm in held:
+                self._hold(vm)
+        while self._held and self._held[0][0] <= time.time():
+            self._events.append(MachineUp(heapq.heappop(self._held)[1]))
+
+    def _lose(self, vm: int, reason: str) -> None:
+        if self.machine.presence[vm] is Presence.LOST:
+            return
+        self._fleet.drop(vm)
+        self._held = [each for each in self._held if each[1] != vm]
+        heapq.heapify(self._held)
+        self._notes.append(reason)
+        self._record({"e": "down", "vm": self._platform.vms[vm].name, "lost": True, "reason": reason})
+        for task, (where, attempt) in list(self.machine.places.items()):
+            if where == vm:
+                result = self._folder.end(self._flow.tasks[task].id, attempt)
+                if result is not None:  # it ended, and its machine was lost before it could say so
+                    self._ended(task, attempt, result, 0.0)
+                else:
+                    self._record(self._end(task, attempt, {"outcome": "lost", "reason": reason}, 0.0))
+        self._events.append(MachineLost(vm))
+
+    def _hear(self, told: Told) -> None:
+        name, _, attempt = told.key.rpartition("#")
+        task = self._flow.index.get(name, -1)
+        if self.machine.places.get(task, (-1, -1)) == (told.vm, int(attempt)):
+            self._ended(task, int(attempt), told.result, told.offset)
+
+    def _ended(self, task: int, attempt: int, result: dict[str, Any], offset: float) -> None:
+        if result["outcome"] not in ("done", "failed", "lost"):
+            return  # it was stopped, because we wanted it
+        outcome = Outcome(result["outcome"])
+        record = self._end(task, attempt, result, offset)
+        self._record(record)
+        if outcome is Outcome.DONE:
+            began = self.history.began or 0.0
+            self._late = record["finish"] - began - float(self._finish[task])
+        else:
+            self._notes.append(f"{self._flow.tasks[task].id} {outcome} (attempt {attempt}): {result['reason']}")
+            self._reasons[task] = result["reason"]
+        self._events.append(Ended(task, attempt, outcome))
+
+    def _end(self, task: int, attempt: int, result: dict[str, Any], offset: float) -> dict[str, Any]:
+        return end_record(self._flow.tasks[task].id, attempt, result, offset)
+
+    # ------------------------------------------------------------------ instructions
+
+    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
+        launches = [each for each in instructions if isinstance(each, Launch)]
+        if launches:
+            self._record(*(self._start_record(each) for each in launches))
+        for each in instructions:
+            match each:
+                case Launch(task, vm, attempt):
+                    self._send(task, vm, attempt)
+                case Replan(tasks, vms):
+                    self._notes.append(f"planning {len(tasks)} tasks again for {len(vms)} machines")
+                    busy = self._busy(vms)
+                    threading.Thread(target=self._replan, args=(tasks, vms, busy), daemon=True).start()
+                case Finish():
+                    pass
+
+    def _start_record(self, launch: Launch) -> dict[str, Any]:
+        return {
+            "e": "start",
+            "task": self._flow.tasks[launch.task].id,
+            "attempt": launch.attempt,
+            "vm": self._platform.vms[launch.vm].name,
+            "pilot": self._numbers[launch.vm],
+        }
+
+    def _send(self, task: int, vm: int, attempt: int) -> None:
+        seconds = float(self._seconds[task, vm]) * self._options.scale
+        order = order_of(
+            self._flow.tasks[task], attempt, self._folder, isolated=self._options.isolated, seconds=seconds
+        )
+        self._fleet.send(vm, order)
+
+    def _busy(self, vms: Sequence[int]) -> dict[int, float]:
+        """Seconds of the plan until each machine has a free slot."""
+        now, busy = time.time(), {}
+        starts = self.history.attempts
+        for vm in vms:
+            ends, used = [], 0
+            for task, (where, attempt) in self.machine.places.items():
+                if where == vm:
+                    at = starts[self._flow.tasks[task].id, attempt].at
+                    ends.append(max(0.0, float(self._seconds[task, vm]) - (now - at) / self._options.scale))
+                    used += self._flow.tasks[task].cores
+            busy[vm] = min(ends) if ends and used >= self._platform.vms[vm].slots else 0.0
+        return busy
+
+    def _replan(self, tasks: tuple[int, ...], vms: tuple[int, ...], busy: dict[int, float]) -> None:
+        """Plan what is left; in a thread, because a planner may take seconds."""
+        try:
+            orders, _, _, finish = plan_rest(self._flow, self._platform, tasks, vms, busy, self._planner)
+        except TradewindError as error:
+            self.fatal = error
+            self._post(PlanFailed())
+            return
+        began = self.history.began or time.time()
+        self._post(_NewPlan(Planned(orders), tasks, time.time() - began + finish * self._options.scale))
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The tasks that failed for good, with the reason of each."""
+        failed = [task for task, step in enumerate(self.machine.steps) if step is Step.FAILED]
+        return {self._flow.tasks[task].id: self._reasons.get(task, "it lost its machine too often") for task in failed}
+
+    def progress(self) -> Progress:
+        """Where the run is."""
+        finish, scale = self._finish + self._late, self._options.scale
+        return look(self.machine, self.history, self._platform, finish, scale, tuple(self._notes))

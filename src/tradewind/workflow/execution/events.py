@@ -1,0 +1,141 @@
+"""What happens while a plan is carried out, and what is to be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How one attempt at a task ended.
+
+    ``done``: its program ended well, and its outputs are there. ``failed``: that is not so, and it is the task's own
+    fault. ``lost``: its machine went away while it ran, or nobody knows what became of it.
+    """
+
+    DONE = "done"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class Ending(StrEnum):
+    """How carrying out a plan ended.
+
+    ``done``: every task. ``failed``: tasks failed, and all that did not need them was run. ``machines``: no machine is
+    left. ``impossible``: what is left fits on no machine that is left. ``interrupted``: somebody wanted it.
+    """
+
+    DONE = "done"
+    FAILED = "failed"
+    MACHINES = "machines"
+    IMPOSSIBLE = "impossible"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The run begins, or goes on after its controller was ended.
+
+    Attributes:
+        finished: Tasks that have ended well, and whose outputs are there.
+        running: Tasks that may still be running, each with its machine and the number of the attempt.
+        attempts: How often each task was started, those of earlier sessions included.
+        replan: The plan's order does not hold any more.
+    """
+
+    finished: frozenset[int] = frozenset()
+    running: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    attempts: Mapping[int, int] = field(default_factory=dict)
+    replan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MachineUp:
+    """A machine can run tasks."""
+
+    vm: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLost:
+    """A machine is gone, with all that ran on it."""
+
+    vm: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt at a task has ended.
+
+    Attributes:
+        task: The task.
+        attempt: Which attempt, from 1.
+        outcome: How.
+    """
+
+    task: int
+    attempt: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """There is a new order for what is left, by machine."""
+
+    order: Mapping[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """What is left cannot be planned on the machines that are left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Somebody wants to stop."""
+
+
+Event = Opened | MachineUp | MachineLost | Ended | Planned | PlanFailed | Interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Write down that a task is started, then start it.
+
+    Attributes:
+        task: The task.
+        vm: Its machine.
+        attempt: Which attempt, from 1.
+    """
+
+    task: int
+    vm: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """Plan what is left: `Planned` or `PlanFailed` is the answer; what is under way goes on meanwhile.
+
+    Attributes:
+        tasks: The tasks that have neither begun nor ended, nor wait for one that failed.
+        vms: The machines that are left.
+    """
+
+    tasks: tuple[int, ...]
+    vms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Nothing more will be started.
+
+    Attributes:
+        ending: Why.
+    """
+
+    ending: Ending
+
+
+Instruction = Launch | Replan | Finish

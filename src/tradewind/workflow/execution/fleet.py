@@ -1,0 +1,129 @@
+"""The connections to the machines of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_SEND_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A machine says how an attempt ended.
+
+    Attributes:
+        vm: The machine.
+        key: ``TASK#ATTEMPT``.
+        result: How it ended.
+        offset: Seconds by which this machine's clock is ahead of that one's.
+    """
+
+    vm: int
+    key: str
+    result: dict[str, Any]
+    offset: float
+
+
+@dataclass
+class _Link:
+    vm: int
+    connection: socket.socket
+    heard: float = field(default_factory=time.monotonic)
+    text: bytes = b""
+    offset: float = float("inf")
+
+
+class Fleet:
+    """The connections to the machines; none is opened here.
+
+    Args:
+        lost: Told of a machine whose connection has ended, or that says nothing any more.
+        silence: Seconds without a word after which that is so.
+    """
+
+    def __init__(self, lost: Callable[[int], None], silence: float) -> None:
+        self.selector = selectors.DefaultSelector()
+        self._lost, self._silence = lost, silence
+        self._links: dict[int, _Link] = {}
+
+    def add(self, vm: int, connection: socket.socket) -> bool:
+        """Take a connection; True when there was one to this machine before."""
+        known = vm in self._links
+        self.drop(vm)
+        connection.settimeout(_SEND_SECONDS)
+        self._links[vm] = _Link(vm, connection)
+        self.selector.register(connection, selectors.EVENT_READ, self._links[vm])
+        return known
+
+    def drop(self, vm: int) -> None:
+        """Close the connection to a machine, if there is one."""
+        link = self._links.pop(vm, None)
+        if link is not None:
+            self.selector.unregister(link.connection)
+            link.connection.close()
+
+    def send(self, vm: int, order: dict[str, Any]) -> None:
+        """Tell a machine something; one that cannot be told now is told again when it is back."""
+        link = self._links.get(vm)
+        if link is not None:
+            try:
+                link.connection.sendall(json.dumps(order).encode() + b"\n")
+            except OSError:
+                self._lose(link)
+
+    def wait(self, seconds: float, bell: socket.socket) -> Iterator[Told]:
+        """What the machines say, after waiting for it or for the bell.
+
+        Args:
+            seconds: How long to wait at most.
+            bell: A socket that is emptied when it rings.
+        """
+        for key, _ in self.selector.select(seconds):
+            if key.fileobj is bell:
+                with contextlib.suppress(OSError):
+                    bell.recv(4096)
+            elif key.data.vm in self._links:
+                yield from self._read(key.data)
+        now = time.monotonic()
+        for link in [each for each in self._links.values() if now - each.heard > self._silence]:
+            self._lose(link)
+
+    def _read(self, link: _Link) -> Iterator[Told]:
+        try:
+            piece = link.connection.recv(1 << 20)
+        except OSError:
+            piece = b""
+        if not piece:
+            self._lose(link)
+            return
+        link.heard = time.monotonic()
+        *lines, link.text = (link.text + piece).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            # The quickest message is the best estimate of how far the clocks are apart.
+            link.offset = min(link.offset, time.time() - said["now"])
+            if said["event"] == "ended":
+                yield Told(link.vm, said["key"], said["result"], link.offset)
+
+    def _lose(self, link: _Link) -> None:
+        self.drop(link.vm)
+        self._lost(link.vm)
+
+    def stop(self) -> None:
+        """Tell all machines to end their tasks and themselves."""
+        for link in list(self._links.values()):
+            with contextlib.suppress(OSError):
+                link.connection.sendall(b'{"op": "stop"}\n')
+
+    def close(self) -> None:
+        """Close all connections."""
+        for vm in list(self._links):
+            self.drop(vm)
+        self.selector.close()

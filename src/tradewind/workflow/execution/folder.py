@@ -1,0 +1,243 @@
+"""The folder of a run: where its tasks work, and what is kept of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from tradewind.errors import DeployError, WorkflowError
+from tradewind.workflow.graph import Task, Workflow
+
+_NAME = 120
+"""Characters of a folder's name; a longer task id is cut and gets a digest."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run, on a file system that all its machines see.
+
+    ``files/`` has the inputs and outputs of the tasks, ``tasks/ID/N/`` stdout, stderr and the end of attempt N,
+    ``machines/`` what belongs to the machines, ``journal.jsonl`` what happened, ``results.json`` the times.
+
+    Attributes:
+        path: The folder, absolute.
+    """
+
+    path: Path
+
+    @property
+    def files(self) -> Path:
+        """Where tasks find their inputs and leave their outputs."""
+        return self.path / "files"
+
+    @property
+    def journal(self) -> Path:
+        """What happened."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def results(self) -> Path:
+        """The times, planned and actual."""
+        return self.path / "results.json"
+
+    def attempt(self, task: str, attempt: int) -> str:
+        """The folder of an attempt, below the run's."""
+        return f"tasks/{plain(task)}/{attempt}"
+
+    def end(self, task: str, attempt: int) -> dict[str, Any] | None:
+        """How an attempt ended, as its machine has left it, or None."""
+        try:
+            text = (self.path / self.attempt(task, attempt) / "end.json").read_text(encoding="utf-8")
+            found = json.loads(text)
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def pilot(self, vm: str, pilot: int) -> Path:
+        """The folder of a machine's pilot."""
+        return self.path / "machines" / plain(vm) / str(pilot)
+
+    def prepare(self) -> str:
+        """Make what is missing of it, and return the secret that its machines know their controller by.
+
+        Raises:
+            DeployError: It cannot be made.
+        """
+        try:
+            for place in (self.files, self.path / "tasks", self.path / "machines"):
+                place.mkdir(parents=True, exist_ok=True)
+            secret = self.path / "secret"
+            if not secret.exists():
+                part = self.path / f".secret.{os.getpid()}"
+                with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                    file.write(secrets.token_hex(32))
+                part.replace(secret)
+            return secret.read_text(encoding="utf-8")
+        except OSError as error:
+            raise _refused(self.path, error) from error
+
+    def clear(self) -> None:
+        """Remove all that an earlier run has left in it, but not what else lies there.
+
+        Raises:
+            DeployError: It cannot be removed.
+        """
+        try:
+            for name in ("files", "tasks", "machines", "pilots"):
+                if (self.path / name).is_dir():
+                    shutil.rmtree(self.path / name)
+            for file in (self.path / "secret", self.results):
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise _refused(self.path, error) from error
+
+    def stage(self, flow: Workflow, source: Path, *, only: Collection[int]) -> None:
+        """Copy the files that come from outside into it, unless they are there.
+
+        Args:
+            flow: The workflow.
+            source: The folder that they are in.
+            only: The tasks whose inputs are wanted.
+
+        Raises:
+            WorkflowError: One is not there.
+        """
+        missing = []
+        for name, reader in outside(flow, only).items():
+            target, origin = self.files / name, source / name
+            if target.exists():
+                continue
+            if name.startswith("/") or not origin.exists():
+                missing.append((origin, reader))
+                continue
+            try:
+                _copy(origin, target)
+            except OSError as error:
+                raise _refused(target, error) from error
+        if missing:
+            (first, reader), more = missing[0], f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise WorkflowError(
+                f"there is no file {first}{more}, which task {reader!r} reads and no task writes",
+                hint="name the folder of the inputs with --inputs",
+            )
+
+    def lacking(self, flow: Workflow, done: Collection[int]) -> set[int]:
+        """The finished tasks that have to be run again, because an output that is still needed is not there.
+
+        An output is needed when nobody reads it, or when a task reads it that has not finished, or has to run again.
+
+        Args:
+            flow: The workflow.
+            done: The tasks that have finished.
+        """
+        again: set[int] = set()
+        there: dict[str, bool] = {}
+        for task in map(int, flow.order[::-1]):
+            if task not in done:
+                continue
+            for name in flow.tasks[task].outputs:
+                if name not in there:
+                    there[name] = (self.files / name).exists()
+                readers = [child for child in flow.children[task] if name in flow.tasks[child].inputs]
+                if not there[name] and (not readers or any(r not in done or r in again for r in readers)):
+                    again.add(task)
+        return again
+
+
+def plain(name: str) -> str:
+    """A task id or machine name as the name of a folder."""
+    text = quote(name, safe=" +,=@")
+    if text in (".", ".."):
+        text = text.replace(".", "%2E")
+    if len(text) <= _NAME:
+        return text
+    return f"{text[:_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+def outside(flow: Workflow, only: Iterable[int]) -> dict[str, str]:
+    """The files that tasks with a command read and no task writes, each with the first task that reads it."""
+    found: dict[str, str] = {}
+    for place in only:
+        task = flow.tasks[place]
+        if task.command:
+            for name in flow.real_inputs[place]:
+                if name not in flow.producers:
+                    found.setdefault(name, task.id)
+    return found
+
+
+def check_names(flow: Workflow) -> None:
+    """See that no task leaves the run's folder by the names of its files.
+
+    Raises:
+        WorkflowError: One does.
+    """
+    for task in flow.tasks:
+        if task.command:
+            for name in task.outputs:
+                if name.startswith("/"):
+                    raise WorkflowError(
+                        f"task {task.id!r} writes {name}, which is not in the folder of the run",
+                        hint="name outputs by relative paths",
+                    )
+            for name in (*task.inputs, *task.outputs):
+                if ".." in PurePosixPath(name).parts or not name:
+                    raise WorkflowError(f"task {task.id!r} has a file {name!r}", hint="leave out ..")
+
+
+def order_of(task: Task, attempt: int, folder: RunFolder, *, isolated: bool, seconds: float) -> dict[str, Any]:
+    """What a machine is told to start a task.
+
+    Args:
+        task: The task.
+        attempt: Which attempt, from 1.
+        folder: The run's folder.
+        isolated: Give it a working folder of its own.
+        seconds: What it takes, if it has no command.
+    """
+    own = set(task.inputs)
+    outputs = [name for name in task.outputs if name not in own or not task.command]
+    return {
+        "op": "start",
+        "key": f"{task.id}#{attempt}",
+        "folder": folder.attempt(task.id, attempt),
+        "work": str(folder.files),
+        "argv": list(task.command) or None,
+        "seconds": seconds,
+        "isolated": isolated,
+        "inputs": list(task.inputs),
+        "outputs": outputs,
+        "env": {
+            "TRADEWIND_TASK": task.id,
+            "TRADEWIND_ACTIVITY": task.activity,
+            "TRADEWIND_ATTEMPT": str(attempt),
+            "TRADEWIND_CORES": str(task.cores),
+            "TRADEWIND_FILES": str(folder.files),
+        },
+    }
+
+
+def _copy(origin: Path, target: Path) -> None:
+    """Copy a file or a folder whole, or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    if origin.is_dir():
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(origin, part, symlinks=True)
+    else:
+        shutil.copy2(origin, part)
+    part.replace(target)
+
+
+def _refused(path: Path, error: OSError) -> DeployError:
+    return DeployError(
+        f"cannot use {error.filename or path}: {error.strerror}", hint="name a folder with --folder", retryable=False
+    )

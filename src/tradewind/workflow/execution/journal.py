@@ -1,0 +1,218 @@
+"""What has happened in a run, line by line in a file: enough to go on after the controller was killed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import StoreFullError, StudyBusyError, WorkflowError
+
+FORMAT = "tradewind-run-1"
+_SYNC_SECONDS = 1.0
+
+Record = dict[str, Any]
+
+
+class Journal:
+    """The file of a run, held by one process at a time.
+
+    A record is in the file when `write` returns, and outlives the process that wrote it; what a power cut could take
+    is written to the disk once a second. A store with a transaction for each record would take longer than a short
+    task may wait.
+
+    Args:
+        path: The file; it is made where there is none.
+        lenient: Take it as far as it can be read.
+
+    Attributes:
+        records: What was in it.
+
+    Raises:
+        StudyBusyError: Another process holds it.
+        WorkflowError: It is no journal.
+    """
+
+    def __init__(self, path: Path, *, lenient: bool = False) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise WorkflowError(f"cannot write {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.records = list(self._read(path, lenient))
+        except BlockingIOError:
+            os.close(self._fd)
+            raise StudyBusyError(
+                f"another process is carrying out the plan in {path.parent}",
+                hint="wait for it, or give another folder with --folder",
+            ) from None
+        except WorkflowError:
+            os.close(self._fd)
+            raise
+        self._dirty = threading.Event()
+        self._closed = threading.Event()
+        self._syncing = threading.Thread(target=self._sync, name="tradewind-journal", daemon=True)
+        self._syncing.start()
+
+    def _read(self, path: Path, lenient: bool) -> Iterator[Record]:
+        text = path.read_bytes()
+        whole, newline, torn = text.rpartition(b"\n")
+        if torn:  # its writer was killed in the middle of it: it has not happened
+            os.ftruncate(self._fd, len(whole) + len(newline))
+        for number, line in enumerate(whole.split(b"\n") if newline else [], 1):
+            try:
+                record = json.loads(line)
+                if not isinstance(record, dict) or "e" not in record:
+                    raise ValueError
+            except ValueError:
+                if lenient:
+                    return
+                raise WorkflowError(
+                    "it is no line of a run's journal", file=str(path), line=number, hint="--fresh begins anew"
+                ) from None
+            yield record
+
+    def write(self, *records: Record) -> None:
+        """Add records, all with the time.
+
+        Raises:
+            StoreFullError: They cannot be written.
+        """
+        now = time.time()
+        text = b"".join(json.dumps({"at": now, **record}).encode() + b"\n" for record in records)
+        try:
+            while text:
+                text = text[os.write(self._fd, text) :]
+        except OSError as error:
+            raise StoreFullError(f"the journal of the run cannot be written: {error.strerror}") from error
+        self._dirty.set()
+
+    def clear(self) -> None:
+        """Forget what is in it."""
+        os.ftruncate(self._fd, 0)
+        self.records = []
+
+    def _sync(self) -> None:
+        while not self._closed.wait(_SYNC_SECONDS):
+            if self._dirty.is_set():
+                self._dirty.clear()
+                os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Write it to the disk and let go of it."""
+        self._closed.set()
+        self._syncing.join()
+        os.fdatasync(self._fd)
+        os.close(self._fd)
+
+
+@dataclass
+class Attempted:
+    """One attempt at a task, as the journal tells it.
+
+    Attributes:
+        task: The task's id.
+        attempt: Which attempt, from 1.
+        vm: The name of its machine.
+        pilot: Which pilot of that machine, from 1.
+        at: When it was written down, in seconds since the epoch.
+        end: How it ended, or None where nobody knows.
+    """
+
+    task: str
+    attempt: int
+    vm: str
+    pilot: int
+    at: float
+    end: Record | None = None
+
+
+@dataclass
+class History:
+    """The journal of a run, put together.
+
+    Attributes:
+        header: The first record, or None in a new run.
+        began: Seconds since the epoch at which tasks could begin, or None.
+        sessions: How often a controller was started.
+        pilots: The newest pilot of each machine, by name.
+        attempts: All attempts, in order of their starts.
+        ups: When each machine came up and was given back or lost (None while it is there), in order.
+        replans: How often what was left was planned again.
+        lost: Machines that were lost, with the reason.
+    """
+
+    header: Record | None = None
+    began: float | None = None
+    sessions: int = 0
+    pilots: dict[str, int] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], Attempted] = field(default_factory=dict)
+    ups: list[tuple[str, float, float | None]] = field(default_factory=list)
+    replans: int = 0
+    lost: list[Record] = field(default_factory=list)
+
+    def take(self, record: Record) -> None:
+        """Add one record."""
+        match record["e"]:
+            case "run":
+                self.header = record
+            case "session":
+                self.sessions += 1
+            case "pilot":
+                self.pilots[record["vm"]] = record["pilot"]
+            case "up":
+                self._down(record["vm"], record["at"])
+                self.ups.append((record["vm"], record["at"], None))
+            case "down":
+                self._down(record["vm"], record["at"])
+                if record["lost"]:
+                    self.lost.append(record)
+            case "began":
+                self.began = record["at"]
+            case "start":
+                key = (record["task"], record["attempt"])
+                self.attempts[key] = Attempted(*key, record["vm"], record["pilot"], record["at"])
+            case "end":
+                found = self.attempts.get((record["task"], record["attempt"]))
+                if found is not None:
+                    found.end = record
+            case "plan":
+                self.replans += 1
+
+    def _down(self, vm: str, at: float) -> None:
+        self.ups = [(name, up, at) if name == vm and down is None else (name, up, down) for name, up, down in self.ups]
+
+    def done(self) -> dict[str, Attempted]:
+        """The newest attempt at each task that ended well and still counts."""
+        found: dict[str, Attempted] = {}
+        for each in self.attempts.values():
+            if each.end is not None and each.end["outcome"] == "done":
+                found[each.task] = each
+        return found
+
+    def open(self) -> list[Attempted]:
+        """The attempts of which nobody has written how they ended."""
+        return [each for each in self.attempts.values() if each.end is None]
+
+
+def end_record(task: str, attempt: int, result: dict[str, Any], offset: float) -> dict[str, Any]:
+    """How an attempt ended, for the journal; times are those of the controller's clock.
+
+    Args:
+        task: The task's id.
+        attempt: Which attempt.
+        result: What the machine said.
+        offset: Seconds by which the controller's clock is ahead of the machine's.
+    """
+    record = {"e": "end", "task": task, "attempt": attempt, **result}
+    if "began" in record:
+        record["start"] = record.pop("began") + offset
+        record["finish"] = record["start"] + record["seconds"]
+    return record

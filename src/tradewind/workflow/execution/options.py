@@ -1,0 +1,112 @@
+"""How a plan is carried out, and how far it is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tradewind.workflow.execution.journal import History
+from tradewind.workflow.execution.state import ExecutionMachine, Patience, Presence, Step
+from tradewind.workflow.graph import Numbers
+from tradewind.workflow.platform import Platform
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a plan is carried out.
+
+    Attributes:
+        inputs: The folder of the files that come from outside.
+        patience: How often failures are repeated.
+        isolated: Each task has a working folder of its own, instead of all working in the same.
+        synthetic: Tasks without a command take as long as the plan says, and do nothing.
+        scale: What such a task takes, as a share of what the plan says.
+        gather: Seconds that the first machine waits for the others.
+    """
+
+    inputs: Path
+    patience: Patience = field(default_factory=Patience)
+    isolated: bool = False
+    synthetic: bool = False
+    scale: float = 1.0
+    gather: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is.
+
+    Attributes:
+        done: Tasks that have ended well.
+        running: Tasks that run.
+        failed: Tasks that failed for good, and those that need them.
+        tasks: All tasks.
+        up: Machines that are there.
+        machines: All machines.
+        seconds: Since tasks could begin; None before.
+        left: Seconds that the rest takes by the plan; None before tasks could begin.
+        cost: USD so far, every machine from its first moment on.
+        notes: What has happened since the last time, in words.
+    """
+
+    done: int
+    running: int
+    failed: int
+    tasks: int
+    up: int
+    machines: int
+    seconds: float | None
+    left: float | None
+    cost: float
+    notes: tuple[str, ...]
+
+
+def look(
+    machine: ExecutionMachine,
+    history: History,
+    platform: Platform,
+    finish: Numbers,
+    scale: float,
+    notes: tuple[str, ...],
+) -> Progress:
+    """Where a run is.
+
+    Args:
+        machine: Its state.
+        history: Its journal.
+        platform: Its machines.
+        finish: When each task is expected to end, in seconds from the beginning.
+        scale: Seconds for each second of the plan.
+        notes: What has happened, in words.
+    """
+    steps = machine.steps
+    waiting = [task for task, step in enumerate(steps) if step in (Step.WAITING, Step.RUNNING)]
+    now, began = time.time(), history.began
+    seconds = None if began is None else now - began
+    left = None
+    if seconds is not None:
+        left = max(0.0, float(finish[waiting].max()) - seconds) if waiting else 0.0
+    return Progress(
+        done=steps.count(Step.DONE),
+        running=steps.count(Step.RUNNING),
+        failed=steps.count(Step.FAILED) + steps.count(Step.BLOCKED),
+        tasks=len(steps),
+        up=sum(there is Presence.UP for there in machine.presence),
+        machines=len(platform.vms),
+        seconds=seconds,
+        left=left,
+        cost=platform.cost(kept(history, platform, now) / scale),
+        notes=notes,
+    )
+
+
+def kept(history: History, platform: Platform, now: float) -> Numbers:
+    """Seconds that each machine has been there, over all sessions."""
+    found = np.zeros(len(platform.vms))
+    names = {vm.name: place for place, vm in enumerate(platform.vms)}
+    for name, up, down in history.ups:
+        found[names[name]] += (now if down is None else down) - up
+    return found

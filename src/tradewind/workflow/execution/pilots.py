@@ -1,0 +1,369 @@
+"""Gets the machines of a plan from a runner, and keeps an eye on them.
+
+A pilot is a run of the runner whose program is `tradewind.workflow.execution.agent`: one process on this machine, one
+job of Slurm, one actor of Ray for each machine of the plan. So a task costs a message and not a job of the engine: a
+job of Slurm costs about a tenth of a second on a quiet controller, and waits in the queue each time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.runner.base import Runner, SubmitsTogether, ThisMachine
+from tradewind.errors import DeployError, TradewindError
+from tradewind.problem import Configuration, Handle, Limits, Offer, RunRequest, RunState
+from tradewind.workflow.execution.agent import NO_FOLDER, proof
+from tradewind.workflow.execution.folder import RunFolder
+from tradewind.workflow.platform import Vm
+
+_LOOK_SECONDS = 0.01
+_CONNECT_SECONDS = 5.0
+_END_SECONDS = 15.0
+_LEASE_SECONDS = 30 * 86400.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How machines are got from a runner.
+
+    Attributes:
+        python: The Python on the machines.
+        wall_seconds: How long a machine is kept at most, or None.
+        linger: Seconds that a machine without controller and tasks waits before it is given back.
+        poll_seconds: Seconds between two questions to the runner.
+        silence: Seconds without a word after which a machine counts as lost.
+    """
+
+    python: str = sys.executable
+    wall_seconds: float | None = None
+    linger: float = 60.0
+    poll_seconds: float = 2.0
+    silence: float = 15.0
+
+
+@dataclass(frozen=True)
+class Linked:
+    """There is a connection to a machine."""
+
+    vm: int
+    connection: socket.socket
+    host: str
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A machine is gone; ``fatal`` where no other machine would do better."""
+
+    vm: int
+    reason: str
+    fatal: TradewindError | None = None
+
+
+Report = Linked | Gone
+
+
+@dataclass
+class _Pilot:
+    """One pilot, as far as it is known here."""
+
+    vm: int
+    number: int
+    folder: Path
+    request: RunRequest
+    handle: Handle | None = None
+    linked: bool = False
+    unheard_since: float = field(default_factory=time.monotonic)
+    gone: bool = False
+
+
+class Pilots:
+    """The machines of a run; what takes time is done in a thread of its own.
+
+    Args:
+        runner: The runner.
+        vms: The machines of the plan.
+        folder: The run's folder.
+        run_id: Unique over all runs.
+        secret: Of `RunFolder.prepare`.
+        terms: How machines are got.
+        post: Takes reports, from the thread.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        vms: Sequence[Vm],
+        folder: RunFolder,
+        run_id: str,
+        secret: str,
+        terms: Terms,
+        post: Callable[[Report], None],
+    ) -> None:
+        self._runner, self._vms, self._folder, self._run_id = runner, vms, folder, run_id
+        self._secret, self._terms, self._post = secret, terms, post
+        self._here = isinstance(runner, ThisMachine)
+        self._pilots: dict[int, _Pilot] = {}
+        self._news: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._next_poll = 0.0
+        self._thread = threading.Thread(target=self._work, name="tradewind-pilots", daemon=True)
+
+    # ------------------------------------------------------------------ before the thread runs
+
+    def alive(self, numbers: dict[int, int]) -> set[int]:
+        """Which of some earlier pilots may still be there, by machine; these are kept.
+
+        Args:
+            numbers: The newest pilot of each machine.
+        """
+        pilots = {vm: self._make(vm, number) for vm, number in numbers.items()}
+        known = {handle.run_id: handle for handle in self._runner.find(self._owner)}
+        for pilot in pilots.values():
+            pilot.handle = known.get(pilot.request.run_id)
+        found = {vm: pilot for vm, pilot in pilots.items() if pilot.handle is not None}
+        statuses = self._runner.poll([p.handle for p in found.values() if p.handle]) if found else {}
+        self._pilots = {vm: pilot for vm, pilot in found.items() if not statuses[pilot.request.run_id].state.ended}
+        return set(self._pilots)
+
+    def open(self, numbers: dict[int, int]) -> None:
+        """Ask for new machines, and begin to look after all.
+
+        Args:
+            numbers: Which pilot of each machine is to be made.
+        """
+        fresh = [self._make(vm, number) for vm, number in numbers.items()]
+        self._pilots |= {pilot.vm: pilot for pilot in fresh}
+        self._news.put(lambda: self._submit(fresh))
+        self._thread.start()
+
+    @property
+    def _owner(self) -> str:
+        return _owner(self._run_id)
+
+    def _make(self, vm: int, number: int) -> _Pilot:
+        machine = self._vms[vm]
+        folder = self._folder.pilot(machine.name, number)
+        folder.mkdir(parents=True, exist_ok=True)
+        program = self._folder.path / "pilots"
+        program.mkdir(exist_ok=True)
+        if not (program / "agent.py").exists():
+            part = program / f".agent.{os.getpid()}"
+            shutil.copyfile(Path(__file__).with_name("agent.py"), part)
+            part.replace(program / "agent.py")
+        host = "127.0.0.1" if self._here else "0.0.0.0"  # noqa: S104  (who connects must know the secret)
+        run_id = f"{self._run_id}-m{vm + 1}-{number}"
+        words = (self._terms.python, "agent.py", str(self._folder.path), str(folder), host, f"{self._terms.linger:g}")
+        # Processes of this machine are not pinned to CPUs: the slots of the plan are what limits them.
+        vcpu = 0.0 if self._here else float(machine.slots)
+        request = RunRequest(
+            run_id=run_id,
+            owner=self._owner,
+            expires=time.time() + _LEASE_SECONDS,
+            argv=words,
+            folder=folder / "run",
+            workdir=program,
+            offer=Offer("plan", machine.kind or machine.name, vcpu, 0.0, machine.price_per_hour),
+            configuration=Configuration({}),
+            env={"TRADEWIND_MACHINE": machine.name},
+            limits=Limits(wall_seconds=self._terms.wall_seconds, asked=self._terms.wall_seconds is not None),
+        )
+        return _Pilot(vm, number, folder, request)
+
+    # ------------------------------------------------------------------ from the controller
+
+    def unheard(self, vm: int) -> None:
+        """The connection to a machine has ended, or it says nothing any more: find out what has become of it."""
+        self._news.put(lambda: self._unlink(vm))
+
+    def close(self, *, seconds: float = _END_SECONDS) -> None:
+        """Give all machines back: those that were told to stop end by themselves, the others are cancelled."""
+        self._news.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+        waiting = [pilot for pilot in self._pilots.values() if pilot.handle is not None]
+        self._cancel([pilot for pilot in waiting if not pilot.linked])
+        until, cancelled = time.monotonic() + seconds, False
+        while waiting and time.monotonic() < until:
+            with suppress(TradewindError):
+                states = self._runner.poll([pilot.handle for pilot in waiting if pilot.handle])
+                for pilot in [each for each in waiting if states[each.request.run_id].state.ended]:
+                    waiting.remove(pilot)
+                    if pilot.handle is not None:
+                        self._runner.forget(pilot.handle)
+            if waiting and not cancelled and until - time.monotonic() < 0.7 * seconds:
+                cancelled = True
+                self._cancel(waiting)
+            if waiting:
+                time.sleep(0.02)
+        self._runner.close()
+
+    def _cancel(self, pilots: Sequence[_Pilot]) -> None:
+        for pilot in pilots:
+            if pilot.handle is not None:
+                with suppress(TradewindError):
+                    self._runner.cancel(pilot.handle)
+
+    # ------------------------------------------------------------------ in the thread
+
+    def _work(self) -> None:
+        while True:
+            coming = any(not pilot.linked and not pilot.gone for pilot in self._pilots.values())
+            pause = _LOOK_SECONDS if coming else max(0.0, self._next_poll - time.monotonic())
+            try:
+                news = self._news.get(timeout=pause)
+            except queue.Empty:
+                pass
+            else:
+                if news is None:
+                    return
+                news()
+            for pilot in self._pilots.values():
+                if pilot.handle is not None and not pilot.linked and not pilot.gone:
+                    self._connect(pilot)
+            if time.monotonic() >= self._next_poll:
+                self._poll()
+
+    def _submit(self, pilots: Sequence[_Pilot]) -> None:
+        runs = [(pilot.request, ()) for pilot in pilots]
+        answers: dict[str, Handle | TradewindError] = {}
+        try:
+            if isinstance(self._runner, SubmitsTogether):
+                answers = dict(self._runner.submit_all(runs))
+            else:
+                for request, machines in runs:
+                    answers[request.run_id] = self._runner.submit(request, machines)
+        except TradewindError as error:
+            answers = {request.run_id: answers.get(request.run_id, error) for request, _ in runs}
+        for pilot in pilots:
+            answer = answers[pilot.request.run_id]
+            if isinstance(answer, Handle):
+                pilot.handle, pilot.unheard_since = answer, time.monotonic()
+            else:
+                pilot.gone = True
+                self._post(Gone(pilot.vm, str(answer), answer))
+
+    def _connect(self, pilot: _Pilot) -> None:
+        try:
+            address = json.loads((pilot.folder / "address.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return
+        places = [*(["127.0.0.1"] if address["host"] == socket.gethostname() else []), *address["places"]]
+        for place in dict.fromkeys(places):
+            connection = self._knock(str(place), int(address["port"]))
+            if connection is not None:
+                pilot.linked = True
+                self._post(Linked(pilot.vm, connection, address["host"]))
+                return
+
+    def _knock(self, place: str, port: int) -> socket.socket | None:
+        """A connection to an agent that has let us in, or None."""
+        try:
+            connection = socket.create_connection((place, port), timeout=_CONNECT_SECONDS)
+        except OSError:
+            return None
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            challenge = json.loads(_line(connection))["challenge"]
+            connection.sendall(proof(self._secret, challenge).encode() + b"\n")
+            if json.loads(_line(connection))["event"] == "welcome":
+                return connection
+        except (OSError, ValueError, KeyError):
+            pass
+        connection.close()
+        return None
+
+    def _unlink(self, vm: int) -> None:
+        pilot = self._pilots[vm]
+        if not pilot.gone:
+            pilot.linked, pilot.unheard_since = False, time.monotonic()
+            self._next_poll = 0.0
+
+    def _poll(self) -> None:
+        """Ask the runner; a machine that was lost from sight is asked for more often."""
+        known = [pilot for pilot in self._pilots.values() if pilot.handle is not None and not pilot.gone]
+        try:
+            states = self._runner.poll([pilot.handle for pilot in known if pilot.handle]) if known else {}
+        except TradewindError:  # the next one tells
+            states = {}
+        now = time.monotonic()
+        hurry = False
+        for pilot in known:
+            status = states.get(pilot.request.run_id)
+            if status is None:
+                continue
+            if status.state.ended:
+                pilot.gone = True
+                self._post(Gone(pilot.vm, self._why(pilot, status.state, status.reason), self._fatal(pilot, status)))
+            elif not pilot.linked and (pilot.folder / "address.json").exists():
+                hurry = True
+                if now - pilot.unheard_since > self._terms.silence:
+                    pilot.gone = True
+                    self._give_up(pilot)
+        self._next_poll = now + (0.1 if hurry else self._terms.poll_seconds)
+
+    def _why(self, pilot: _Pilot, state: RunState, reason: str) -> str:
+        return f"{self._vms[pilot.vm].name} is gone: {reason or state.value}"
+
+    def _fatal(self, pilot: _Pilot, status: Any) -> TradewindError | None:
+        if status.exit_code != NO_FOLDER:
+            return None
+        return DeployError(
+            f"machine {self._vms[pilot.vm].name} does not see the folder {self._folder.path}",
+            hint="name a folder that all machines share with --folder",
+            retryable=False,
+        )
+
+    def _give_up(self, pilot: _Pilot) -> None:
+        """A machine that does not answer is kept from going on, as far as it can be reached at all."""
+        with suppress(OSError):
+            (pilot.folder / "fenced").touch()
+        self._cancel([pilot])
+        name, silence = self._vms[pilot.vm].name, self._terms.silence
+        self._post(Gone(pilot.vm, f"{name} has not answered for {silence:g} s"))
+
+
+def _owner(run_id: str) -> str:
+    """Who the pilots of a run belong to, as runners know it."""
+    return f"workflow-{run_id}"
+
+
+def dismiss(runner: Runner, run_id: str) -> None:
+    """Give back all machines of a run that an earlier process has left, and wait until they are gone.
+
+    Raises:
+        DeployError: They cannot be.
+    """
+    handles = runner.find(_owner(run_id))
+    for handle in handles:
+        runner.cancel(handle)
+    until = time.monotonic() + _END_SECONDS
+    while handles:
+        states = runner.poll(handles)
+        for handle in [each for each in handles if states[each.run_id].state.ended]:
+            runner.forget(handle)
+            handles.remove(handle)
+        if handles and time.monotonic() > until:
+            raise DeployError(f"{len(handles)} machines of the earlier run do not go", hint="try again in a minute")
+        time.sleep(0.02)
+
+
+def _line(connection: socket.socket) -> bytes:
+    """One line and nothing beyond it: the rest is read by somebody else."""
+    text = b""
+    while not text.endswith(b"\n"):
+        piece = connection.recv(1)
+        if not piece:
+            raise OSError("the connection was closed")
+        text += piece
+    return text

@@ -1,0 +1,197 @@
+"""The times of a run: planned and actual, task by task, and what a later plan can learn from them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.bounds import lower_bound
+from tradewind.workflow.execution.journal import Attempted, History
+from tradewind.workflow.execution.options import kept
+from tradewind.workflow.files import Plan, read_bytes
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import Schedule, figures
+
+FORMAT = "tradewind-results-1"
+
+_LEAST = 1e-3
+"""Seconds; a run time that was expected to be shorter says nothing as a ratio."""
+
+
+def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: float) -> dict[str, Any]:
+    """The result of a run as a document.
+
+    All times are in seconds of the plan, from the moment at which tasks could begin: those of a run that was played
+    faster are stretched. ``seconds`` of a task is what it took on its machine.
+
+    Args:
+        plan: The plan.
+        history: The journal of its run.
+        engine: The name of the runner.
+        ending: How the run ended.
+        now: The time, in seconds since the epoch.
+    """
+    flow, platform = plan.flow, plan.platform
+    scale = float((history.header or {}).get("scale", 1.0))
+    done = history.done()
+    bound = lower_bound(flow, platform)
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "workflow": flow.name,
+        "planner": plan.planner,
+        "engine": engine,
+        "ending": ending,
+        "scale": scale,
+        "sessions": history.sessions,
+        "replans": history.replans,
+        "attempts": len(history.attempts),
+        "machines_lost": [{"vm": each["vm"], "reason": each["reason"]} for each in history.lost],
+        "planned": _figures(plan, plan.schedule, bound),
+        "actual": None,
+        "kept_cost": platform.cost(kept(history, platform, now) / scale),
+    }
+    if history.began is not None and len(done) == len(flow):
+        document["actual"] = _figures(plan, actual_schedule(plan, history, scale), bound)
+    document["vms"] = [
+        {"name": vm.name, "kind": vm.kind, "speed": vm.speed, "slots": vm.slots, "price_per_hour": vm.price_per_hour}
+        for vm in platform.vms
+    ]
+    document["tasks"] = _rows(plan, history, scale)
+    return document
+
+
+def actual_schedule(plan: Plan, history: History, scale: float) -> Schedule:
+    """When and where each task of a finished run really ran."""
+    names = {vm.name: place for place, vm in enumerate(plan.platform.vms)}
+    done, count = history.done(), len(plan.flow)
+    vm, attempts = np.zeros(count, dtype=np.int32), np.ones(count, dtype=np.int32)
+    start, finish = np.zeros(count), np.zeros(count)
+    for place, task in enumerate(plan.flow.tasks):
+        each = done[task.id]
+        vm[place], attempts[place] = names[each.vm], each.attempt
+        start[place], finish[place] = _span(each, history, scale)
+    return Schedule(vm, start, finish, attempts)
+
+
+def _span(each: Attempted, history: History, scale: float) -> tuple[float, float]:
+    end, began = each.end or {}, history.began or 0.0
+    return max(0.0, end["start"] - began) / scale, max(0.0, end["finish"] - began) / scale
+
+
+def _figures(plan: Plan, schedule: Schedule, bound: float) -> dict[str, float]:
+    found = figures(plan.flow, plan.platform, schedule, bound)
+    return {
+        "makespan": found.makespan,
+        "lower_bound": found.lower_bound,
+        "gap": found.gap,
+        "serial": found.serial,
+        "speedup": found.speedup,
+        "utilisation": found.utilisation,
+        "cost": found.cost,
+    }
+
+
+def _rows(plan: Plan, history: History, scale: float) -> list[dict[str, Any]]:
+    flow, platform, schedule = plan.flow, plan.platform, plan.schedule
+    names = {vm.name: place for place, vm in enumerate(platform.vms)}
+    expected = platform.seconds(flow)
+    done, attempts = history.done(), Counter(task for task, _ in history.attempts)
+    last = {each.task: each for each in history.attempts.values()}
+    rows = []
+    for place, task in enumerate(flow.tasks):
+        row: dict[str, Any] = {
+            "task": task.id,
+            "activity": task.activity,
+            "planned_vm": platform.vms[schedule.vm[place]].name,
+            "planned_start": float(schedule.start[place]),
+            "planned_finish": float(schedule.finish[place]),
+            "attempts": attempts[task.id],
+        }
+        each = done.get(task.id)
+        if each is None or each.end is None:
+            end = last[task.id].end if task.id in last else None
+            rows.append({**row, "vm": None, "reason": (end or {}).get("reason", "")})
+            continue
+        start, finish = _span(each, history, scale)
+        vm = platform.vms[names[each.vm]]
+        row |= {
+            "vm": vm.name,
+            "kind": vm.kind,
+            "speed": vm.speed,
+            "actual_start": start,
+            "actual_finish": finish,
+            "seconds": each.end["seconds"] / scale,
+            "expected": float(expected[place, names[each.vm]]),
+        }
+        rows.append(row | {name: each.end[name] for name in ("cpu_seconds", "peak_memory_bytes") if name in each.end})
+    return rows
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """The results of a run: of a file of `results_of`, or of the folder of a run.
+
+    Raises:
+        WorkflowError: There are none.
+    """
+    file = path / "results.json" if path.is_dir() else path
+    try:
+        document = json.loads(read_bytes(file))
+    except ValueError as error:
+        raise WorkflowError(f"it is no JSON: {error}", file=str(file)) from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        hint = "tradewind workflow run writes them"
+        raise WorkflowError(f"these are no results of a run: the 'format' is not {FORMAT}", file=str(file), hint=hint)
+    return document
+
+
+def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> Workflow:
+    """A workflow with run times as they were measured, for the next plan.
+
+    For each activity and kind of machine the median of measured over expected seconds is taken, and of those the median
+    over the kinds; the run time of each task of that activity is multiplied with it. Where the workflow had no run
+    times to expect, the median of what was measured, at the speed of its machine, is the run time.
+
+    Args:
+        flow: The workflow; activities that were not measured keep their run times.
+        results: Documents of `results_of`, of this workflow or of others with the same activities.
+
+    Raises:
+        WorkflowError: Nothing that was measured is of this workflow.
+    """
+    ratios: dict[str, dict[str, list[float]]] = {}
+    absolute: dict[str, list[float]] = {}
+    for document in results:
+        for row in document["tasks"]:
+            if row.get("seconds") is None:
+                continue
+            if row["expected"] > _LEAST:
+                kinds = ratios.setdefault(row["activity"], {})
+                kinds.setdefault(row["kind"], []).append(row["seconds"] / row["expected"])
+            absolute.setdefault(row["activity"], []).append(row["seconds"] * row["speed"])
+    factor = {
+        activity: statistics.median(statistics.median(each) for each in kinds.values())
+        for activity, kinds in ratios.items()
+    }
+    tasks, known = [], 0
+    for task in flow.tasks:
+        known += task.activity in absolute
+        if task.activity in factor and task.runtime > _LEAST:
+            tasks.append(replace(task, runtime=task.runtime * factor[task.activity]))
+        elif task.activity in absolute and task.runtime <= _LEAST:
+            tasks.append(replace(task, runtime=statistics.median(absolute[task.activity])))
+        else:
+            tasks.append(task)
+    if not known:
+        raise WorkflowError(
+            f"nothing of workflow {flow.name} was measured there",
+            hint="give the results of a run of it, or of one with the same activities",
+        )
+    return replace(flow, tasks=tuple(tasks))

@@ -1,0 +1,121 @@
+"""Carries out a plan in a folder: what the command does, for programs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.runner.base import Runner
+from tradewind.errors import WorkflowError
+from tradewind.workflow.execution.controller import Controller
+from tradewind.workflow.execution.events import Ending
+from tradewind.workflow.execution.folder import RunFolder
+from tradewind.workflow.execution.journal import Journal, Record
+from tradewind.workflow.execution.options import Options, Progress
+from tradewind.workflow.execution.pilots import Terms, dismiss
+from tradewind.workflow.execution.results import results_of
+from tradewind.workflow.files import Plan, plan_document, write_text
+from tradewind.workflow.planner.base import Planner
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A plan that was carried out, as far as it was.
+
+    Attributes:
+        ending: How it ended.
+        results: The document that is also in ``results.json``.
+        failures: The tasks that failed for good, with the reason of each.
+    """
+
+    ending: Ending
+    results: dict[str, Any]
+    failures: dict[str, str]
+
+
+def carry_out(
+    plan: Plan,
+    folder: Path,
+    runner: Runner,
+    *,
+    options: Options,
+    planner: Planner,
+    terms: Terms | None = None,
+    fresh: bool = False,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    wanted: Callable[[], bool] = lambda: True,
+) -> Carried:
+    """Carry out a plan, or go on with it where an earlier call in the same folder was ended.
+
+    Args:
+        plan: The plan.
+        folder: The run's folder; all machines must see it under this name.
+        runner: Gives the machines; see `RunFolder` for what it keeps there.
+        options: How the plan is carried out.
+        planner: Plans what is left when a machine or a task is lost.
+        terms: How machines are got from the runner.
+        fresh: Begin anew, whatever has been done there.
+        watch: Told of progress some times a second.
+        wanted: False once somebody wants to stop.
+
+    Raises:
+        WorkflowError: The plan cannot be carried out like this, or the folder is of another one.
+        StudyBusyError: Another process carries it out.
+        DeployError: No machine could be had.
+    """
+    place = RunFolder(folder.absolute())
+    try:
+        place.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkflowError(f"cannot make the folder {folder}: {error.strerror}", hint="--folder names one") from None
+    journal = Journal(place.journal, lenient=fresh)
+    try:
+        if fresh:
+            _forget(journal, place, runner)
+        digest = _digest(plan)
+        _check_same(plan, options, digest, journal, place)
+        controller = Controller(plan, place, journal, runner, terms or Terms(), options, planner, digest, watch, wanted)
+        ending = controller.run()
+        results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
+        write_text(place.results, json.dumps(results, indent=1) + "\n")
+        return Carried(ending, results, controller.failed)
+    finally:
+        journal.close()
+
+
+def _header(journal: Journal) -> Record | None:
+    return next((record for record in journal.records if record["e"] == "run"), None)
+
+
+def _forget(journal: Journal, folder: RunFolder, runner: Runner) -> None:
+    """Begin anew; machines of an earlier run that may still be there are given back first."""
+    header = _header(journal)
+    if header is not None:
+        dismiss(runner, header["run"])
+    journal.clear()
+    folder.clear()
+
+
+def _digest(plan: Plan) -> str:
+    return hashlib.sha256(json.dumps(plan_document(plan), sort_keys=True).encode()).hexdigest()
+
+
+def _check_same(plan: Plan, options: Options, digest: str, journal: Journal, folder: RunFolder) -> None:
+    """A folder belongs to one plan."""
+    header = _header(journal)
+    if header is None:
+        return
+    if header["plan"] != digest:
+        raise WorkflowError(
+            f"{folder.path} has a run of another plan",
+            hint="--fresh removes it, --folder names another folder",
+        )
+    if header["scale"] != options.scale:
+        raise WorkflowError(
+            f"the run in {folder.path} was begun with --scale {header['scale']:g}", hint="give it again, or --fresh"
+        )

@@ -1,0 +1,326 @@
+"""The state machine of a plan that is carried out: events in, instructions out, no input and output.
+
+`ExecutionMachine.handle` is the only method that changes anything. Whoever carries out its instructions does so in
+order, and feeds back what happens as further events.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from tradewind.workflow.execution.events import (
+    Ended,
+    Ending,
+    Event,
+    Finish,
+    Instruction,
+    Interrupted,
+    Launch,
+    MachineLost,
+    MachineUp,
+    Opened,
+    Outcome,
+    PlanFailed,
+    Planned,
+    Replan,
+)
+
+
+class Step(Enum):
+    """Where a task is; ``BLOCKED`` waits for one that failed for good."""
+
+    WAITING = auto()
+    RUNNING = auto()
+    DONE = auto()
+    FAILED = auto()
+    BLOCKED = auto()
+
+
+class Presence(Enum):
+    """Where a machine is."""
+
+    COMING = auto()
+    UP = auto()
+    LOST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What the state machine needs to know of a workflow and of its machines.
+
+    Attributes:
+        parents: For each task the tasks that it waits for.
+        cores: Slots that each task takes.
+        slots: Slots of each machine.
+    """
+
+    parents: Sequence[Sequence[int]]
+    cores: Sequence[int]
+    slots: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often an attempt is repeated.
+
+    Attributes:
+        retries: How often a task that failed is started again; the last time on another machine, if there is one.
+        losses: How often a task may lose its machine; after that the task is believed to be the reason.
+    """
+
+    retries: int = 2
+    losses: int = 3
+
+
+class ExecutionMachine:
+    """A plan that is carried out: where every task is, and what is to be started next.
+
+    Each machine starts its tasks in the order of the plan: a task begins when all before it on its machine have begun,
+    its parents have ended, and enough slots are free.
+
+    Args:
+        graph: The workflow and its machines.
+        order: The tasks of each machine, in the plan's order.
+        patience: How often failures are repeated.
+
+    Attributes:
+        steps: Where each task is.
+        presence: Where each machine is.
+        attempts: How often each task was started.
+        places: The machine and the attempt of each task that runs.
+        ending: Why it is over, or None.
+    """
+
+    def __init__(self, graph: Graph, order: Mapping[int, Sequence[int]], patience: Patience) -> None:
+        self.graph = graph
+        self.patience = patience
+        self.steps = [Step.WAITING] * len(graph.parents)
+        self.presence = [Presence.COMING] * len(graph.slots)
+        self.attempts = [0] * len(graph.parents)
+        self.places: dict[int, tuple[int, int]] = {}
+        self.ending: Ending | None = None
+        self._queues = [deque(order.get(vm, ())) for vm in range(len(graph.slots))]
+        self._free = list(graph.slots)
+        self._children: list[list[int]] = [[] for _ in graph.parents]
+        for task, parents in enumerate(graph.parents):
+            for parent in parents:
+                self._children[parent].append(task)
+        self._unmet = [len(parents) for parents in graph.parents]
+        self._failures = [0] * len(graph.parents)
+        self._losses = [0] * len(graph.parents)
+        self._moved: dict[int, int] = {}  # tasks that are tried once more, on a machine that they have not failed on
+        self._left = len(graph.parents)
+        self._planning = False
+        self._again = False  # what was lost since the plan was asked for is not in it
+        self._stuck = False
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The tasks that wait for their turn."""
+        return tuple(task for task, step in enumerate(self.steps) if step is Step.WAITING)
+
+    @property
+    def vms(self) -> tuple[int, ...]:
+        """The machines that are not lost."""
+        return tuple(vm for vm, there in enumerate(self.presence) if there is not Presence.LOST)
+
+    # ------------------------------------------------------------------ the one method that changes anything
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take one event.
+
+        Args:
+            event: What happened.
+
+        Returns:
+            What is to be done, in this order.
+        """
+        if self.ending is not None:
+            return []
+        out: list[Instruction] = []
+        match event:
+            case Opened():
+                self._open(event)
+                if event.replan:
+                    out += self._replan()
+            case MachineUp(vm):
+                if self.presence[vm] is Presence.COMING:
+                    self.presence[vm] = Presence.UP
+            case MachineLost(vm):
+                out += self._lose(vm)
+            case Ended():
+                out += self._end(event)
+            case Planned(order):
+                out += self._take(order)
+            case PlanFailed():
+                self._planning = False
+                return self._finish(Ending.IMPOSSIBLE)
+            case Interrupted():
+                return self._finish(Ending.INTERRUPTED)
+        return out + self._advance()
+
+    def _finish(self, ending: Ending) -> list[Instruction]:
+        self.ending = ending
+        return [Finish(ending)]
+
+    def _open(self, event: Opened) -> None:
+        for task, count in event.attempts.items():
+            self.attempts[task] = count
+        for task in event.finished:
+            self._complete(task)
+        for task, (vm, attempt) in event.running.items():
+            self.steps[task] = Step.RUNNING
+            self.places[task] = (vm, attempt)
+            self._free[vm] -= self.graph.cores[task]
+
+    def _complete(self, task: int) -> None:
+        self.steps[task] = Step.DONE
+        self._left -= 1
+        for child in self._children[task]:
+            self._unmet[child] -= 1
+
+    # ------------------------------------------------------------------ ends, failures and losses
+
+    def _end(self, event: Ended) -> list[Instruction]:
+        place = self.places.get(event.task)
+        if place is None or place[1] != event.attempt:
+            return []  # an attempt that was given up
+        vm, task = place[0], event.task
+        self._release(task)
+        if event.outcome is Outcome.DONE:
+            self._complete(task)
+            return []
+        if event.outcome is Outcome.LOST:
+            return self._lost(task, vm)
+        self._failures[task] += 1
+        if self._failures[task] > self.patience.retries:
+            return self._give_up(task)
+        last = self._failures[task] == self.patience.retries
+        vm = self._other(task, vm) if last else vm
+        if last:
+            self._moved[task] = vm
+        self._queues[vm].appendleft(task)
+        return []
+
+    def _release(self, task: int) -> None:
+        vm, _ = self.places.pop(task)
+        self._free[vm] += self.graph.cores[task]
+        self.steps[task] = Step.WAITING
+
+    def _other(self, task: int, vm: int) -> int:
+        """The machine with the shortest queue on which a task has not just failed; that one, if there is no other."""
+        others = [
+            other
+            for other in self.vms
+            if other != vm and self.presence[other] is Presence.UP and self.graph.slots[other] >= self.graph.cores[task]
+        ]
+        return min(others, key=lambda other: (len(self._queues[other]), other), default=vm)
+
+    def _lost(self, task: int, vm: int) -> list[Instruction]:
+        """A task lost its machine, or was lost on it: it is run again, but not for ever."""
+        self._losses[task] += 1
+        if self._losses[task] > self.patience.losses:
+            return self._give_up(task)
+        if self.presence[vm] is not Presence.LOST:
+            self._queues[vm].appendleft(task)
+        return []
+
+    def _give_up(self, task: int) -> list[Instruction]:
+        """A task failed for good: all that needs it is left out, and the rest is planned anew."""
+        self.steps[task] = Step.FAILED
+        self._left -= 1
+        found = [task]
+        while found:
+            for child in self._children[found.pop()]:
+                if self.steps[child] is Step.WAITING:
+                    self.steps[child] = Step.BLOCKED
+                    self._left -= 1
+                    found.append(child)
+        return self._replan()
+
+    def _lose(self, vm: int) -> list[Instruction]:
+        if self.presence[vm] is Presence.LOST:
+            return []
+        self.presence[vm] = Presence.LOST
+        orphans = any(self.steps[task] is Step.WAITING for task in self._queues[vm])
+        self._queues[vm].clear()
+        out: list[Instruction] = []
+        for task, (where, _) in sorted(self.places.items()):
+            if where == vm:
+                orphans = True
+                self._release(task)
+                out += self._lost(task, vm)
+        return out or (self._replan() if orphans else [])
+
+    # ------------------------------------------------------------------ plans of what is left
+
+    def _replan(self) -> list[Instruction]:
+        if self._planning:
+            self._again = True
+            return []
+        tasks, vms = self.left, self.vms
+        if not tasks or not vms:
+            return []
+        self._planning, self._again = True, False
+        return [Replan(tasks, vms)]
+
+    def _take(self, order: Mapping[int, Sequence[int]]) -> list[Instruction]:
+        self._planning = False
+        placed: set[int] = set()
+        moved = {
+            task: vm
+            for task, vm in self._moved.items()
+            if self.steps[task] is Step.WAITING and self.presence[vm] is not Presence.LOST
+        }
+        for vm, queue in enumerate(self._queues):
+            queue.clear()
+            if self.presence[vm] is Presence.LOST:
+                continue
+            queue.extend(task for task in order.get(vm, ()) if self.steps[task] is Step.WAITING and task not in moved)
+            queue.extendleft(task for task, where in moved.items() if where == vm)
+            placed.update(queue)
+        return self._replan() if self._again or placed < set(self.left) else []
+
+    # ------------------------------------------------------------------ what can be started
+
+    def _advance(self) -> list[Instruction]:
+        out: list[Instruction] = []
+        for vm, queue in enumerate(self._queues):
+            if self.presence[vm] is not Presence.UP:
+                continue
+            while queue:
+                task = queue[0]
+                if self.steps[task] is Step.WAITING:
+                    if self._unmet[task] or self._free[vm] < self.graph.cores[task]:
+                        break
+                    out.append(self._launch(task, vm))
+                queue.popleft()
+        if out:
+            self._stuck = False
+        elif not self.places and not self._planning:
+            return self._conclude()
+        return out
+
+    def _launch(self, task: int, vm: int) -> Launch:
+        self.attempts[task] += 1
+        self.steps[task] = Step.RUNNING
+        self.places[task] = (vm, self.attempts[task])
+        self._free[vm] -= self.graph.cores[task]
+        return Launch(task, vm, self.attempts[task])
+
+    def _conclude(self) -> list[Instruction]:
+        """Nothing runs and nothing can be started."""
+        if not self._left:
+            return self._finish(Ending.FAILED if Step.FAILED in self.steps else Ending.DONE)
+        if not self.vms:
+            return self._finish(Ending.MACHINES)
+        if any(there is Presence.COMING for there in self.presence):
+            return []
+        if self._stuck:
+            return self._finish(Ending.IMPOSSIBLE)
+        # An order that somebody wrote by hand may wait for itself.
+        self._stuck = True
+        return self._replan()
