@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from tradewind.cli.workflow.advise import advise
+
 workflow_app = typer.Typer(
     name="workflow",
     help="Plan, simulate and run scientific workflows on several machines.",
@@ -11,3 +13,5 @@ workflow_app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+workflow_app.command()(advise)

@@ -1,0 +1,1 @@
+"""Chooses the machines of a workflow: which types, how many of each."""

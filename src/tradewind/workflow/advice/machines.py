@@ -1,0 +1,188 @@
+"""Offers of the catalogue as machines of a workflow, and what a set of them must take and cost at least."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from tradewind.errors import WorkflowError
+from tradewind.problem import Billing, Offer, round_money
+from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.platform import Platform, Storage, Vm
+
+SPEED = "speed"
+"""The fact of an offer that says how fast one of its vCPUs is."""
+
+_JUST = 1e-9
+"""Seconds that a machine is kept at least: one without any use costs its minimum, too."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What turns offers into machines of a workflow.
+
+    Attributes:
+        speeds: Speed of one vCPU by instance type, family or pattern of types; the first that fits counts, in this
+            order. Without one it is the offer's fact ``speed``, else 1: the machine that run times are for.
+        slots: Tasks of one core that a machine runs at a time; its vCPUs, or what its memory holds, without it.
+        boot_seconds: Seconds from the order of a machine until it can run a task.
+        storage: As in `Platform`.
+        bandwidth: MB/s, as in `Platform`.
+        latency: Seconds, as in `Platform`.
+        billing: How time becomes money.
+    """
+
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    slots: int | None = None
+    boot_seconds: float = 0.0
+    storage: Storage = "none"
+    bandwidth: float = 15.0
+    latency: float = 0.0
+    billing: Billing = field(default_factory=Billing)
+
+    def speed(self, offer: Offer) -> float:
+        """Speed of one vCPU of an offer.
+
+        Raises:
+            WorkflowError: Its fact ``speed`` is no number above 0.
+        """
+        for name in (offer.instance_type, offer.family):
+            if name and name in self.speeds:
+                return self.speeds[name]
+        for pattern, factor in self.speeds.items():
+            if fnmatch.fnmatchcase(offer.instance_type, pattern):
+                return factor
+        fact = offer.facts.get(SPEED, 1.0)
+        if not (isinstance(fact, int | float) and 0 < fact < float("inf")):
+            raise WorkflowError(f"the speed of {offer.instance_type} is {fact!r}", hint="it is a number above 0")
+        return float(fact)
+
+    def known(self, offer: Offer) -> bool:
+        """True when something is said of an offer's speed."""
+        by_pattern = any(fnmatch.fnmatchcase(offer.instance_type, pattern) for pattern in self.speeds)
+        return by_pattern or offer.family in self.speeds or SPEED in offer.facts
+
+    def room(self, offer: Offer, flow: Workflow) -> int:
+        """Slots of one machine of an offer; 0 where a task does not fit it."""
+        slots = int(offer.vcpu) if self.slots is None else self.slots
+        most = max((task.memory_bytes or 0 for task in flow.tasks), default=0)
+        if most and offer.memory_gib:
+            # Every slot must hold the largest task: which tasks meet on a machine is not known.
+            slots = min(slots, int(offer.memory_gib * 2**30 // most))
+        return slots if slots >= max((task.cores for task in flow.tasks), default=1) else 0
+
+    def platform(self, offer: Offer, flow: Workflow) -> Platform:
+        """The machines of an offer, as many as it has nodes.
+
+        Raises:
+            WorkflowError: A task of the workflow fits none of them.
+        """
+        slots = self.room(offer, flow)
+        if not slots:
+            need = _need(flow)
+            raise WorkflowError(
+                f"a task needs {need}, and {offer.instance_type} has {offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB"
+            )
+        vms = tuple(
+            Vm(
+                name=f"{offer.instance_type}-{place + 1}",
+                speed=self.speed(offer),
+                slots=slots,
+                price_per_hour=offer.price_per_hour,
+                kind=offer.instance_type,
+                boot_seconds=self.boot_seconds,
+            )
+            for place in range(offer.nodes)
+        )
+        return Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
+
+
+def _need(flow: Workflow) -> str:
+    cores = max(task.cores for task in flow.tasks)
+    memory = max(task.memory_bytes or 0 for task in flow.tasks)
+    return f"{cores} cores" + (f" and {memory / 2**30:.3g} GiB" if memory else "")
+
+
+def kept_cost(platform: Platform, makespan: float) -> float:
+    """USD for machines that are all kept from their order until the workflow has ended.
+
+    Args:
+        platform: The machines.
+        makespan: Seconds from the order to the end of the last task.
+    """
+    return platform.cost(np.array([max(makespan - vm.boot_seconds, _JUST) for vm in platform.vms]))
+
+
+def worth_trying(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[Offer]:
+    """The offers that can be part of a best set: of those with the same speed and slots, only the cheapest.
+
+    Machines with the same speed and slots run the same schedule, so nothing is lost. Slots beyond the cores of all
+    tasks together are none.
+
+    Args:
+        offers: One node each.
+        flow: The workflow.
+        terms: What makes machines of them.
+
+    Returns:
+        The offers, the smallest first; none where no task would fit.
+    """
+    most = sum(task.cores for task in flow.tasks)
+    found: dict[tuple[float, int], Offer] = {}
+    for offer in sorted(offers, key=lambda each: (each.price_per_hour, each.key)):
+        slots = terms.room(offer, flow)
+        if slots:
+            found.setdefault((terms.speed(offer), min(slots, most)), offer)
+    return [found[key] for key in sorted(found, key=lambda key: (key[1], key[0]))]
+
+
+class Outlook:
+    """What sets of machines must take and cost at least, whoever plans.
+
+    A makespan is at least the longest path at the set's speed, and all work over all slots. Both follow from the
+    definition; `tradewind.workflow.bounds.lower_bound` is closer and takes a thousand times longer.
+
+    Args:
+        flow: The workflow.
+        terms: What makes machines of offers.
+    """
+
+    def __init__(self, flow: Workflow, terms: Terms) -> None:
+        self._flow, self._terms = flow, terms
+        self._by_speed: dict[float, tuple[float, float]] = {}
+        self._cores = np.array([task.cores for task in flow.tasks], dtype=float)
+        self.most = int(self._cores.sum())
+
+    @cached_property
+    def _reading(self) -> Numbers:
+        terms = self._terms
+        return Platform((Vm("any"),), terms.storage, terms.bandwidth, terms.latency).reading(self._flow)
+
+    def _path_and_work(self, speed: float) -> tuple[float, float]:
+        if speed not in self._by_speed:
+            seconds = self._flow.runtimes / speed + self._reading
+            self._by_speed[speed] = self._flow.critical_path(seconds)[0], float(seconds @ self._cores)
+        return self._by_speed[speed]
+
+    def makespan(self, offer: Offer) -> float:
+        """Seconds that the machines of an offer need at least; infinite where a task does not fit."""
+        slots = self._terms.room(offer, self._flow)
+        if not slots:
+            return float("inf")
+        path, work = self._path_and_work(self._terms.speed(offer))
+        return self._terms.boot_seconds + max(path, work / (slots * offer.nodes))
+
+    def cost(self, offer: Offer) -> float:
+        """USD that the machines of an offer cost at least for the whole workflow."""
+        least = self.makespan(offer)
+        if least == float("inf"):
+            return least
+        return round_money(self._terms.billing.cost(least, offer.price_per_hour) * offer.nodes)
+
+    def idle(self, offer: Offer) -> bool:
+        """True where one machine less has room for all tasks at once, so that it is as good and cheaper."""
+        return offer.nodes > 1 and (offer.nodes - 1) * self._terms.room(offer, self._flow) >= self.most
