@@ -14,12 +14,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopWanted:
     """While it is entered, the first SIGINT, SIGTERM or SIGHUP only sets `wanted`; the second raises.
 
+    Args:
+        saying: What the first one prints.
+
     Attributes:
         wanted: True once the user wants to stop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, saying: str = "stopping: running trials are cancelled and paid") -> None:
         self.wanted = False
+        self._saying = saying
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -39,4 +43,4 @@ class StopWanted:
         self.wanted = True
         # Not print: the signal may come while something is printed, and the terminal may be gone.
         with contextlib.suppress(OSError):
-            os.write(2, b"\nstopping: running trials are cancelled and paid (once more to stop at once)\n")
+            os.write(2, f"\n{self._saying} (once more to stop at once)\n".encode())

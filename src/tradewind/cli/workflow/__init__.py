@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tradewind.cli.workflow.advise import advise
+from tradewind.cli.workflow.run import run
 
 workflow_app = typer.Typer(
     name="workflow",
@@ -15,3 +16,4 @@ workflow_app = typer.Typer(
 )
 
 workflow_app.command()(advise)
+workflow_app.command()(run)

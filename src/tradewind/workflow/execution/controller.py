@@ -39,7 +39,6 @@ from tradewind.workflow.execution.journal import History, Journal, end_record
 from tradewind.workflow.execution.options import Options, Progress, look
 from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Terms
 from tradewind.workflow.execution.recovery import recover
-from tradewind.workflow.execution.replan import order_of as start_order
 from tradewind.workflow.execution.replan import plan_rest
 from tradewind.workflow.execution.state import ExecutionMachine, Graph, Presence, Step
 from tradewind.workflow.files import Plan
@@ -97,7 +96,7 @@ class Controller:
         graph = Graph(
             self._flow.parents, [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
         )
-        self.machine = ExecutionMachine(graph, start_order(self._flow, plan.schedule), options.patience)
+        self.machine = ExecutionMachine(graph, plan.schedule.order_in(plan.flow), options.patience)
         self.fatal: TradewindError | None = None
         self._reasons: dict[int, str] = {}
         self._seconds = self._platform.seconds(self._flow)
@@ -170,9 +169,8 @@ class Controller:
         return run_id
 
     def _record(self, *records: dict[str, Any]) -> None:
-        self._journal.write(*records)
-        for record in records:
-            self.history.take({"at": time.time(), **record})
+        for record in self._journal.write(*records):
+            self.history.take(record)
 
     def _close(self) -> None:
         for vm, there in enumerate(self.machine.presence):

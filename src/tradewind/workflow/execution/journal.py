@@ -79,20 +79,22 @@ class Journal:
                 ) from None
             yield record
 
-    def write(self, *records: Record) -> None:
-        """Add records, all with the time.
+    def write(self, *records: Record) -> list[Record]:
+        """Add records, and return them, each with the time.
 
         Raises:
             StoreFullError: They cannot be written.
         """
         now = time.time()
-        text = b"".join(json.dumps({"at": now, **record}).encode() + b"\n" for record in records)
+        dated = [{"at": now, **record} for record in records]
+        text = b"".join(json.dumps(record).encode() + b"\n" for record in dated)
         try:
             while text:
                 text = text[os.write(self._fd, text) :]
         except OSError as error:
             raise StoreFullError(f"the journal of the run cannot be written: {error.strerror}") from error
         self._dirty.set()
+        return dated
 
     def clear(self) -> None:
         """Forget what is in it."""

@@ -8,24 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.platform import Platform
 
 Orders = dict[int, tuple[int, ...]]
-
-
-def order_of(flow: Workflow, schedule: Schedule) -> Orders:
-    """The tasks of each machine in the order in which they are to be started.
-
-    Tasks that take no time begin when their parents do: of those the parents come first.
-    """
-    place = np.empty(len(flow), dtype=np.int64)
-    place[flow.order] = np.arange(len(flow))
-    found: dict[int, list[int]] = {}
-    for task in np.lexsort((place, schedule.finish, schedule.start)):
-        found.setdefault(int(schedule.vm[task]), []).append(int(task))
-    return {vm: tuple(tasks) for vm, tasks in found.items()}
 
 
 def rest_of(flow: Workflow, tasks: Sequence[int]) -> Workflow:
@@ -73,5 +59,5 @@ def plan_rest(
     rest = rest_of(flow, tasks)
     left.check(rest)
     schedule = planner.plan(rest, left)
-    orders = {vms[vm]: tuple(tasks[task] for task in places) for vm, places in order_of(rest, schedule).items()}
+    orders = {vms[vm]: tuple(tasks[task] for task in places) for vm, places in schedule.order_in(rest).items()}
     return orders, np.array(vms)[schedule.vm], schedule.start, schedule.finish

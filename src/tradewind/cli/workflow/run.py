@@ -1,0 +1,207 @@
+"""``tradewind workflow run``: carry out a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tradewind.deployer.runner.base import Runner
+    from tradewind.workflow.execution.run import Carried
+    from tradewind.workflow.files import Plan
+
+_NO_DEFAULT: dict[str, Any] = {"show_default": False}
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of the runner, partition=main; tradewind plugins lists them; repeatable."),
+]
+_Folder = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the run, which all machines see; PLAN.run beside the plan without it.", **_NO_DEFAULT),
+]
+_Inputs = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the files that come from outside; that of the plan without it.", **_NO_DEFAULT),
+]
+_Synthetic = Annotated[
+    bool, typer.Option("--synthetic", help="Tasks without a command sleep for the time that they take by the plan.")
+]
+_Scale = Annotated[float, typer.Option(help="Such tasks take this share of it: 0.01 plays an hour in 36 seconds.")]
+_Isolate = Annotated[
+    bool, typer.Option("--isolate", help="A working folder for each task, with nothing but its inputs.")
+]
+_Retries = Annotated[int, typer.Option(min=0, help="Times a task that failed is tried again.")]
+_Planner = Annotated[str, typer.Option(help="Who plans what is left when a machine is lost.")]
+_Python = Annotated[str | None, typer.Option(help="The Python on the machines; this one's path without it.")]
+_Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at most: 2h.")]
+_Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
+_Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
+_Gantt = Annotated[
+    list[Path] | None, typer.Option(help="Draw planned and actual times there, .html or .png; repeatable.")
+]
+
+
+def run(
+    plan: Annotated[Path, typer.Argument(help="The plan, of tradewind workflow plan.", show_default=False)],
+    on: Annotated[str, typer.Option("--on", help="Where: local, slurm or ray.")] = "local",
+    set_: _Set = None,
+    folder: _Folder = None,
+    inputs: _Inputs = None,
+    synthetic: _Synthetic = False,
+    scale: _Scale = 1.0,
+    isolate: _Isolate = False,
+    retries: _Retries = 2,
+    planner: _Planner = "heft",
+    python: _Python = None,
+    wall: _Wall = None,
+    linger: _Linger = "60s",
+    gather: _Gather = "30s",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever has been done in the folder.")] = False,
+    gantt: _Gantt = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, and nothing else.")] = False,
+) -> None:
+    """Carry out a plan; Ctrl-C stops cleanly, the same command goes on where it was.
+
+    Each machine of the plan runs its tasks in the plan's order. Tasks that fail are tried again; when a machine is
+    lost, what is left is planned anew for the others. The actual times are in results.json of the run's folder, and
+    tradewind workflow plan --measured learns from them.
+    """
+    import sys
+
+    from tradewind import plugins
+    from tradewind.cli.signals import StopWanted
+    from tradewind.cli.workflow.screen import Screen
+    from tradewind.units import parse_duration
+    from tradewind.workflow.execution.options import Options
+    from tradewind.workflow.execution.pilots import Terms
+    from tradewind.workflow.execution.run import carry_out
+    from tradewind.workflow.execution.state import Patience
+    from tradewind.workflow.files import read_plan
+
+    _check_gantt(gantt)
+    read = read_plan(plan)
+    _check_scale(read, scale, synthetic)
+    place = (folder or plan.absolute().with_suffix(".run")).absolute()
+    options = Options(
+        inputs=(inputs or plan.parent).absolute(),
+        patience=Patience(retries=retries),
+        isolated=isolate,
+        synthetic=synthetic,
+        scale=scale,
+        gather=parse_duration(gather),
+    )
+    terms = Terms(
+        python=python or sys.executable,
+        wall_seconds=None if wall is None else parse_duration(wall),
+        linger=parse_duration(linger),
+        poll_seconds=0.5 if on in ("local", "process") else 2.0,
+    )
+    rest = plugins.create("planner", planner, {})
+    runner = _runner(on, set_ or [], place)
+    with Screen(quiet=quiet or as_json) as screen, StopWanted("stopping: running tasks are ended") as stop:
+        carried = carry_out(
+            read, place, runner,
+            options=options, planner=rest, terms=terms, fresh=fresh, watch=screen.show, wanted=lambda: not stop.wanted,
+        )  # fmt: skip
+    _draw(carried, gantt or [], quiet=as_json)
+    _finish(carried, place, as_json=as_json)
+
+
+def _check_gantt(paths: list[Path] | None) -> None:
+    from tradewind.errors import InputError
+
+    for path in paths or ():
+        if path.suffix not in (".html", ".png"):
+            raise InputError(f"--gantt {path}: it is neither .html nor .png")
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"--gantt {path}: there is no folder {path.parent}", hint="make it, or name another file")
+
+
+def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:
+    from tradewind.errors import InputError
+
+    if not 0 < scale <= 1000:
+        raise InputError(f"--scale {scale:g} is no share of a time", hint="0.01 plays an hour in 36 seconds")
+    if scale != 1.0 and (not synthetic or any(task.command for task in plan.flow.tasks)):
+        raise InputError("--scale is for tasks that only sleep", hint="--synthetic, and a workflow without commands")
+
+
+def _runner(on: str, pairs: list[str], place: Path) -> Runner:
+    """The runner that gives the machines.
+
+    Raises:
+        PluginError: There is none of that name, or it cannot give machines to a plan.
+        InputError: A setting is not written as one.
+    """
+    import yaml
+
+    from tradewind import plugins
+    from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Simulates, ThisMachine
+    from tradewind.errors import InputError, PluginError
+
+    name = "process" if on == "local" else on
+    part = plugins.load("runner", name)
+    if not issubclass(part, HasOwnMachines | ThisMachine) or issubclass(part, NeedsImages | Simulates):
+        raise PluginError(f"the runner {on!r} cannot carry out a plan", hint="use local, slurm or ray")
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {pair!r} is not NAME=VALUE", hint="write --set partition=main")
+        try:
+            given[key] = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError:
+            given[key] = text
+    runner: Runner = plugins.create("runner", name, given, data_folder=place / "machines" / ".runner")
+    return runner
+
+
+def _draw(carried: Carried, paths: list[Path], *, quiet: bool) -> None:
+    if not paths:
+        return
+    from tradewind.reporting.workflow_gantt import gantt_html, gantt_png
+    from tradewind.workflow.execution.results import chart
+
+    document = chart(carried.results)
+    for path in paths:
+        if path.suffix == ".png":
+            gantt_png(document, path)
+        else:
+            path.write_text(gantt_html(document), encoding="utf-8")
+        if not quiet:
+            typer.echo(f"Written: {path}")
+
+
+def _finish(carried: Carried, place: Path, *, as_json: bool) -> None:
+    """Say how it ended, with the exit code that fits."""
+    from tradewind.cli.common import emit_json
+    from tradewind.cli.workflow.screen import comparison
+    from tradewind.errors import DeployError, InterruptedSearch, JobFailedError, WorkflowError
+    from tradewind.workflow.execution.events import Ending
+    from tradewind.workflow.execution.folder import RunFolder
+
+    if as_json:
+        emit_json(carried.results)
+    elif carried.ending is Ending.DONE:
+        typer.echo(comparison(carried.results))
+        typer.echo(f"Files: {place / 'files'}; times: {place / 'results.json'}")
+    again = "the same command goes on"
+    match carried.ending:
+        case Ending.INTERRUPTED:
+            raise InterruptedSearch("interrupted", hint=again)
+        case Ending.MACHINES:
+            raise DeployError("no machine is left", hint=again)
+        case Ending.IMPOSSIBLE:
+            raise WorkflowError("what is left cannot be run on the machines that are left", hint=again)
+        case Ending.FAILED:
+            (task, reason), *others = carried.failures.items()
+            tasks = carried.results["tasks"]
+            tries = next(row["attempts"] for row in tasks if row["task"] == task)
+            more = f", and {len(others)} more tasks failed" if others else ""
+            left = sum(row["vm"] is None for row in tasks) - len(carried.failures)
+            more += f"; {left} that need them were not run" if left else ""
+            log = place / RunFolder(place).attempt(task, tries) / "stderr"
+            raise JobFailedError(f"task {task!r} failed {tries} times: {reason}{more}", hint=f"see {log}; {again}")

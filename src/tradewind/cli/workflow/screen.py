@@ -1,0 +1,106 @@
+"""What is seen of a plan while it is carried out, and at its end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from tradewind.workflow.execution.options import Progress
+
+_BAR = 24
+_STEPS = 10
+
+
+class Screen:
+    """One line that is redrawn in place on a terminal; elsewhere a line for each tenth of the tasks.
+
+    Args:
+        quiet: Show nothing.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = sys.stdout.isatty() and not quiet
+        self._width = 0
+        self._step = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live and self._width:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+
+    def show(self, progress: Progress) -> None:
+        """Show where the run is."""
+        if self._quiet:
+            return
+        if self._live:
+            for note in progress.notes:
+                self._write(note + "\n")
+            self._write(line(progress)[: shutil.get_terminal_size().columns - 1])
+            return
+        for note in progress.notes:
+            sys.stdout.write(note + "\n")
+        step = progress.done * _STEPS // max(1, progress.tasks)
+        if step != self._step:
+            self._step = step
+            sys.stdout.write(line(progress, bar=False) + "\n")
+        sys.stdout.flush()
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write("\r" + text.rstrip("\n").ljust(self._width) + ("\n" if text.endswith("\n") else ""))
+        self._width = 0 if text.endswith("\n") else len(text)
+        sys.stdout.flush()
+
+
+def line(progress: Progress, *, bar: bool = True) -> str:
+    """Progress in one line."""
+    from tradewind.units import format_duration, format_money
+
+    full = progress.done * _BAR // max(1, progress.tasks)
+    words = [
+        f"{progress.done} of {progress.tasks} tasks done",
+        *([f"{progress.running} running"] if progress.running else []),
+        *([f"{progress.failed} failed"] if progress.failed else []),
+        *([f"{progress.up} of {progress.machines} machines"] if progress.done < progress.tasks else []),
+        f"{format_money(progress.cost)} so far",
+    ]
+    if progress.seconds is not None:
+        words.append(format_duration(progress.seconds))
+    else:
+        words.append("waiting for machines")
+    if progress.left:
+        words.append(f"{format_duration(progress.left)} left by the plan")
+    return (f"[{'#' * full}{'-' * (_BAR - full)}] " if bar else "") + ", ".join(words)
+
+
+def comparison(results: Mapping[str, Any]) -> str:
+    """The figures of the plan and of its run, side by side."""
+    from tradewind.units import format_money
+
+    planned, actual = results["planned"], results["actual"]
+    rows = [("", "planned", "actual")]
+    rows += [
+        (words, f"{planned[name]:.3f} s", f"{actual[name]:.3f} s")
+        for name, words in (("makespan", "makespan"), ("serial", "serial time"))
+    ]
+    rows.append(("utilisation", f"{100 * planned['utilisation']:.1f} %", f"{100 * actual['utilisation']:.1f} %"))
+    rows.append(("cost", format_money(planned["cost"]), format_money(actual["cost"])))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    text = [
+        f"{first:<{widths[0]}}  {second:>{widths[1]}}  {third:>{widths[2]}}".rstrip() for first, second, third in rows
+    ]
+    share = actual["makespan"] / planned["makespan"] - 1.0 if planned["makespan"] > 0 else 0.0
+    text.append(f"The run took {abs(share) * 100:.1f} % {'longer' if share >= 0 else 'less'} than planned.")
+    retried = results["attempts"] - len(results["tasks"])
+    lost = len(results["machines_lost"])
+    if retried or lost or results["replans"]:
+        text.append(
+            f"{retried} attempts more than tasks, {lost} machines lost, planned again {results['replans']} times."
+        )
+    return "\n".join(text)
