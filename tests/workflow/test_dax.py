@@ -57,7 +57,7 @@ def test_version_three() -> None:
         (
             '<job id="A"/><job id="B"/><child ref="A"><parent ref="B"/></child>'
             '<child ref="B"><parent ref="A"/></child></adag>',
-            None,
+            3,
             "in a circle: ",
         ),
         ('<job id="A"><uses file="f" size="-5"/></job></adag>', 3, "has a size of -5"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 
 import pytest
 from tests.workflow.datasets import DATASETS, dax, needs_datasets, table
 
 from tradewind.errors import WorkflowError
-from tradewind.workflow.readers.wfformat import read_wfformat, write_wfformat
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.readers.wfformat import VERSIONS, read_wfformat, write_wfformat
 
 OLD = {
     "name": "w",
@@ -92,6 +94,36 @@ def test_what_is_wrong_has_a_place(document: object, words: str) -> None:
     assert caught.value.file == "w.json"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"a": ("b",), "b": ("a",)}, "in a circle: "),
+        ({"a": ("c",), "b": ()}, "task 'c', which is not there"),
+    ],
+)
+def test_errors_of_the_graph_have_the_line(wrong: dict[str, tuple[str, ...]], words: str) -> None:
+    tasks = [{"name": name, "parents": list(parents)} for name, parents in wrong.items()]
+    text = json.dumps({"schemaVersion": "1.4", "workflow": {"tasks": tasks}}, indent=1)
+    with pytest.raises(WorkflowError, match=words) as caught:
+        read_wfformat(text.encode(), "w.json")
+    named = text.splitlines()[(caught.value.line or 0) - 1]
+    assert words.split("'")[1] in named if "'" in words else '"name"' in named
+
+
+def test_a_size_below_zero_has_the_line_of_the_file() -> None:
+    wrong = json.loads(json.dumps(NEW))
+    wrong["workflow"]["specification"]["files"][1]["sizeInBytes"] = -7
+    text = json.dumps(wrong, indent=1)
+    with pytest.raises(WorkflowError, match="has a size of -7") as caught:
+        read_wfformat(text.encode(), "w.json")
+    assert '"id": "x"' in text.splitlines()[(caught.value.line or 0) - 1]
+
+
+def test_version_1_6_is_read_as_1_5() -> None:
+    newer = {**NEW, "schemaVersion": "1.6"}
+    assert read_wfformat(json.dumps(newer).encode(), "w.json").tasks == read(NEW).tasks  # type: ignore[attr-defined]
+
+
 def test_no_json() -> None:
     with pytest.raises(WorkflowError, match="no JSON") as caught:
         read_wfformat(b'{\n "workflow": \n', "w.json")
@@ -100,9 +132,12 @@ def test_no_json() -> None:
 
 @needs_datasets
 @pytest.mark.parametrize("graph", ["Montage_25", "Sipht_30", "CyberShake_100"])
-def test_what_is_written_is_read_again(graph: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_written_is_read_again(graph: str, version: str) -> None:
     flow = dax(graph)
-    again = read_wfformat(write_wfformat(flow).encode(), graph)
+    text = write_wfformat(flow, version=version)
+    assert json.loads(text)["schemaVersion"] == version
+    again = read_wfformat(text.encode(), graph)
     assert (again.tasks, again.parents, dict(again.sizes)) == (flow.tasks, flow.parents, dict(flow.sizes))
 
 
@@ -115,3 +150,25 @@ def test_every_instance_of_the_datasets(row: dict[str, str]) -> None:
     assert flow.runtimes.sum() == pytest.approx(float(row["total_runtime_s"]), abs=0.02)
     assert flow.critical_path()[0] == pytest.approx(float(row["critical_path_s"]), abs=0.02)
     assert (int(flow.depth.max()) + 1, max(flow.widths)) == (int(row["depth"]), int(row["max_width"]))
+
+
+def test_ten_thousand_tasks_are_read_within_a_second() -> None:
+    parents = tuple(tuple(sorted({task // 2, task // 3, task - 1} - {task})) if task else () for task in range(10_000))
+    tasks = tuple(
+        Task(f"task_{i:05d}", f"a{i % 9}", 0.25 * i, tuple(f"file_{p}.dat" for p in parents[i]), (f"file_{i}.dat",))
+        for i in range(10_000)
+    )
+    flow = Workflow("large", tasks, parents, {f"file_{i}.dat": 1000 * i for i in range(10_000)})
+    text = write_wfformat(flow).encode()
+    took = []
+    for _ in range(3):
+        begin = time.process_time()
+        again = read_wfformat(text, "large.json")
+        took.append(time.process_time() - begin)
+    assert again.tasks == flow.tasks
+    assert min(took) < 1.0
+
+
+def test_another_version_is_not_written() -> None:
+    with pytest.raises(WorkflowError, match="WfFormat 2.0 is not written"):
+        write_wfformat(Workflow("w", (Task("a", "a", 1.0),), ((),)), version="2.0")

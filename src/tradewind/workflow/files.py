@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,25 @@ def read_workflow(path: Path, *, lenient: bool = False) -> Workflow:
     Raises:
         WorkflowError: It is not there, is none of these, or something in it is wrong; with the place.
     """
+    with _without_collection():
+        return _read(path, lenient)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Leave out the search for circles of garbage: it takes as long as reading a large file, and finds none there."""
+    import gc
+
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _read(path: Path, lenient: bool) -> Workflow:
     text, file = read_bytes(path), str(path)
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -73,7 +94,7 @@ def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
     if document.get("format") == FORMAT:
         return _plan(document, file).flow
     if "workflow" in document:
-        return from_document(document, file, lenient=lenient)
+        return from_document(document, file, text=text, lenient=lenient)
     return _from_fields(plain(document), file, name, lenient)
 
 
@@ -142,7 +163,11 @@ def read_plan(path: Path) -> Plan:
     Raises:
         WorkflowError: It is not there, is no plan, or something in it is wrong.
     """
-    text, file = read_bytes(path), str(path)
+    with _without_collection():
+        return _read_plan(read_bytes(path), str(path))
+
+
+def _read_plan(text: bytes, file: str) -> Plan:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

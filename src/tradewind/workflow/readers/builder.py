@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,11 +29,13 @@ class Builder:
         file: The file, for messages.
         name: The workflow's name.
         lenient: Accept sizes and run times below zero.
+        text: The file's content, where lines are not known as it is read: errors look them up.
     """
 
     file: str
     name: str
     lenient: bool = False
+    text: bytes = b""
     tasks: list[Task] = field(default_factory=list)
     lines: list[int | None] = field(default_factory=list)
     _places: dict[str, int] = field(default_factory=dict)
@@ -39,11 +43,30 @@ class Builder:
     _as_input: dict[str, int] = field(default_factory=dict)
     _as_output: dict[str, int] = field(default_factory=dict)
     _declared: dict[str, set[int]] = field(default_factory=dict)
+    _unsized: set[str] = field(default_factory=set)
     _counts: Counter[str] = field(default_factory=Counter)
 
-    def fail(self, message: str, line: int | None = None, hint: str | None = None) -> WorkflowError:
-        """An error with the place in the file."""
+    def fail(
+        self, message: str, line: int | None = None, hint: str | None = None, about: str | None = None
+    ) -> WorkflowError:
+        """An error with the place in the file.
+
+        Args:
+            message: What is wrong.
+            line: The line, where it is known.
+            hint: What to do about it.
+            about: The task or file that it is about, to look for the line.
+        """
+        if line is None and about is not None:
+            line = self.lines[self._places[about]] if about in self._places else None
+            line = line or self._line_of(about)
         return WorkflowError(message, file=self.file, line=line, hint=hint)
+
+    def _line_of(self, name: str) -> int | None:
+        """The line of a JSON text that gives something this name, or else that names it first."""
+        quoted = re.escape(json.dumps(name, ensure_ascii=name.isascii()).encode())
+        found = re.search(rb'"(?:id|name)"\s*:\s*(?=' + quoted + b")", self.text) or re.search(quoted, self.text)
+        return self.text[: found.end()].count(b"\n") + 1 if found else None
 
     def task(self, task: Task, line: int | None = None) -> None:
         """Add a task.
@@ -52,17 +75,16 @@ class Builder:
             WorkflowError: Its id is taken, or its run time is no time.
         """
         if task.id in self._places:
-            raise self.fail(f"there are two tasks {task.id!r}", line)
+            raise self.fail(f"there are two tasks {task.id!r}", line, about=task.id)
         if not math.isfinite(task.runtime) or (task.runtime < 0 and not self.lenient):
             words = f"the run time of task {task.id!r} is {task.runtime!r}, not a number of 0 or more"
-            raise self.fail(
-                words, line, "read it with --lenient to take times below zero as 0" if task.runtime < 0 else None
-            )
+            hint = "read it with --lenient to take times below zero as 0" if task.runtime < 0 else None
+            raise self.fail(words, line, hint, task.id)
         if task.runtime < 0:
             self.count("run times are below zero and were taken as 0 s")
             task = replace(task, runtime=0.0)
         if task.cores < 1:
-            raise self.fail(f"task {task.id!r} uses {task.cores} cores", line)
+            raise self.fail(f"task {task.id!r} uses {task.cores} cores", line, "it uses 1 or more", task.id)
         self._places[task.id] = len(self.tasks)
         self.tasks.append(task)
         self.lines.append(line)
@@ -74,11 +96,11 @@ class Builder:
             WorkflowError: It is below zero.
         """
         if size is None:
-            self.count("files have no size and count as empty")
+            self._unsized.add(name)
             return
         if size < 0 and not self.lenient:
             hint = "a size is 0 or more; read it with --lenient to take sizes without their sign"
-            raise self.fail(f"file {name!r} of task {task!r} has a size of {size}", line, hint)
+            raise self.fail(f"file {name!r} of task {task!r} has a size of {size}", line, hint, name)
         if size < 0:
             self.count("sizes are below zero and were taken without their sign")
             size = -size
@@ -106,14 +128,17 @@ class Builder:
         for parent, child, line in self._edges:
             for name in (parent, child):
                 if name not in self._places:
-                    raise self.fail(f"an edge names task {name!r}, which is not there", line)
+                    raise self.fail(f"an edge names task {name!r}, which is not there", line, about=name)
             if parent == child:
-                raise self.fail(f"task {parent!r} waits for itself", line)
+                raise self.fail(f"task {parent!r} waits for itself", line, about=parent)
             parents[self._places[child]].add(self._places[parent])
         sizes = {**self._as_output, **self._as_input}
         conflicts = sum(len(found) > 1 for found in self._declared.values())
         if conflicts:
             self.count("files are declared with several sizes: the first as an input holds", conflicts)
+        unsized = len(self._unsized.difference(sizes))
+        if unsized:
+            self.count("files have no size and count as empty", unsized)
         made = Counter(name for task in self.tasks for name in task.outputs)
         several = sum(count > 1 for count in made.values())
         if several:
@@ -128,7 +153,8 @@ class Builder:
                 tuple(f"{number} {what}" for what, number in self._counts.items()),
             )
         except WorkflowError as error:
-            raise self.fail(error.message) from None
+            first = error.message.rpartition("circle: ")[2].split(" -> ")[0]
+            raise self.fail(error.message, about=first) from None
 
     def _implied(self, parents: Sequence[set[int]]) -> None:
         """Count the files that a task reads although it does not wait for the one that writes them."""

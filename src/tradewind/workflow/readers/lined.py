@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from tradewind.errors import InputError, WorkflowError
 
 _MAX_DEPTH = 50
+
+_SYNTAX = "check the indentation and the brackets; quote text that holds ': ' or begins with one of { [ & * ! > %"
 
 
 class Fields(dict[str, Any]):
@@ -158,90 +160,107 @@ def read_lined(text: str, file: str) -> Fields:
     """
     import yaml
 
-    if text.count("[") + text.count("{") > 0 and _nesting(text) > 10 * _MAX_DEPTH:
-        raise WorkflowError("it is nested too deeply", file=file)
     try:
-        node = yaml.compose(text, Loader=_loader())
+        # Events, one by one: to compose nodes takes a stack as deep as the file says.
+        return _Reader(file).document(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.problem, error.context) if part)
-        hint = "check the indentation and the brackets; quote text that holds ': ' or begins with one of { [ & * ! > %"
-        raise WorkflowError(
-            f"it is no YAML: {reason}", file=file, line=mark.line + 1 if mark else None, hint=hint
-        ) from None
+        line = mark.line + 1 if mark else None
+        raise WorkflowError(f"it is no YAML: {reason}", file=file, line=line, hint=_SYNTAX) from None
     except yaml.YAMLError as error:
         raise WorkflowError(f"it is no YAML: {str(error).splitlines()[0]}", file=file) from None
-    except RecursionError:
-        raise WorkflowError("it is nested too deeply", file=file) from None
-    if not isinstance(node, yaml.MappingNode):
-        raise WorkflowError("it is no mapping of keys to values", file=file, line=1 if node is None else None)
-    fields: Fields = _Reader(file).value(node, 0)
-    return fields
-
-
-def _nesting(text: str) -> int:
-    """The deepest nesting of brackets, as if all of them counted: libyaml recurses without asking."""
-    depth = deepest = 0
-    for letter in text:
-        if letter in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif letter in "]}":
-            depth -= 1
-    return deepest
-
-
-def _loader() -> Any:
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return type("_Loader", (base,), {"yaml_implicit_resolvers": {}})
 
 
 class _Reader:
-    """Turns nodes into values; an alias gives the same value again, so that none unfolds."""
+    """Turns events into values; an alias gives the same value again, so that none unfolds."""
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._done: dict[int, Any] = {}
+        self._open: list[Fields | Items] = []
+        self._keys: list[str | None] = []
+        self._anchors: dict[str, Any] = {}
+        self._root: Any = None
 
-    def value(self, node: Any, depth: int) -> Any:
-        import yaml
+    def document(self, events: Iterable[Any]) -> Fields:
+        """The only document of a stream.
 
-        if depth > _MAX_DEPTH:
-            line = node.start_mark.line + 1
-            raise WorkflowError("it is nested too deeply, or an alias holds itself", file=self._file, line=line)
-        if isinstance(node, yaml.ScalarNode):
-            self._check_tag(node, "str")
-            return None if node.style is None and node.value in ("", "~", "null") else node.value
-        if id(node) not in self._done:
-            mapping = isinstance(node, yaml.MappingNode)
-            self._check_tag(node, "map" if mapping else "seq")
-            self._done[id(node)] = self._mapping(node, depth) if mapping else self._sequence(node, depth)
-        return self._done[id(node)]
+        Raises:
+            WorkflowError: It is no mapping, or not the only one.
+        """
+        documents = 0
+        for event in events:
+            kind = type(event).__name__
+            if kind == "ScalarEvent":
+                self._scalar(event)
+            elif kind == "AliasEvent":
+                self._put(self._anchored(event), event, whole=True)
+            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+                self._begin(event, Fields() if kind == "MappingStartEvent" else Items())
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                self._open.pop()
+                self._keys.pop()
+            elif kind == "DocumentStartEvent":
+                documents += 1
+                if documents > 1:
+                    raise self._fail("it has more than one document", event, "remove the line '---'")
+        if not isinstance(self._root, Fields):
+            raise WorkflowError("it is no mapping of keys to values", file=self._file, line=1)
+        return self._root
 
-    def _sequence(self, node: Any, depth: int) -> Items:
-        items = Items(self.value(item, depth + 1) for item in node.value)
-        items.lines = [item.start_mark.line + 1 for item in node.value]
-        return items
+    def _fail(self, message: str, event: Any, hint: str | None = None) -> WorkflowError:
+        return WorkflowError(message, file=self._file, line=event.start_mark.line + 1, hint=hint)
 
-    def _mapping(self, node: Any, depth: int) -> Fields:
-        fields = Fields()
-        fields.line, fields.lines = node.start_mark.line + 1, {}
-        for key_node, value_node in node.value:
-            key, line = key_node.value, key_node.start_mark.line + 1
-            if not isinstance(key, str):
-                raise WorkflowError("a key must be a word", file=self._file, line=line, hint="quote it")
-            if key in fields:
-                first = fields.lines[key]
-                raise WorkflowError(
-                    f"the key {key!r} is written twice", file=self._file, line=line, hint=f"first on line {first}"
-                )
-            fields.lines[key] = line
-            fields[key] = self.value(value_node, depth + 1)
-        return fields
+    def _begin(self, event: Any, value: Fields | Items) -> None:
+        if event.tag not in (None, "!"):
+            raise self._fail(f"the tag {event.tag!r} is not allowed", event, "remove it")
+        if len(self._open) > _MAX_DEPTH:
+            raise self._fail("it is nested too deeply", event)
+        if isinstance(value, Fields):
+            value.line, value.lines = event.start_mark.line + 1, {}
+        else:
+            value.lines = []
+        self._put(value, event, whole=True)
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        self._open.append(value)
+        self._keys.append(None)
 
-    def _check_tag(self, node: Any, kind: str) -> None:
-        if node.tag not in (f"tag:yaml.org,2002:{kind}", "!"):
-            line = node.start_mark.line + 1
-            raise WorkflowError(f"the tag {node.tag!r} is not allowed", file=self._file, line=line, hint="remove it")
+    def _scalar(self, event: Any) -> None:
+        if event.tag not in (None, "!"):
+            raise self._fail(f"the tag {event.tag!r} is not allowed", event, "remove it")
+        # What was written in quotes is text whatever it says.
+        value = None if event.implicit[0] and event.value in ("", "~", "null") else event.value
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        self._put(value, event, text=event.value)
+
+    def _anchored(self, event: Any) -> Any:
+        if event.anchor not in self._anchors:
+            raise self._fail(f"there is no anchor {event.anchor!r}", event)
+        value = self._anchors[event.anchor]
+        if any(value is each for each in self._open):
+            raise self._fail("an alias holds itself", event)
+        return value
+
+    def _put(self, value: Any, event: Any, *, whole: bool = False, text: str = "") -> None:
+        """Give a value its place: as the root, an item, a key, or under the key before it."""
+        if not self._open:
+            self._root = value
+            return
+        holder, line = self._open[-1], event.start_mark.line + 1
+        if isinstance(holder, Items):
+            holder.append(value)
+            holder.lines.append(line)
+            return
+        key = self._keys[-1]
+        if key is not None:
+            holder[key] = value
+            self._keys[-1] = None
+            return
+        if whole:
+            raise self._fail("a key must be a word", event, "quote it")
+        if text in holder.lines:
+            raise self._fail(f"the key {text!r} is written twice", event, f"first on line {holder.lines[text]}")
+        holder.lines[text] = line
+        self._keys[-1] = text

@@ -114,9 +114,9 @@ def _sizes(values: Values, document: Fields, builder: Builder) -> None:
             builder.count("files of 'files' are used by no task")
         size = values.parsed(files, name, 0, _bytes, f"the size of file {name!r}", "a size")
         builder.size(name, size, "files", output=False, line=files.at(name))
-    missing = sum(name not in files for name in used)
-    if missing:
-        builder.count("files have no size and count as empty", missing)
+    for name in used:
+        if name not in files:
+            builder.size(name, None, "files", output=False)
 
 
 def _bytes(value: Any) -> int:

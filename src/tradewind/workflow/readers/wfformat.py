@@ -13,7 +13,10 @@ from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import Builder
 
 VERSION = "1.5"
-"""The version that is written."""
+"""The version that is written unless another one is asked for."""
+
+VERSIONS = ("1.4", "1.5", "1.6")
+"""The versions that can be written."""
 
 _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
@@ -34,10 +37,10 @@ def read_wfformat(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise WorkflowError(f"it is no JSON: {error}", file=file, line=line) from None
-    return from_document(document, file, lenient=lenient)
+    return from_document(document, file, text=text, lenient=lenient)
 
 
-def from_document(document: Any, file: str, *, lenient: bool = False) -> Workflow:
+def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool = False) -> Workflow:
     """The workflow of a WfFormat document.
 
     The activity of a task is its category, or its name where that is not its id, or the program that it runs, or its
@@ -47,13 +50,15 @@ def from_document(document: Any, file: str, *, lenient: bool = False) -> Workflo
     Args:
         document: The document.
         file: The file's name, for messages.
+        text: The file's content, in which errors look for their lines.
         lenient: Accept sizes and run times below zero, as `Builder` says.
 
     Raises:
         WorkflowError: It is no WfFormat document, or something in it is wrong; with the task.
     """
-    builder = Builder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
-    flow = document.get("workflow") if isinstance(document, Mapping) else None
+    given = document if isinstance(document, Mapping) else {}
+    name = str(given.get("name") or Path(file).name.removesuffix(".gz").rsplit(".", 1)[0])
+    builder, flow = Builder(file, name, lenient, text), given.get("workflow")
     if not isinstance(flow, Mapping):
         raise builder.fail("it is no WfFormat file: it has no 'workflow'")
     try:
@@ -62,8 +67,10 @@ def from_document(document: Any, file: str, *, lenient: bool = False) -> Workflo
         else:
             _joined(builder, flow)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        place = f"task {builder.tasks[-1].id!r} or the one after it" if builder.tasks else "its first task"
-        raise builder.fail(f"it is not as WfFormat has it at {place}: {type(error).__name__} {error}") from None
+        last = builder.tasks[-1].id if builder.tasks else None
+        place = f"task {last!r} or the one after it" if last else "its first task"
+        words = f"it is not as WfFormat has it at {place}: {type(error).__name__} {error}"
+        raise builder.fail(words, about=last) from None
     return builder.workflow()
 
 
@@ -130,47 +137,73 @@ def _activity(task: Mapping[str, Any], task_id: str, program: str) -> str:
     return program if program and not re.search(r"\s", program) else _NUMBER.sub("", name) or name
 
 
-def write_wfformat(flow: Workflow, *, machine: str = "reference") -> str:
+def write_wfformat(flow: Workflow, *, machine: str = "reference", version: str = VERSION) -> str:
     """A workflow as a WfFormat document.
 
     Args:
         flow: The workflow.
         machine: The name of the machine that its run times are for.
+        version: ``1.4``, ``1.5`` or ``1.6``.
+
+    Raises:
+        WorkflowError: The version is another one.
     """
-    document = {
-        "name": flow.name,
-        "schemaVersion": VERSION,
-        "workflow": {
+    if version not in VERSIONS:
+        raise WorkflowError(f"WfFormat {version} is not written", hint=f"one of {', '.join(VERSIONS)}")
+    joined = version == "1.4"
+    tasks = [{**_named(flow, place), **_files(flow, place, joined)} for place in range(len(flow))]
+    runs = [_execution(task, machine, joined) for task in flow.tasks]
+    if joined:
+        inner: dict[str, Any] = {
+            "makespanInSeconds": 0,
+            "executedAt": "1970-01-01T00:00:00Z",
+            "tasks": [{**task, "type": "compute", **run} for task, run in zip(tasks, runs, strict=True)],
+            "machines": [{"nodeName": machine}],
+        }
+    else:
+        inner = {
             "specification": {
-                "tasks": [
-                    {
-                        "name": task.id,
-                        "id": task.id,
-                        "category": task.activity,
-                        "parents": [flow.tasks[parent].id for parent in flow.parents[place]],
-                        "children": [flow.tasks[child].id for child in flow.children[place]],
-                        "inputFiles": list(task.inputs),
-                        "outputFiles": list(task.outputs),
-                    }
-                    for place, task in enumerate(flow.tasks)
-                ],
+                "tasks": tasks,
                 "files": [{"id": name, "sizeInBytes": size} for name, size in flow.sizes.items()],
             },
             "execution": {
                 "makespanInSeconds": 0,
                 "executedAt": "1970-01-01T00:00:00Z",
-                "tasks": [_execution(task, machine) for task in flow.tasks],
+                "tasks": runs,
                 "machines": [{"nodeName": machine}],
             },
-        },
+        }
+    return json.dumps({"name": flow.name, "schemaVersion": version, "workflow": inner}, indent=1)
+
+
+def _named(flow: Workflow, place: int) -> dict[str, Any]:
+    task = flow.tasks[place]
+    return {
+        "name": task.id,
+        "id": task.id,
+        "category": task.activity,
+        "parents": [flow.tasks[parent].id for parent in flow.parents[place]],
+        "children": [flow.tasks[child].id for child in flow.children[place]],
     }
-    return json.dumps(document, indent=1)
 
 
-def _execution(task: Task, machine: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": task.id, "runtimeInSeconds": task.runtime, "coreCount": task.cores}
+def _files(flow: Workflow, place: int, joined: bool) -> dict[str, Any]:
+    task = flow.tasks[place]
+    if not joined:
+        return {"inputFiles": list(task.inputs), "outputFiles": list(task.outputs)}
+    found = []
+    for link, names in (("input", task.inputs), ("output", task.outputs)):
+        for name in names:
+            size = {"sizeInBytes": flow.sizes[name]} if name in flow.sizes else {}
+            found.append({"link": link, "name": name, **size})
+    return {"files": found}
+
+
+def _execution(task: Task, machine: str, joined: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"id": task.id, "runtimeInSeconds": task.runtime}
+    found["cores" if joined else "coreCount"] = task.cores
     if task.command:
         found["command"] = {"program": task.command[0], "arguments": list(task.command[1:])}
     if task.memory_bytes is not None:
         found["memoryInBytes"] = task.memory_bytes
-    return {**found, "machines": [machine]}
+    return {**found, **({"machine": machine} if joined else {"machines": [machine]})}
