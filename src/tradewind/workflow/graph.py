@@ -97,6 +97,13 @@ class Workflow:
         return np.array(order, dtype=np.int32)
 
     @cached_property
+    def places(self) -> Indices:
+        """The place of each task in `order`."""
+        places = np.empty(len(self), dtype=np.int32)
+        places[self.order] = np.arange(len(self))
+        return places
+
+    @cached_property
     def depth(self) -> Indices:
         """For each task the length of the longest path of tasks before it; 0 for those that wait for nothing."""
         depth = np.zeros(len(self), dtype=np.int32)

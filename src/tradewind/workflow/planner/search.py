@@ -11,8 +11,8 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.heft import by_rank
 from tradewind.workflow.planner.lanes import Lanes
+from tradewind.workflow.planner.sequence import by_rank
 from tradewind.workflow.platform import Platform
 
 _WORK = 20_000

@@ -1,0 +1,148 @@
+"""Min-Min, Max-Min, Sufferage and MCT: which of the tasks that could be placed is placed next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.planner.base import Online, Planner
+from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.simulator.reference import Director, State
+
+MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
+"""The rules, as `tradewind.workflow.kernel_general` numbers them."""
+
+
+class _BatchPlanner(Planner, Online):
+    """What the rules share: a batch of tasks whose parents have been placed, or have ended."""
+
+    rule: ClassVar[int]
+
+    def plan(self, flow: Workflow, platform: Platform) -> Schedule:
+        """See `Planner.plan`."""
+        return Machines(flow, platform).batch(self.rule)
+
+    def director(self, flow: Workflow, platform: Platform) -> Director:
+        """See `Online.director`."""
+        return BatchDirector(flow, platform, self.rule)
+
+
+class MinminPlanner(_BatchPlanner):
+    """Min-Min: the task that can end first is placed next, where it ends first.
+
+    Ibarra and Kim, "Heuristic algorithms for scheduling independent tasks on nonidentical processors", JACM 24(2),
+    1977; a task joins the batch when its parents have been placed.
+    """
+
+    rule = MINMIN
+
+
+class MaxminPlanner(_BatchPlanner):
+    """Max-Min: the task whose earliest possible end is the latest is placed next, where it ends first.
+
+    Ibarra and Kim, "Heuristic algorithms for scheduling independent tasks on nonidentical processors", JACM 24(2),
+    1977; a task joins the batch when its parents have been placed.
+    """
+
+    rule = MAXMIN
+
+
+class SufferagePlanner(_BatchPlanner):
+    """Sufferage: the task that would lose most on its second-best machine is placed next, where it ends first.
+
+    Maheswaran et al., "Dynamic mapping of a class of independent tasks onto heterogeneous computing systems", JPDC
+    59(2), 1999; a task joins the batch when its parents have been placed.
+    """
+
+    rule = SUFFERAGE
+
+
+class MctPlanner(_BatchPlanner):
+    """MCT: tasks in the order of their arrival, each where it ends first behind what is placed there.
+
+    Minimum completion time: Maheswaran et al., "Dynamic mapping of a class of independent tasks onto heterogeneous
+    computing systems", JPDC 59(2), 1999.
+    """
+
+    rule = MCT
+
+    def plan(self, flow: Workflow, platform: Platform) -> Schedule:
+        """See `Planner.plan`."""
+        return Machines(flow, platform).append(flow.order)
+
+
+class BatchDirector(Director):
+    """Places all ready tasks anew by a rule whenever something has happened, and starts those that can start.
+
+    Maheswaran et al., 1999, call this the batch mode. What runs is expected to take what it should take.
+
+    Args:
+        flow: The workflow.
+        platform: Its machines.
+        rule: `MINMIN`, `MAXMIN`, `SUFFERAGE` or `MCT`.
+    """
+
+    def __init__(self, flow: Workflow, platform: Platform, rule: int) -> None:
+        platform.check(flow)
+        self._rule = rule
+        self._platform = platform
+        self._cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
+        self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
+        fits = self._cores[:, None] <= self._slots[None, :]
+        self._seconds = np.where(fits, platform.seconds(flow), np.inf)
+        # Of what runs: machine, expected end.
+        self._running: dict[int, tuple[int, float]] = {}
+        self._decided: list[tuple[int, int]] = []
+        self._moment = (-1.0, 0)
+
+    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+        """The next task that the rule would start now."""
+        for task in ready:
+            self._running.pop(task, None)  # it has failed, and is to run again
+        if self._moment != (state.now, len(ready)):
+            self._decided = self._decide(ready, state)
+        if not self._decided:
+            self._moment = (state.now, len(ready))
+            return None
+        task, vm = self._decided.pop(0)
+        self._moment = (state.now, len(ready) - 1)
+        self._running[task] = vm, state.now + float(self._seconds[task, vm]) + self._fetching(task, vm, state)
+        return task, vm
+
+    def _fetching(self, task: int, vm: int, state: State) -> float:
+        return state.fetching(task, vm) if self._platform.storage == "local" else 0.0
+
+    def _decide(self, ready: Sequence[int], state: State) -> list[tuple[int, int]]:
+        """All that starts now."""
+        from tradewind.workflow import kernel_general
+
+        batch = np.array(ready)
+        seconds = self._seconds[batch]
+        if self._platform.storage == "local":
+            seconds = seconds + [[state.fetching(task, vm) for vm in range(len(self._slots))] for task in ready]
+        vm, start = kernel_general.batch_now(
+            self._rule, seconds, self._cores[batch], self._slots, state.now, self._lanes(state)
+        )
+        starting = [at for at in np.argsort(start, kind="stable") if start[at] <= state.now]
+        return [(int(batch[at]), int(vm[at])) for at in starting]
+
+    def _lanes(self, state: State) -> Numbers:
+        """When each core is expected to be free: now, when its task should end, or when its machine is up."""
+        lanes = np.full((len(self._slots), int(self._slots.max())), np.inf)
+        later = np.nextafter(state.now, np.inf)
+        ends: dict[int, list[float]] = {}
+        for task in [task for task in self._running if task in state.finished]:
+            del self._running[task]
+        for task, (vm, end) in self._running.items():
+            ends.setdefault(vm, []).extend([max(end, later)] * int(self._cores[task]))
+        for vm, machine in enumerate(self._platform.vms):
+            free = [state.now] * state.free[vm]
+            busy = sorted(ends.get(vm, ()))
+            unknown = [max(machine.boot_seconds, later)] * (machine.slots - len(free) - len(busy))
+            lanes[vm, : machine.slots] = sorted([*free, *busy, *unknown])
+        return lanes

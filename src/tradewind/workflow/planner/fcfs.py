@@ -1,0 +1,28 @@
+"""First come, first served."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.planner.base import Online, Planner
+from tradewind.workflow.planner.lanes import Lanes
+from tradewind.workflow.planner.machines import Machines, is_plain
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.simulator.reference import ByKey, Director, simulate
+
+
+class FcfsPlanner(Planner, Online):
+    """FCFS: tasks in the order in which they become ready, each on the first machine that is free, fast or not."""
+
+    def plan(self, flow: Workflow, platform: Platform) -> Schedule:
+        """See `Planner.plan`."""
+        if not is_plain(flow, platform):
+            return Machines(flow, platform).follow(simulate(flow, platform, self.director(flow, platform)))
+        return Lanes(flow, platform).simulate(np.zeros(len(flow)), np.arange(len(platform.vms), dtype=np.int32))
+
+    def director(self, flow: Workflow, platform: Platform) -> Director:
+        """See `Online.director`."""
+        platform.check(flow)
+        return ByKey([0.0] * len(flow), list(range(len(platform.vms))))

@@ -1,0 +1,26 @@
+"""Predict earliest finish time: HEFT that looks ahead."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.planner.base import Planner
+from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.sequence import by_priority
+from tradewind.workflow.platform import Platform
+
+
+class PeftPlanner(Planner):
+    """PEFT: as HEFT, but a machine is chosen also for the shortest possible way from it to the end.
+
+    Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table", IEEE TPDS
+    25(3), 2014: the table of equation 6, its mean over the machines as priority, gaps included.
+    """
+
+    def plan(self, flow: Workflow, platform: Platform) -> Schedule:
+        """See `Planner.plan`."""
+        machines = Machines(flow, platform)
+        table = machines.cost_table()
+        return machines.insert(by_priority(flow, np.asarray(table.mean(axis=1))), table)

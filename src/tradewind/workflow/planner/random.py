@@ -1,0 +1,22 @@
+"""Machines by chance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.planner.base import Planner
+from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.platform import Platform
+
+
+class RandomPlanner(Planner):
+    """Random: each task goes to a machine drawn by chance among those that have room for it; what others must beat."""
+
+    def plan(self, flow: Workflow, platform: Platform) -> Schedule:
+        """See `Planner.plan`."""
+        machines = Machines(flow, platform)
+        chance = np.random.default_rng(self.seed)
+        draws = np.where(np.isfinite(machines.seconds), chance.random(machines.seconds.shape), -1.0)
+        return machines.append(flow.order, np.argmax(draws, axis=1))
