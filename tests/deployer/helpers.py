@@ -102,9 +102,9 @@ def drive(deployer: Deployer, run_id: str = "run-1") -> list[Run]:
     return rows
 
 
-def eventually(truth: Callable[[], Any]) -> None:
+def eventually(truth: Callable[[], Any], seconds: float = PATIENCE) -> None:
     """Wait until something holds."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + seconds
     while not truth():
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.01)

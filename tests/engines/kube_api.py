@@ -20,7 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,11 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
 _VARIABLE = re.compile(r"\$\$|\$\(\w+\)")
 _TURN_SECONDS = 0.03
+_LAG_SECONDS = 0.1
 
 
-def moment() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def moment(later: float = 0.0) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Refusal(Exception):  # noqa: N818
@@ -64,7 +65,7 @@ class Container(threading.Thread):
         self.stopped = False
 
     def run(self) -> None:
-        spec, status = self.pod["spec"], self.pod["status"]
+        spec = self.pod["spec"]
         paths = self._volumes(spec)
         for kind, entries in (
             ("initContainerStatuses", spec["initContainers"]),
@@ -72,11 +73,15 @@ class Container(threading.Thread):
         ):
             for entry in entries:
                 if paths is None or not self._pulled(entry, kind) or not self._run(entry, kind, paths):
-                    with self.cluster.lock:
-                        status["phase"] = "Failed"
+                    self._end("Failed")
                     return
+        self._end("Succeeded")
+
+    def _end(self, phase: str) -> None:
+        """The phase comes after what is said of the containers."""
+        time.sleep(_LAG_SECONDS)
         with self.cluster.lock:
-            status["phase"] = "Succeeded"
+            self.pod["status"]["phase"] = phase
 
     def _volumes(self, spec: Document) -> dict[str, Path] | None:
         paths = {}
@@ -482,6 +487,7 @@ class KubeApi:
                 {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
             ]
             return
+        pod["spec"]["nodeName"] = "node-1"
         status["phase"] = "Running"
         container = self._containers[uid] = Container(self, pod)
         container.start()
@@ -490,7 +496,7 @@ class KubeApi:
         """Take a pod away, gracefully."""
         if "deletionTimestamp" in pod["metadata"]:
             return
-        pod["metadata"]["deletionTimestamp"] = moment()
+        pod["metadata"]["deletionTimestamp"] = moment(pod["spec"]["terminationGracePeriodSeconds"])
         container = self._containers.get(pod["metadata"]["uid"])
 
         def end() -> None:

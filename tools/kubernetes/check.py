@@ -1,4 +1,4 @@
-"""Starts a real Kubernetes 1.20 on this machine, and runs the tests of the runner kubernetes on it.
+"""Starts a real Kubernetes 1.20 on this machine, and runs the runner's tests and the guide's example on it.
 
     tools/kubernetes/build.sh FOLDER
     python tools/kubernetes/check.py FOLDER [words for pytest]
@@ -19,13 +19,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.engines.docker import IMAGE, DockerEngine, image_archive  # noqa: E402
+from tools.kubernetes.example import run_example  # noqa: E402
 
-TOKEN = "a-token-of-the-tests"  # noqa: S105
+TOKEN, USER_TOKEN = "a-token-of-the-tests", "a-token-of-a-user"
 ADDRESS, BRIDGE = "10.201.77.1", "twkube0"
 PORTS = {"api": 16553, "etcd": 12379, "peer": 12380, "kubelet": 20250, "health": 20248}
 
@@ -77,6 +79,8 @@ class Cluster:
 
     def start(self) -> None:
         """Start everything, and wait for the node."""
+        if Path(f"/sys/class/net/{BRIDGE}").exists():  # of a check that was killed
+            subprocess.run(["ip", "link", "del", BRIDGE], check=True)
         subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
         subprocess.run(["ip", "addr", "add", f"{ADDRESS}/24", "dev", BRIDGE], check=True)
         subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
@@ -115,7 +119,7 @@ class Cluster:
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def _api(self, etcd: str) -> None:
-        (self.folder / "tokens").write_text(f"{TOKEN},admin,1,system:masters\n")
+        (self.folder / "tokens").write_text(f"{TOKEN},admin,1,system:masters\n{USER_TOKEN},tradewind,2\n")
         subprocess.run(["openssl", "genrsa", "-out", f"{self.folder}/sa.key", "2048"], check=True, capture_output=True)
         self._launch(
             "kube-apiserver",
@@ -134,20 +138,20 @@ class Cluster:
             "--disable-admission-plugins=ServiceAccount",
             "--kubelet-preferred-address-types=InternalIP",
         )
+        self.credentials(self.kubeconfig, TOKEN, "default")
+
+    def credentials(self, path: Path, token: str, namespace: str) -> None:
+        """Write a kubeconfig."""
+        server = {"server": f"https://127.0.0.1:{PORTS['api']}", "insecure-skip-tls-verify": True}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "c",
-            "clusters": [
-                {
-                    "name": "c",
-                    "cluster": {"server": f"https://127.0.0.1:{PORTS['api']}", "insecure-skip-tls-verify": True},
-                }
-            ],
-            "users": [{"name": "u", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "default"}}],
+            "clusters": [{"name": "c", "cluster": server}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
         }
-        self.kubeconfig.write_text(json.dumps(config))
+        path.write_text(json.dumps(config))
 
     def _images(self) -> None:
         (self.folder / "pause.c").write_text(PAUSE)
@@ -168,9 +172,27 @@ class Cluster:
 
     def get(self, path: str) -> str:
         """What the API answers, or nothing."""
+        return self._call("GET", path).stdout
+
+    def send(self, method: str, path: str, body: dict[str, Any], kind: str) -> None:
+        """Make or change an object."""
+        done = self._call(method, path, "-f", "-H", f"Content-Type: {kind}", "-d", json.dumps(body))
+        if done.returncode != 0:
+            raise SystemExit(f"{method} {path}: {done.stderr}")
+
+    def _call(self, method: str, path: str, *more: str) -> subprocess.CompletedProcess[str]:
         address = f"https://127.0.0.1:{PORTS['api']}{path}"
-        words = ["curl", "-sk", "--noproxy", "*", "--max-time", "5", "-H", f"Authorization: Bearer {TOKEN}", address]
-        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+        words = ["curl", "-sSk", "--noproxy", "*", "--max-time", "5", "-X", method, *more]
+        words += ["-H", f"Authorization: Bearer {TOKEN}", address]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    def example(self) -> int:
+        """Run the example of the guide as a user with the rights of the guide; its exit code."""
+        place = self.folder / "example"
+        place.mkdir()
+        config = self.folder / "user-kubeconfig"
+        self.credentials(config, USER_TOKEN, "experiments")
+        return run_example(self.send, config, place)
 
     def stop(self) -> None:
         """Stop everything."""
@@ -209,7 +231,7 @@ def main() -> int:
         command += ["tests/deployer/test_kubernetes.py", *words]
         environment = {**os.environ, "TRADEWIND_ENGINES": "all", "TRADEWIND_KUBERNETES": str(cluster.kubeconfig)}
         environment["PYTHONWARNINGS"] = "ignore:Unverified HTTPS"
-        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode or cluster.example()
     except BaseException:
         for log in place.glob("*.log"):
             sys.stderr.write(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}\n")

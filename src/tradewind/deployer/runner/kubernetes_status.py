@@ -120,16 +120,18 @@ def verdict(handle: Handle, job: Document | None, pods: Sequence[Document], now:
 
 
 def _lives(pod: Document, now: float) -> bool:
-    """False for a pod that has ended, for one that was deleted before it began, and for one whose node is lost."""
+    """False for a pod that has ended, for one that cannot begin any more, and for one whose node is lost."""
     status, deleted = pod["status"], seconds_of(pod["metadata"].get("deletionTimestamp"))
     if status.get("phase") in ("Succeeded", "Failed"):
         return False
     if deleted is None:
         return True
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    # A node may take minutes to let such a pod go, when what its volumes are made of is not there.
-    begun = any(set(each.get("state") or {}) - {"waiting"} for each in containers)
-    return begun and now <= deleted + _TERMINATING_SECONDS
+    if any(set(each.get("state") or {}) - {"waiting"} for each in containers):
+        return now <= deleted + _TERMINATING_SECONDS
+    # A node that was about to start it has learned of the deletion when its grace period is over, which is the time
+    # that the deletion carries. It may take minutes more to let the pod go, when its volumes' Secrets are gone.
+    return bool(pod.get("spec", {}).get("nodeName")) and now <= deleted
 
 
 def _without_pod(job: Document, now: float, patience: Patience) -> Verdict:
