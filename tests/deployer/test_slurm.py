@@ -60,7 +60,11 @@ class SlurmBench(RunnerBench):
         return slurm_runner(self.folder)
 
     def left(self, run_id: str) -> Sequence[object]:
-        return [*super().left(run_id), *self.cluster.jobs(f"--name={run_id}")]
+        # Its job script leaves the queue a moment after it has written down the run's end.
+        end = time.monotonic() + 10
+        while (jobs := self.cluster.jobs(f"--name={run_id}")) and time.monotonic() < end:
+            time.sleep(0.05)
+        return [*super().left(run_id), *jobs]
 
 
 class TestConformance(RunnerConformance):
