@@ -14,7 +14,7 @@ import pytest
 
 import tradewind
 from tradewind import plugins
-from tradewind.plugins import KINDS
+from tradewind.plugins import KINDS, group
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -161,13 +161,13 @@ def test_announced_parts_load() -> None:
 
 def test_entry_points_are_sorted_and_of_known_kinds(project: dict[str, Any]) -> None:
     groups = project["project"]["entry-points"]
-    assert set(groups) == {f"tradewind.{kind}s" for kind in KINDS}
-    for group, points in groups.items():
-        assert list(points) == sorted(points), group
+    assert set(groups) == {group(kind) for kind in KINDS}
+    for kind in KINDS:
+        points = groups[group(kind)]
+        assert list(points) == sorted(points), kind
         for name, value in points.items():
-            assert re.fullmatch(r"[a-z][a-z0-9_]*", name), f"{group}: {name}"
-            role = group.removeprefix("tradewind.").removesuffix("s").capitalize()
-            assert value.rpartition(":")[2].endswith(role), f"{group}: {value} does not end with its role"
+            assert re.fullmatch(r"[a-z][a-z0-9_]*", name), f"{kind}: {name}"
+            assert value.rpartition(":")[2].endswith(kind.capitalize()), f"{kind}: {value} does not end with its role"
 
 
 def test_what_is_installed_is_what_the_project_announces(project: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def test_what_is_installed_is_what_the_project_announces(project: dict[str, Any]
     groups = project["project"]["entry-points"]
     for kind in KINDS:
         ours = [name for name in plugins.names(kind) if plugins.origin(kind, name)[0] == "tradewind"]
-        assert ours == sorted(groups[f"tradewind.{kind}s"])
+        assert ours == sorted(groups[group(kind)])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,8 +25,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.errors import PluginError, SpecError
 
-KINDS = ("searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store", "planner")
-"""The kinds of part, in the order of a trial's way through the house; the last is for workflows."""
+KINDS = (
+    "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store", "planner", "fairness", "priority",
+)  # fmt: skip
+"""The kinds of part: in the order of a trial's way through the house, then those of what stands on the trials."""
+
+_GROUPS = {"fairness": "fairness_rules", "priority": "priorities"}
+"""Where the plural of a kind is not its name and an s."""
 
 _log = logging.getLogger("tradewind.plugins")
 
@@ -95,12 +100,17 @@ class Broken:
     reason: str
 
 
+def group(kind: str) -> str:
+    """The entry-point group of a kind: ``tradewind.searchers`` of ``searcher``."""
+    return f"tradewind.{_GROUPS.get(kind, f'{kind}s')}"
+
+
 @functools.cache
 def _announced(kind: str) -> Mapping[str, tuple[EntryPoint, ...]]:
     if kind not in KINDS:
         raise PluginError(f"there is no kind of part named {kind!r}", hint=f"kinds are {', '.join(KINDS)}")
     found: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in entry_points(group=f"tradewind.{kind}s"):
+    for point in entry_points(group=group(kind)):
         # The same distribution may be seen twice (an editable install beside a wheel); that is one part.
         if all(point.value != other.value for other in found.get(point.name, ())):
             found[point.name] = (*found.get(point.name, ()), point)

@@ -377,7 +377,7 @@ COMMANDS = [
         "plugin-kind",
         "an unknown kind of part",
         13,
-        "there is no kind of part named 'clouds' (kinds are searcher, selector, catalogue, provisioner, runner, interpreter, store, planner)",
+        "there is no kind of part named 'clouds' (kinds are searcher, selector, catalogue, provisioner, runner, …)",
         ("plugins", "--kind", "clouds"),
     ),
     Case(

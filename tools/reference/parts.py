@@ -12,7 +12,7 @@ from tradewind.cli.plugins import setting_rows
 from tradewind.deployer import combine
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner
-from tradewind.plugins import KINDS, Capability, Plugin
+from tradewind.plugins import KINDS, Capability, Plugin, group
 
 BASES = {
     "searcher": "tradewind.searcher.base",
@@ -23,6 +23,8 @@ BASES = {
     "interpreter": "tradewind.interpreter.base",
     "store": "tradewind.store.base",
     "planner": "tradewind.workflow.planner.base",
+    "fairness": "tradewind.tenancy.fairness.base",
+    "priority": "tradewind.tenancy.priority.base",
 }
 """Where each kind's contract and its capabilities are."""
 
@@ -77,7 +79,7 @@ def _matrix(kind: str, parts: dict[str, type[Plugin]]) -> str:
         for name, part in parts.items()
     ]
     meanings = "\n".join(f"- `{c.__name__}`: {first_line(c)}" for c in wanted)
-    return f"### {kind.capitalize()}s\n\n{table([kind, *(f'`{c.__name__}`' for c in wanted)], rows)}\n\n{meanings}"
+    return f"### {_several(kind)}\n\n{table([kind, *(f'`{c.__name__}`' for c in wanted)], rows)}\n\n{meanings}"
 
 
 def _combinations(found: dict[str, dict[str, type[Plugin]]]) -> str:
@@ -90,11 +92,15 @@ def _combinations(found: dict[str, dict[str, type[Plugin]]]) -> str:
     return f"## Which go together\n\n{COMBINATIONS}\n\n{table(titles, rows)}\n\nThe others do not:\n\n{why}"
 
 
+def _several(kind: str) -> str:
+    return group(kind).removeprefix("tradewind.").replace("_", " ").capitalize()
+
+
 def _kind_page(kind: str, parts: dict[str, type[Plugin]]) -> str:
     base = importlib.import_module(BASES[kind])
     contract = getattr(base, kind.capitalize())
     return page(
-        f"{kind.capitalize()}s",
+        _several(kind),
         docstring(contract).partition("\n\n**Args**")[0],
         *(_section(name, part) for name, part in parts.items()),
     )

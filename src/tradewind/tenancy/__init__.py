@@ -1,0 +1,1 @@
+"""Many searches of many tenants on one cluster."""

@@ -1,0 +1,391 @@
+"""The allocator: which search gets which resources, as a state machine without input and output.
+
+Events in, instructions out. Whoever carries out the instructions feeds back what happens as further events: the
+cluster does it with an engine and real processes, the simulator with a clock of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.errors import InputError
+from tradewind.tenancy import events as ev
+from tradewind.tenancy.admission import Admission
+from tradewind.tenancy.events import Event, Instruction
+from tradewind.tenancy.fairness.base import Fairness
+from tradewind.tenancy.pool import Pool
+from tradewind.tenancy.priority.base import Priority
+from tradewind.tenancy.queue import Job, Queue, Request, Tenant, known
+from tradewind.tenancy.resources import Amounts, Kinds, dominant_share, plus, within, words
+from tradewind.tenancy.views import JobView, TenantView
+from tradewind.tenancy.waiting import Reservations
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How an allocator decides.
+
+    Attributes:
+        fairness: The rule between tenants.
+        priority: The rule between the searches of a tenant.
+        kinds: The kinds of resource.
+        core_reserve: The largest share of any resource of the cluster that Cores may take together.
+        patience: Seconds after which a request that fits nowhere has a node kept for it.
+        offer_seconds: What searches have declined is offered again after so many seconds.
+    """
+
+    fairness: Fairness
+    priority: Priority
+    kinds: Kinds = field(default_factory=Kinds)
+    core_reserve: float = 0.25
+    patience: float = 30.0
+    offer_seconds: float = 1.0
+
+
+class Allocator:
+    """Shares a cluster between the searches of its tenants.
+
+    Args:
+        policy: How it decides.
+
+    Attributes:
+        pool: The nodes.
+        tenants: By name.
+        jobs: The searches that are not over, by id.
+        requests: The runs that wait or run, by id.
+        decisions: How many runs it has started.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.pool = Pool(policy.kinds)
+        self.tenants: dict[str, Tenant] = {}
+        self.jobs: dict[str, Job] = {}
+        self.requests: dict[str, Request] = {}
+        self.decisions = 0
+        self._queue = Queue(policy.fairness.key, policy.priority.key)
+        self._admission = Admission(self.pool, policy.core_reserve)
+        self._reservations = Reservations(self.pool, policy.patience)
+        self._now = 0.0
+        self._numbers = 0
+        self._dirty = False  # something may be started that could not before
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """Take an event and say what is to be done.
+
+        Args:
+            event: What happened.
+            now: Seconds on any clock that never goes back.
+
+        Raises:
+            InputError: It names a tenant, a search or a resource that is not known, or a search that is.
+        """
+        return self.handle_all((event,), now)
+
+    def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
+        """Take what happened at one moment before anything is decided; see `handle`."""
+        self._now = max(self._now, now)
+        out = [instruction for event in events for instruction in _TAKES[type(event)](self, event)]
+        if self._dirty:
+            self._dirty = False
+            out += self._admit()
+            out += self._fill()
+        return out
+
+    # ------------------------------------------------------------------ events
+
+    def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
+        self.pool.join(event.node, self.policy.kinds.amounts(event.capacity))
+        self._rescale()
+        return []
+
+    def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
+        self.pool.close(event.node)
+        return []
+
+    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
+        out: list[Instruction] = []
+        for request in [each for each in self.requests.values() if each.node == event.node]:
+            self._release(request)
+            self._drop_if_over(request.job)
+            out.append(ev.Lost(request.id, request.job.view.job, event.node))
+        for job in [each for each in self.jobs.values() if each.core_node == event.node]:
+            self._use(job.tenant, job.core, -1)
+            job.core_node, job.admitted = None, False
+            self._admission.wait(job)
+            out.append(ev.LostCore(job.view.job, event.node))
+        self._reservations.lose(event.node)
+        self.pool.lose(event.node)
+        self._rescale()
+        return out
+
+    def _tenant_set(self, event: ev.TenantSet) -> list[Instruction]:
+        if not (event.weight > 0 and event.weight < float("inf")):
+            raise InputError(f"tenant {event.tenant}: a weight of {event.weight!r} is none", hint="it is above 0")
+        kinds = self.policy.kinds
+        kinds.amounts(event.quota)
+        quota = tuple(float(event.quota.get(name, float("inf"))) for name in kinds.names)
+        tenant = self.tenants.get(event.tenant)
+        if tenant is None:
+            zero = [0.0] * len(kinds.names)
+            tenant = Tenant(TenantView(event.tenant), quota, zero, len(self.tenants), spent=list(zero))
+            self.tenants[event.tenant] = tenant
+        tenant.quota = quota
+        tenant.view.weight, tenant.view.priority = event.weight, event.priority
+        self._queue.enter_tenant(tenant)
+        self._dirty = True
+        return []
+
+    def _job_submitted(self, event: ev.JobSubmitted) -> list[Instruction]:
+        if event.job in self.jobs:
+            raise InputError(f"there is a search {event.job} already")
+        tenant, kinds = self._tenant(event.tenant), self.policy.kinds
+        self._numbers += 1
+        job = Job(JobView(event.job, self._numbers), tenant, kinds.amounts(event.core), kinds.amounts(event.run))
+        job.nice = event.nice
+        self.jobs[event.job] = tenant.jobs[event.job] = job
+        if any(job.core):
+            job.admitted = False
+            self._admission.wait(job)
+            self._dirty = True
+        return []
+
+    def _asked(self, event: ev.Asked) -> list[Instruction]:
+        job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
+        if event.request in self.requests:
+            return []
+        if not within(demand, job.tenant.quota):
+            quota = self.policy.kinds.mapping([q if q < float("inf") else 0.0 for q in job.tenant.quota])
+            wanted = words(self.policy.kinds.mapping(demand))
+            why = f"it takes {wanted}, and tenant {job.tenant.view.name} has a quota of {words(quota)}"
+            return [ev.Refused(event.request, event.job, why)]
+        request = self.requests[event.request] = Request(event.request, job, demand)
+        job.waiting.append(request)
+        if len(job.waiting) == 1:
+            self._changed(job)
+        return []
+
+    def _adopted(self, event: ev.Adopted) -> list[Instruction]:
+        job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
+        if event.request in self.requests or event.node not in self.pool:
+            return []
+        request = self.requests[event.request] = Request(event.request, job, demand)
+        self._place(request, event.node)
+        return []
+
+    def _withdrawn(self, event: ev.Withdrawn) -> list[Instruction]:
+        request = self.requests.get(event.request)
+        if request is None or request.stopping:
+            return []
+        if request.node is None:
+            del self.requests[request.id]
+            request.job.waiting.remove(request)
+            self._changed(request.job)
+            return []
+        request.stopping = True
+        return [ev.Stop(request.id, request.job.view.job, request.node)]
+
+    def _ended(self, event: ev.Ended) -> list[Instruction]:
+        request = self.requests.get(event.request)
+        if request is not None:
+            self._release(request)
+            self._drop_if_over(request.job)
+        return []
+
+    def _told(self, event: ev.Told) -> list[Instruction]:
+        job = self._job(event.job)
+        job.view.values.append(event.value)
+        job.view.seconds.append(event.seconds)
+        if event.gain is not None:
+            job.view.gain = event.gain
+        self.policy.priority.told(job.view)
+        self._changed(job)
+        return []
+
+    def _expected(self, event: ev.Expected) -> list[Instruction]:
+        job = self._job(event.job)
+        job.view.gain = event.gain
+        self._changed(job)
+        return []
+
+    def _job_paused(self, event: ev.JobPaused) -> list[Instruction]:
+        job = self._job(event.job)
+        job.paused = True
+        self._changed(job)
+        return []
+
+    def _job_resumed(self, event: ev.JobResumed) -> list[Instruction]:
+        job = self._job(event.job)
+        job.paused = False
+        self._changed(job)
+        return []
+
+    def _job_reniced(self, event: ev.JobReniced) -> list[Instruction]:
+        job = self._job(event.job)
+        job.nice = event.nice
+        self._changed(job)
+        return []
+
+    def _job_ended(self, event: ev.JobEnded) -> list[Instruction]:
+        job = self.jobs.pop(event.job, None)
+        if job is None:
+            return []
+        for request in job.waiting:
+            del self.requests[request.id]
+        job.waiting.clear()
+        self._queue.hide(job)
+        self._admission.forget(job)
+        self.policy.priority.forget(job.view)
+        if job.core_node is not None:
+            self.pool.give_back(job.core_node, job.core, core=True)
+            self._use(job.tenant, job.core, -1)
+            job.core_node = None
+        self._queue.enter_tenant(job.tenant)
+        self._dirty = True
+        out: list[Instruction] = []
+        for request in job.running.values():
+            if not request.stopping and request.node is not None:
+                request.stopping = True
+                out.append(ev.Stop(request.id, event.job, request.node))
+        self._drop_if_over(job)
+        return out
+
+    def _tick(self, event: ev.Tick) -> list[Instruction]:
+        self._dirty = True
+        return []
+
+    # ------------------------------------------------------------------ deciding
+
+    def _admit(self) -> list[Instruction]:
+        """Give Cores a place as far as the reserve goes."""
+        out: list[Instruction] = []
+        while (found := self._admission.next(self.policy.fairness.key)) is not None:
+            job, node = found
+            self.pool.take(node, job.core, core=True)
+            job.admitted, job.core_node = True, node
+            self._use(job.tenant, job.core, 1)
+            self._queue.enter(job)
+            out.append(ev.StartCore(job.view.job, node))
+        return out
+
+    def _fill(self) -> list[Instruction]:
+        """Start what is due as long as something fits."""
+        out: list[Instruction] = []
+        full: set[Amounts] = set()
+        declined: list[tuple[Job, int]] = []  # with the number of runs that had been started
+        while True:
+            best = None
+            for demand in self._queue.demands():
+                if demand not in full and (found := self._queue.first(demand)) is not None:
+                    best = found if best is None or found[0] < best[0] else best
+            if best is None:
+                break
+            job = best[1]
+            request = job.waiting[0]
+            if not within(plus(job.tenant.used, request.demand), job.tenant.quota):
+                self._queue.hide_tenant(job.tenant, request.demand)
+                continue
+            node = self._reservations.find(request.demand)
+            if node is None:
+                full.add(request.demand)
+                continue
+            if job.skipped < self.policy.priority.declines(job.view):
+                job.skipped += 1
+                self._queue.hide(job)
+                declined.append((job, len(out)))
+                continue
+            self._reservations.placed(request.demand)
+            job.waiting.popleft()
+            job.skipped = 0
+            self._place(request, node)
+            out.append(ev.Start(request.id, job.view.job, node))
+            self.decisions += 1
+        wakes = [self._reservations.blocked(full, self._now)]
+        for job, before in declined:
+            self.policy.priority.declined(job.view, taken=len(out) > before)
+            self._queue.enter(job)
+            wakes.append(self._now + self.policy.offer_seconds)
+        if at := min((wake for wake in wakes if wake is not None), default=None):
+            out.append(ev.Wake(at))
+        return out
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def _place(self, request: Request, node: str) -> None:
+        job = request.job
+        request.node, request.since = node, self._now
+        job.running[request.id] = request
+        job.view.running = len(job.running)
+        self.pool.take(node, request.demand)
+        self._use(job.tenant, request.demand, 1)
+        self._enter(job)
+
+    def _release(self, request: Request) -> None:
+        """What a run has used is free; a request that still waited is dropped."""
+        job = request.job
+        del self.requests[request.id]
+        if request.node is None:
+            job.waiting.remove(request)
+        else:
+            seconds = self._now - request.since
+            del job.running[request.id]
+            job.view.running = len(job.running)
+            job.view.attained += dominant_share(request.demand, self.pool.total) * seconds
+            tenant = job.tenant
+            tenant.spent = [s + d * seconds for s, d in zip(tenant.spent, request.demand, strict=True)]
+            self.pool.give_back(request.node, request.demand)
+            self._use(tenant, request.demand, -1)
+        self._changed(job)
+
+    def _changed(self, job: Job) -> None:
+        self._dirty = True
+        self._enter(job)
+
+    def _enter(self, job: Job) -> None:
+        if job.waiting:
+            job.view.share = dominant_share(job.waiting[0].demand, self.pool.total)
+        self._queue.enter(job)
+
+    def _use(self, tenant: Tenant, demand: Amounts, sign: int) -> None:
+        tenant.used = [max(0.0, u + sign * d) for u, d in zip(tenant.used, demand, strict=True)]
+        tenant.view.share = dominant_share(tenant.used, self.pool.total)
+
+    def _rescale(self) -> None:
+        """The cluster has another size: so have all shares."""
+        for tenant in self.tenants.values():
+            tenant.view.share = dominant_share(tenant.used, self.pool.total)
+        for job in self.jobs.values():
+            self._enter(job)
+        self._dirty = True
+
+    def _drop_if_over(self, job: Job) -> None:
+        if job.view.job not in self.jobs and not job.running:
+            job.tenant.jobs.pop(job.view.job, None)
+
+    def _tenant(self, name: str) -> Tenant:
+        return known(self.tenants, name, "tenant")
+
+    def _job(self, name: str) -> Job:
+        return known(self.jobs, name, "search")
+
+
+_TAKES: dict[type[Event], Callable[[Allocator, Any], list[Instruction]]] = {
+    ev.NodeJoined: Allocator._node_joined,
+    ev.NodeDrained: Allocator._node_drained,
+    ev.NodeLost: Allocator._node_lost,
+    ev.TenantSet: Allocator._tenant_set,
+    ev.JobSubmitted: Allocator._job_submitted,
+    ev.Asked: Allocator._asked,
+    ev.Adopted: Allocator._adopted,
+    ev.Withdrawn: Allocator._withdrawn,
+    ev.Ended: Allocator._ended,
+    ev.Told: Allocator._told,
+    ev.Expected: Allocator._expected,
+    ev.JobPaused: Allocator._job_paused,
+    ev.JobResumed: Allocator._job_resumed,
+    ev.JobReniced: Allocator._job_reniced,
+    ev.JobEnded: Allocator._job_ended,
+    ev.Tick: Allocator._tick,
+}

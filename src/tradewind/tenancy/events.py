@@ -1,0 +1,252 @@
+"""What can happen to the allocator, and what it says is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# ---------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A node is there, or has another capacity than before.
+
+    Attributes:
+        node: Its name.
+        capacity: What it has, by name of the resource.
+    """
+
+    node: str
+    capacity: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node is gone, with all that ran there."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """A node takes no more work; what runs there ends by itself."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSet:
+    """A tenant is there, or has changed.
+
+    Attributes:
+        tenant: Its name.
+        weight: Its share against others: with weight 2 it is due twice what weight 1 is.
+        priority: Under strict priority, a larger number goes first.
+        quota: The most that it may use at a time, by name; what is not named is not limited.
+    """
+
+    tenant: str
+    weight: float = 1.0
+    priority: int = 0
+    quota: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A search wants to run.
+
+    Attributes:
+        job: Its id, unique in the cluster.
+        tenant: Whose it is.
+        core: What its Core takes as long as it lives, by name; nothing where it is a part of the allocator's process.
+        run: The largest demand of its runs, by name, as far as it is known: Cores are placed so that it can be met.
+        nice: Within its tenant a smaller number goes first, whatever the policy says.
+    """
+
+    job: str
+    tenant: str
+    core: Mapping[str, float] = field(default_factory=dict)
+    run: Mapping[str, float] = field(default_factory=dict)
+    nice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search has a run to start.
+
+    Attributes:
+        job: Whose run.
+        request: Its id, unique in the cluster.
+        demand: What it takes while it runs, by name.
+    """
+
+    job: str
+    request: str
+    demand: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A run was found that runs already: the allocator was started again.
+
+    Attributes:
+        job: Whose run.
+        request: Its id.
+        demand: What it takes, by name.
+        node: Where it runs.
+    """
+
+    job: str
+    request: str
+    demand: Mapping[str, float]
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A search does not want a run any more that may have been started or not."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run is gone, however it ended: what it took is free."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A search got a result.
+
+    Attributes:
+        job: The search.
+        value: Of the objective; smaller is better, infinite where the trial failed.
+        seconds: How long the run took.
+        gain: What the search now expects of its next run (see `Expected`), or None where it does not say.
+    """
+
+    job: str
+    value: float
+    seconds: float
+    gain: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A search says what it expects of its next run.
+
+    Attributes:
+        job: The search.
+        gain: Expected improvement for each second of a run: of the chance to reach its target where it has one,
+            otherwise of its best value as a share of what it has gained so far.
+    """
+
+    job: str
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaused:
+    """No further run of a search is to be started; what runs goes on."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobResumed:
+    """A paused search goes on."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobReniced:
+    """A search gets another place within its tenant."""
+
+    job: str
+    nice: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """A search is over, or was cancelled: what waits is dropped, what runs is stopped, its Core's place is free."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = (
+    NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | Asked | Adopted | Withdrawn | Ended | Told
+    | Expected | JobPaused | JobResumed | JobReniced | JobEnded | Tick
+)  # fmt: skip
+
+# ---------------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class StartCore:
+    """Start the Core of a search on a node."""
+
+    job: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostCore:
+    """The node of a Core is gone; it is started again elsewhere when there is room."""
+
+    job: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a run on a node."""
+
+    request: str
+    job: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop a run; its place is free only when `Ended` says that it is gone."""
+
+    request: str
+    job: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The node of a run is gone: the infrastructure's fault, not the program's."""
+
+    request: str
+    job: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A run can never be started: no node is large enough, or its tenant's quota too small; why, in words."""
+
+    request: str
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Send a `Tick` at this time, if nothing happens before."""
+
+    at: float
+
+
+Instruction = StartCore | LostCore | Start | Stop | Lost | Refused | Wake

@@ -1,0 +1,1 @@
+"""Which tenant is next."""

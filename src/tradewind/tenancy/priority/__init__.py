@@ -1,0 +1,1 @@
+"""Which search of a tenant is next."""

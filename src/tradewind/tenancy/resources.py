@@ -1,0 +1,66 @@
+"""Amounts of CPU, memory, accelerators and whatever else a cluster shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tradewind.errors import InputError
+
+Amounts = tuple[float, ...]
+"""One number for each kind of resource, in the order of `Kinds.names`."""
+
+USUAL = ("cpu", "memory", "gpu")
+
+SLACK = 1e-9
+"""Sums of fractions of a CPU may miss a whole one by so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds of resource of a cluster.
+
+    Attributes:
+        names: ``cpu`` in CPUs, ``memory`` in GiB, ``gpu`` in devices, and further ones in units of their own.
+    """
+
+    names: tuple[str, ...] = USUAL
+
+    def amounts(self, given: Mapping[str, float]) -> Amounts:
+        """Amounts by name as a tuple; what is not named is 0.
+
+        Raises:
+            InputError: A name is not one of this cluster's, or an amount is below zero or no number.
+        """
+        for name, amount in given.items():
+            if name not in self.names:
+                raise InputError(
+                    f"there is no resource {name!r} in this cluster", hint=f"it has {', '.join(self.names)}"
+                )
+            if not 0 <= amount < float("inf"):
+                raise InputError(f"{amount!r} of resource {name!r} is no amount", hint="write a number of 0 or more")
+        return tuple(float(given.get(name, 0.0)) for name in self.names)
+
+    def mapping(self, amounts: Sequence[float]) -> dict[str, float]:
+        """The amounts by name, without those that are 0."""
+        return {name: amount for name, amount in zip(self.names, amounts, strict=True) if amount}
+
+
+def dominant_share(used: Sequence[float], total: Sequence[float]) -> float:
+    """The largest share of any resource that is used: Ghodsi et al., "Dominant resource fairness", NSDI 2011."""
+    return max((u / t for u, t in zip(used, total, strict=True) if t > 0), default=0.0)
+
+
+def within(demand: Sequence[float], limit: Sequence[float]) -> bool:
+    """True when no amount is above its limit."""
+    return all(d <= most + SLACK for d, most in zip(demand, limit, strict=True))
+
+
+def plus(used: Sequence[float], demand: Sequence[float]) -> list[float]:
+    """What is used with a demand more."""
+    return [u + d for u, d in zip(used, demand, strict=True)]
+
+
+def words(amounts: Mapping[str, float]) -> str:
+    """Amounts by name, in words."""
+    return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"

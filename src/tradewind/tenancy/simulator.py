@@ -1,0 +1,272 @@
+"""A cluster in simulated time: the same allocator, fed with recorded or modelled trials."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tradewind.tenancy import events as ev
+from tradewind.tenancy.allocator import Allocator, Policy
+from tradewind.tenancy.resources import dominant_share
+
+
+class Trials(Protocol):
+    """Where the trials of a simulated search come from."""
+
+    def start(self) -> tuple[float, float] | None:
+        """The value and the seconds of the next trial, or None when there is no further one now."""
+        ...
+
+    def end(self, value: float) -> None:
+        """A trial has ended with this value."""
+        ...
+
+    def gain(self) -> float | None:
+        """What is expected of the next trial (see `tradewind.tenancy.events.Expected`), or None."""
+        ...
+
+
+@dataclass
+class Recorded:
+    """Trials in a fixed order.
+
+    Attributes:
+        values: Of the objective; smaller is better.
+        seconds: Of each trial.
+        gains: What is expected after each number of results, or nothing.
+        started: How many were started.
+        ended: How many have ended.
+    """
+
+    values: Sequence[float]
+    seconds: Sequence[float]
+    gains: Sequence[float] = ()
+    started: int = 0
+    ended: int = 0
+
+    def start(self) -> tuple[float, float] | None:
+        """See `Trials.start`."""
+        if self.started >= len(self.values):
+            return None
+        self.started += 1
+        return self.values[self.started - 1], self.seconds[self.started - 1]
+
+    def end(self, value: float) -> None:
+        """See `Trials.end`."""
+        self.ended += 1
+
+    def gain(self) -> float | None:
+        """See `Trials.gain`."""
+        return self.gains[min(self.ended, len(self.gains) - 1)] if self.gains else None
+
+
+@dataclass
+class SimulatedJob:
+    """A search in simulated time.
+
+    Attributes:
+        job: Its id.
+        tenant: Whose it is.
+        trials: Its trials.
+        demand: What a run takes, by name.
+        parallel: Runs at the same time.
+        target: It is over when a value is this or less; when its trials are used up, without it.
+        submitted: When it comes.
+        core: What its Core takes, by name.
+    """
+
+    job: str
+    tenant: str
+    trials: Trials
+    demand: Mapping[str, float]
+    parallel: int = 1
+    target: float | None = None
+    submitted: float = 0.0
+    core: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """What became of a simulated search.
+
+    Attributes:
+        done: When it reached its target or its last trial ended; None if it did neither.
+        reached: It reached its target.
+        runs: How many runs ended, those stopped at its end not among them.
+        service: Share of the cluster times seconds that it used.
+    """
+
+    done: float | None = None
+    reached: bool = False
+    runs: int = 0
+    service: float = 0.0
+
+
+@dataclass
+class Simulation:
+    """What a simulation gives.
+
+    Attributes:
+        outcomes: By search.
+        shares: Mean dominant share of each tenant over the time in which all tenants had work, where it was watched.
+        end: When the last search was over.
+        starts: Runs started.
+        busiest: Processor seconds of the slowest call of the allocator.
+        thinking: Processor seconds of all calls.
+    """
+
+    outcomes: dict[str, Outcome]
+    shares: dict[str, float]
+    end: float = 0.0
+    starts: int = 0
+    busiest: float = 0.0
+    thinking: float = 0.0
+
+
+def simulate(
+    nodes: Mapping[str, Mapping[str, float]],
+    tenants: Sequence[ev.TenantSet],
+    jobs: Sequence[SimulatedJob],
+    policy: Policy,
+    until: float = float("inf"),
+    *,
+    watch: bool = False,
+) -> Simulation:
+    """Run searches on a simulated cluster.
+
+    Args:
+        nodes: Capacity of each node, by name.
+        tenants: The tenants.
+        jobs: The searches.
+        policy: How the allocator decides.
+        until: Seconds after which it ends.
+        watch: Note shares, too; that takes time for each search and event.
+    """
+    return _Simulator(nodes, tenants, jobs, policy, watch=watch).run(until)
+
+
+class _Simulator:
+    def __init__(
+        self,
+        nodes: Mapping[str, Mapping[str, float]],
+        tenants: Sequence[ev.TenantSet],
+        jobs: Sequence[SimulatedJob],
+        policy: Policy,
+        *,
+        watch: bool,
+    ) -> None:
+        self._watching = watch
+        self.allocator = Allocator(policy)
+        self.jobs = {job.job: job for job in jobs}
+        self.result = Simulation({job.job: Outcome() for job in jobs}, {each.tenant: 0.0 for each in tenants})
+        self.now = 0.0
+        self._order = 0
+        self._heap: list[tuple[float, int, str, str]] = []
+        self._planned: dict[str, tuple[str, float, float]] = {}  # request -> job, value, seconds
+        self._open: Counter[str] = Counter()  # runs of a search that wait or run
+        self._over: set[str] = set()
+        self._wake = float("inf")
+        self._watched = 0.0
+        kinds = policy.kinds
+        self.allocator.pool.join_all([(name, kinds.amounts(capacity)) for name, capacity in nodes.items()])
+        for tenant in tenants:
+            self.allocator.handle(tenant, 0.0)
+        for job in jobs:
+            self._at(job.submitted, "submit", job.job)
+
+    def run(self, until: float) -> Simulation:
+        """Until all searches are over, or the time is."""
+        while self._heap and self._heap[0][0] <= until and len(self._over) < len(self.jobs):
+            moment = self._heap[0][0]
+            if self._watching:
+                self._watch(moment)
+            self.now = moment
+            _, _, what, name = heapq.heappop(self._heap)
+            if what == "submit":
+                coming = [self.jobs[name]]
+                while self._heap and self._heap[0][0] == moment and self._heap[0][2] == "submit":
+                    coming.append(self.jobs[heapq.heappop(self._heap)[3]])
+                self._feed(*(event for job in coming for event in self._submitted(job)))
+            elif what == "gone":
+                self._feed(ev.Ended(name))
+            elif what == "end":
+                if name in self._planned:
+                    self._end(name)
+            elif moment >= self._wake:
+                self._wake = float("inf")
+                self._feed(ev.Tick())
+        self.result.end = self.now
+        if self._watched > 0:
+            self.result.shares = {name: each / self._watched for name, each in self.result.shares.items()}
+        self.result.starts = self.allocator.decisions
+        return self.result
+
+    def _at(self, when: float, what: str, name: str) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (when, self._order, what, name))
+
+    def _submitted(self, job: SimulatedJob) -> list[ev.Event]:
+        submitted = ev.JobSubmitted(job.job, job.tenant, job.core, job.demand)
+        return [submitted, *(asked for _ in range(job.parallel) for asked in self._asked(job))]
+
+    def _asked(self, job: SimulatedJob) -> list[ev.Event]:
+        """The next run of a search, if there is one."""
+        trial = job.trials.start()
+        if trial is None:
+            return []
+        self._order += 1
+        request = f"{job.job}/{self._order}"
+        self._planned[request] = (job.job, *trial)
+        self._open[job.job] += 1
+        return [ev.Asked(job.job, request, job.demand)]
+
+    def _end(self, request: str) -> None:
+        name, value, seconds = self._planned.pop(request)
+        if name in self._over:
+            self._feed(ev.Ended(request))
+            return
+        job, outcome = self.jobs[name], self.result.outcomes[name]
+        outcome.runs += 1
+        demand = self.allocator.policy.kinds.amounts(job.demand)
+        outcome.service += dominant_share(demand, self.allocator.pool.total) * seconds
+        job.trials.end(value)
+        reached = job.target is not None and value <= job.target
+        events: list[ev.Event] = [ev.Ended(request)]
+        if not reached:
+            events += [ev.Told(name, value, seconds, job.trials.gain()), *self._asked(job)]
+        self._open[name] -= 1
+        if reached or not self._open[name]:
+            outcome.done, outcome.reached = self.now, reached
+            self._over.add(name)
+            events.append(ev.JobEnded(name))
+        self._feed(*events)
+
+    def _feed(self, *events: ev.Event) -> None:
+        began = time.process_time()
+        instructions = self.allocator.handle_all(events, self.now)
+        took = time.process_time() - began
+        self.result.thinking += took
+        self.result.busiest = max(self.result.busiest, took)
+        for instruction in instructions:
+            match instruction:
+                case ev.Start(request, _, _):
+                    self._at(self.now + self._planned[request][2], "end", request)
+                case ev.Stop(request, _, _):
+                    # What is stopped is gone at once; its end that was foreseen finds nothing.
+                    self._planned.pop(request)
+                    self._at(self.now, "gone", request)
+                case ev.Wake(at) if at < self._wake:
+                    self._wake = at
+                    self._at(at, "wake", "")
+
+    def _watch(self, moment: float) -> None:
+        """Add up shares over the time in which every tenant has something that waits."""
+        waits = {job.tenant.view.name for job in self.allocator.jobs.values() if job.waiting}
+        if len(waits) == len(self.allocator.tenants) and moment > self.now:
+            for name, tenant in self.allocator.tenants.items():
+                self.result.shares[name] += tenant.view.share * (moment - self.now)
+            self._watched += moment - self.now

@@ -1,0 +1,49 @@
+"""What people ask an allocator: who uses what, and why something waits."""
+
+from __future__ import annotations
+
+from tradewind.tenancy.allocator import Allocator
+from tradewind.tenancy.queue import known
+from tradewind.tenancy.resources import plus, within, words
+
+
+def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
+    """Amount times seconds of each resource that a tenant's runs have used, running ones up to now included.
+
+    Raises:
+        InputError: There is no such tenant.
+    """
+    it = known(allocator.tenants, tenant, "tenant")
+    total = list(it.spent)
+    for job in it.jobs.values():
+        for request in job.running.values():
+            total = [t + d * (now - request.since) for t, d in zip(total, request.demand, strict=True)]
+    return allocator.policy.kinds.mapping(total)
+
+
+def shares(allocator: Allocator) -> dict[str, float]:
+    """The dominant share of each tenant now."""
+    return {name: tenant.view.share for name, tenant in allocator.tenants.items()}
+
+
+def why_waiting(allocator: Allocator, job: str) -> str:
+    """Why a search has nothing running or no more of it, in words; empty where nothing of it waits.
+
+    Raises:
+        InputError: There is no such search.
+    """
+    it = known(allocator.jobs, job, "search")
+    if it.paused:
+        return "it is paused"
+    if not it.admitted:
+        return "its Core waits for a place"
+    if not it.waiting:
+        return ""
+    demand = it.waiting[0].demand
+    if not allocator.pool.could_hold(demand):
+        return f"no node is large enough for {words(allocator.policy.kinds.mapping(demand))}"
+    if not within(plus(it.tenant.used, demand), it.tenant.quota):
+        return f"tenant {it.tenant.view.name} uses its quota"
+    if allocator.policy.priority.declines(it.view):
+        return "it has stopped improving and gives way"
+    return "others are due before it, or no node has room"

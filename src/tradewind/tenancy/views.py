@@ -1,0 +1,49 @@
+"""What policies see of tenants and searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TenantView:
+    """A tenant as a rule between tenants sees it.
+
+    Attributes:
+        name: Its name.
+        weight: Its weight.
+        priority: Its priority; larger goes first where priorities count.
+        share: Its dominant share: the largest share of any resource of the cluster that its runs and Cores use.
+        oldest: Number, by submission, of the search that it would start next; the oldest of several demands.
+    """
+
+    name: str
+    weight: float = 1.0
+    priority: int = 0
+    share: float = 0.0
+    oldest: int = 0
+
+
+@dataclass(slots=True)
+class JobView:
+    """A search as a priority within its tenant sees it.
+
+    Attributes:
+        job: Its id.
+        number: Its number by submission.
+        values: Objective of each result in the order of arrival; smaller is better, infinite for a failed trial.
+        seconds: How long each of these runs took.
+        attained: What its ended runs have used: dominant share of the cluster times seconds.
+        running: How many of its runs run now.
+        share: Dominant share of the cluster that its next run takes.
+        gain: What it expects of its next run, for each second of it (see `tradewind.tenancy.events.Expected`), or None.
+    """
+
+    job: str
+    number: int
+    values: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    attained: float = 0.0
+    running: int = 0
+    share: float = 0.0
+    gain: float | None = None

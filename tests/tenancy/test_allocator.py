@@ -1,0 +1,361 @@
+"""The allocator: shares, quotas, Cores, lost nodes, and what must hold whatever happens."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tenancy.cluster import asks, cluster, policy, started
+
+from tradewind.errors import InputError
+from tradewind.tenancy import events as ev
+from tradewind.tenancy.allocator import Allocator
+from tradewind.tenancy.fairness.fifo import FifoFairness
+from tradewind.tenancy.fairness.strict import StrictFairness
+from tradewind.tenancy.priority.dynamic import DynamicPriority
+from tradewind.tenancy.priority.gain import GainPriority
+from tradewind.tenancy.status import shares, usage, why_waiting
+
+
+def test_the_example_of_the_drf_paper() -> None:
+    allocator = cluster({"n": {"cpu": 9, "memory": 18}}, ["A", "B"])
+    out = allocator.handle_all(
+        [
+            ev.JobSubmitted("a", "A"),
+            ev.JobSubmitted("b", "B"),
+            *asks("a", 9, {"cpu": 1, "memory": 4}),
+            *asks("b", 9, {"cpu": 3, "memory": 1}),
+        ],
+        0.0,
+    )
+    # Ghodsi et al., section 4.1: three tasks of A, two of B; both have a dominant share of two thirds.
+    assert Counter(name[0] for name in started(out)) == {"a": 3, "b": 2}
+    assert shares(allocator) == pytest.approx({"A": 2 / 3, "B": 2 / 3})
+    # The order is that of its table 1, from B's first task on; ties there go to B, here to who came first.
+    assert started(out) == ["a0", "b0", "a1", "b1", "a2"]
+
+
+def test_the_example_of_paper_4() -> None:
+    allocator = cluster({"agent": {"cpu": 4, "memory": 4}}, ["one", "two"])
+    events: list[ev.Event] = [
+        ev.JobSubmitted("x", "one"),
+        ev.JobSubmitted("y", "two"),
+        ev.Asked("x", "x0", {"cpu": 2, "memory": 1}),
+        ev.Asked("x", "x1", {"cpu": 1, "memory": 2}),
+    ]
+    assert started(allocator.handle_all(events, 0.0)) == ["x0", "x1"]
+    assert allocator.pool.free("agent") == {"cpu": 1.0, "memory": 1.0}
+    assert started(allocator.handle(ev.Asked("y", "y0", {"cpu": 1, "memory": 1}), 1.0)) == ["y0"]
+
+
+def filled(
+    weights: dict[str, float], demands: list[dict[str, float]], rounds: int = 300, **how: Any
+) -> dict[str, float]:
+    """Mean dominant shares while runs end one after the other, the oldest first."""
+    allocator = cluster({f"n{i}": {"cpu": 32, "memory": 128} for i in range(20)}, weights, policy(**how))
+    running: list[str] = []
+    numbers = {name: itertools.count() for name in weights}
+    demand = dict(zip(weights, itertools.cycle(demands), strict=False))
+
+    def ask(name: str) -> ev.Event:
+        return ev.Asked(name, f"{name}/{next(numbers[name])}", demand[name])
+
+    events: list[ev.Event] = [ev.JobSubmitted(name, name) for name in weights]
+    running += started(allocator.handle_all([*events, *(ask(name) for name in weights for _ in range(700))], 0.0))
+    total: Counter[str] = Counter()
+    for moment in range(rounds):
+        ending = running.pop(0)
+        running += started(allocator.handle_all([ev.Ended(ending), ask(ending.partition("/")[0])], float(moment)))
+        total.update(shares(allocator))
+    return {name: total[name] / rounds for name in weights}
+
+
+def test_two_tenants_of_unequal_demands_have_equal_dominant_shares() -> None:
+    found = filled({"cpu": 1.0, "memory": 1.0}, [{"cpu": 4, "memory": 2}, {"cpu": 1, "memory": 16}])
+    assert found["cpu"] == pytest.approx(found["memory"], rel=0.02)
+    assert found["cpu"] > 0.6
+
+
+def test_shares_follow_weights() -> None:
+    found = filled({"one": 1.0, "two": 2.0, "three": 3.0}, [{"cpu": 1, "memory": 4}])
+    assert [found["two"] / found["one"], found["three"] / found["one"]] == pytest.approx([2.0, 3.0], rel=0.02)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.tuples(st.integers(1, 4), st.integers(1, 8)),
+    st.tuples(st.integers(1, 4), st.integers(1, 8)),
+    st.tuples(st.integers(0, 3), st.integers(0, 6)),
+)
+def test_who_asks_for_more_than_it_needs_does_not_run_more(
+    mine: tuple[int, int], other: tuple[int, int], lie: tuple[int, int]
+) -> None:
+    def runs(demand: tuple[int, int]) -> int:
+        allocator = cluster({"n": {"cpu": 96, "memory": 192}}, ["me", "other"])
+        events = [ev.JobSubmitted("m", "me"), ev.JobSubmitted("o", "other")]
+        mine_ = asks("m", 100, {"cpu": demand[0], "memory": demand[1]})
+        others = asks("o", 100, {"cpu": other[0], "memory": other[1]})
+        out = allocator.handle_all([*events, *mine_, *others], 0.0)
+        return sum(name.startswith("m") for name in started(out))
+
+    honest, lying = runs(mine), runs((mine[0] + lie[0], mine[1] + lie[1]))
+    # Runs cannot be divided: the end of the filling may give one more.
+    assert lying <= honest + 1
+
+
+def test_quota_holds_and_refuses_what_can_never_run() -> None:
+    allocator = cluster({"n": {"cpu": 16, "memory": 64}}, [])
+    allocator.handle(ev.TenantSet("A", quota={"cpu": 4}), 0.0)
+    allocator.handle(ev.JobSubmitted("a", "A"), 0.0)
+    assert started(allocator.handle_all(asks("a", 5, {"cpu": 2}), 0.0)) == ["a0", "a1"]
+    assert why_waiting(allocator, "a") == "tenant A uses its quota"
+    assert started(allocator.handle(ev.Ended("a0"), 1.0)) == ["a2"]
+    refused = allocator.handle(ev.Asked("a", "big", {"cpu": 5}), 1.0)
+    assert refused == [ev.Refused("big", "a", "it takes 5 cpu, and tenant A has a quota of 4 cpu")]
+    assert started(allocator.handle(ev.TenantSet("A"), 2.0)) == ["a3", "a4"]
+
+
+def test_strict_priority_and_first_come_first_served() -> None:
+    allocator = cluster({"n": {"cpu": 2}}, [], policy(StrictFairness))
+    allocator.handle_all([ev.TenantSet("low"), ev.TenantSet("high", priority=5)], 0.0)
+    events = [ev.JobSubmitted("l", "low"), ev.JobSubmitted("h", "high")]
+    out = allocator.handle_all([*events, *asks("l", 2, {"cpu": 1}), *asks("h", 2, {"cpu": 1})], 0.0)
+    assert started(out) == ["h0", "h1"]
+    allocator = cluster({"n": {"cpu": 2}}, ["A", "B"], policy(FifoFairness))
+    events = [ev.JobSubmitted("b", "B"), ev.JobSubmitted("a", "A")]
+    out = allocator.handle_all([*events, *asks("a", 3, {"cpu": 1}), *asks("b", 3, {"cpu": 1})], 0.0)
+    assert started(out) == ["b0", "b1"]
+    assert started(allocator.handle_all([ev.Ended("b0"), ev.Ended("b1")], 1.0)) == ["b2", "a0"]
+
+
+def test_nice_goes_before_the_policy() -> None:
+    allocator = cluster({"n": {"cpu": 1}}, ["A"])
+    events: list[ev.Event] = [ev.JobSubmitted("a", "A"), ev.JobSubmitted("b", "A", nice=-1)]
+    assert started(allocator.handle_all([*events, *asks("a", 1, {"cpu": 1}), *asks("b", 2, {"cpu": 1})], 0.0)) == ["b0"]
+    allocator.handle(ev.JobReniced("b", 3), 1.0)
+    assert started(allocator.handle(ev.Ended("b0"), 1.0)) == ["a0"]
+
+
+def test_cores_never_leave_runs_without_a_place() -> None:
+    nodes = {f"agent{i}": {"cpu": 12, "memory": 20} for i in range(3)}
+    allocator = cluster(nodes, ["A"], policy(more={"core_reserve": 1.0}))
+    submitted = [
+        ev.JobSubmitted(f"j{i}", "A", {"cpu": 1, "memory": 1}, {"cpu": 4, "memory": 5}) for i in range(40)
+    ]  # paper 4's cluster and jobs: 27 Cores would leave 3 CPUs on each agent
+    out = allocator.handle_all(submitted, 0.0)
+    cores = [each for each in out if isinstance(each, ev.StartCore)]
+    assert 27 <= len(cores) < 40
+    assert started(allocator.handle(ev.Asked(cores[0].job, "r", {"cpu": 4, "memory": 5}), 1.0)) == ["r"]
+    waits = next(job.view.job for job in allocator.jobs.values() if not job.admitted)
+    assert why_waiting(allocator, waits) == "its Core waits for a place"
+    out = allocator.handle(ev.JobEnded(cores[-1].job), 2.0)
+    assert [type(each) for each in out] == [ev.StartCore]
+
+
+def test_cores_keep_to_their_reserve() -> None:
+    allocator = cluster({"n": {"cpu": 8, "memory": 8}}, ["A"])
+    out = allocator.handle_all([ev.JobSubmitted(f"j{i}", "A", {"cpu": 1}, {"cpu": 1}) for i in range(9)], 0.0)
+    assert len(out) == 2
+
+
+def test_lost_nodes_lose_their_runs_and_cores_only() -> None:
+    allocator = cluster({"a": {"cpu": 2}, "b": {"cpu": 2}}, ["A"])
+    out = allocator.handle_all([ev.JobSubmitted("j", "A", {"cpu": 1}), *asks("j", 3, {"cpu": 1})], 0.0)
+    core = next(each for each in out if isinstance(each, ev.StartCore))
+    other = "b" if core.node == "a" else "a"
+    out = allocator.handle(ev.NodeLost(core.node), 1.0)
+    assert ev.LostCore("j", core.node) in out
+    lost = {each.request for each in out if isinstance(each, ev.Lost)}
+    assert len(lost) == 1
+    assert lost | set(allocator.requests) == {"j0", "j1", "j2"}
+    assert all(request.node in (other, None) for request in allocator.requests.values())
+    assert allocator.handle(ev.NodeLost("never there"), 1.0) == []
+
+
+def test_drained_nodes_take_nothing_more() -> None:
+    allocator = cluster({"a": {"cpu": 2}}, ["A"])
+    allocator.handle(ev.JobSubmitted("j", "A"), 0.0)
+    assert started(allocator.handle_all(asks("j", 1, {"cpu": 1}), 0.0)) == ["j0"]
+    allocator.handle(ev.NodeDrained("a"), 1.0)
+    assert started(allocator.handle_all(asks("j", 1, {"cpu": 1}, first=1), 1.0)) == []
+    assert started(allocator.handle(ev.NodeJoined("a", {"cpu": 2}), 2.0)) == ["j1"]
+
+
+def test_a_large_run_is_not_starved_by_small_ones() -> None:
+    allocator = cluster(
+        {"a": {"cpu": 4}, "b": {"cpu": 4}}, {"small": 1.0, "large": 1.0}, policy(more={"patience": 10.0})
+    )
+    allocator.handle_all([ev.JobSubmitted("s", "small"), ev.JobSubmitted("l", "large")], 0.0)
+    running = started(allocator.handle_all(asks("s", 200, {"cpu": 1}), 0.0))
+    out = allocator.handle(ev.Asked("l", "whole", {"cpu": 4}), 0.0)
+    assert ev.Wake(10.0) in out
+    for second in range(1, 100):
+        found = started(allocator.handle(ev.Ended(running.pop(0)), float(second)))
+        if "whole" in found:
+            break
+        running += found
+    assert 10 < second < 20
+
+
+def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
+    how = policy(priority=DynamicPriority, sample=2, multiple=0, threshold=0.5, declines=2, idle_rounds=2)
+    allocator = cluster({"n": {"cpu": 1}}, ["A"], how)
+    allocator.handle_all([ev.JobSubmitted("still", "A"), ev.JobSubmitted("gains", "A")], 0.0)
+    allocator.handle_all([ev.Told("still", 1.0, 1.0), ev.Told("still", 1.1, 1.0)], 0.0)
+    # It falls behind the other one, and declines two offers; the other takes them.
+    assert started(allocator.handle_all([*asks("still", 1, {"cpu": 1}), *asks("gains", 2, {"cpu": 1})], 0.0)) == [
+        "gains0"
+    ]
+    assert started(allocator.handle(ev.Ended("gains0"), 1.0)) == ["gains1"]
+    out = allocator.handle(ev.Ended("gains1"), 2.0)
+    assert started(out) == []
+    assert out == [ev.Wake(3.0)]
+    assert why_waiting(allocator, "still") == "it has stopped improving and gives way"
+    found: list[str] = []
+    for second in range(3, 8):
+        found += started(allocator.handle(ev.Tick(), float(second)))
+    assert found == ["still0"]
+
+
+def test_expected_gain_orders_searches() -> None:
+    allocator = cluster({"n": {"cpu": 1}}, ["A"], policy(priority=GainPriority))
+    allocator.handle_all([ev.JobSubmitted("a", "A"), ev.JobSubmitted("b", "A")], 0.0)
+    allocator.handle_all([ev.Told("a", 1.0, 1.0), ev.Told("b", 1.0, 1.0), ev.Told("b", 1.0, 1.0)], 0.0)
+    first = started(allocator.handle_all([*asks("b", 2, {"cpu": 1}), *asks("a", 2, {"cpu": 1})], 0.0))
+    assert first == ["a0"]
+    allocator.handle(ev.Expected("b", 100.0), 1.0)
+    assert started(allocator.handle(ev.Ended("a0"), 1.0)) == ["b0"]
+
+
+def test_usage_is_amount_times_seconds() -> None:
+    allocator = cluster({"n": {"cpu": 4, "memory": 8}}, ["A"])
+    allocator.handle_all([ev.JobSubmitted("j", "A"), *asks("j", 2, {"cpu": 2, "memory": 1})], 10.0)
+    allocator.handle(ev.Ended("j0"), 15.0)
+    assert usage(allocator, "A", 20.0) == {"cpu": 2 * 5 + 2 * 10, "memory": 5 + 10}
+
+
+def test_pausing_withdrawing_and_ending() -> None:
+    allocator = cluster({"n": {"cpu": 1}}, ["A"])
+    allocator.handle_all([ev.JobSubmitted("j", "A"), *asks("j", 3, {"cpu": 1})], 0.0)
+    allocator.handle(ev.JobPaused("j"), 1.0)
+    assert started(allocator.handle(ev.Ended("j0"), 1.0)) == []
+    assert why_waiting(allocator, "j") == "it is paused"
+    assert started(allocator.handle(ev.JobResumed("j"), 2.0)) == ["j1"]
+    assert allocator.handle(ev.Withdrawn("j2"), 3.0) == []
+    assert allocator.handle(ev.Withdrawn("j1"), 3.0) == [ev.Stop("j1", "j", "n")]
+    assert allocator.handle(ev.Withdrawn("j1"), 3.0) == []
+    assert allocator.pool.free("n") == {}  # what is being stopped still takes its place
+    assert allocator.handle(ev.JobEnded("j"), 4.0) == []
+    allocator.handle(ev.Ended("j1"), 5.0)
+    assert allocator.pool.free("n") == {"cpu": 1.0}
+    assert not allocator.requests
+    assert not allocator.tenants["A"].jobs
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (ev.JobSubmitted("k", "nobody"), "there is no tenant 'nobody'"),
+        (ev.Asked("none", "r", {"cpu": 1}), "there is no search 'none'"),
+        (ev.Asked("j", "r", {"tpu": 1}), "there is no resource 'tpu'"),
+        (ev.Asked("j", "r", {"cpu": -1}), "is no amount"),
+        (ev.JobSubmitted("j", "A"), "there is a search j already"),
+        (ev.TenantSet("A", weight=0.0), "a weight of 0.0 is none"),
+    ],
+)
+def test_what_is_not_known_is_told(event: ev.Event, says: str) -> None:
+    allocator = cluster({"n": {"cpu": 1}}, ["A"])
+    allocator.handle(ev.JobSubmitted("j", "A"), 0.0)
+    with pytest.raises(InputError, match=says):
+        allocator.handle(event, 1.0)
+
+
+def test_adopted_runs_count_and_unknown_nodes_are_passed_over() -> None:
+    allocator = cluster({"n": {"cpu": 2}}, ["A"])
+    allocator.handle(ev.JobSubmitted("j", "A"), 0.0)
+    allocator.handle(ev.Adopted("j", "old", {"cpu": 2}, "n"), 0.0)
+    assert started(allocator.handle_all(asks("j", 1, {"cpu": 1}), 0.0)) == []
+    assert started(allocator.handle(ev.Ended("old"), 1.0)) == ["j0"]
+    assert allocator.handle(ev.Adopted("j", "lost", {"cpu": 2}, "gone"), 0.0) == []
+
+
+class _Outside:
+    """Carries out instructions, and checks after each event what must hold."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.allocator, self.running, self.ended = allocator, dict[str, str](), set[str]()
+        self.asked: set[str] = set()
+        self.nodes: dict[str, dict[str, float]] = {}
+
+    def feed_and_check(self, event: ev.Event, now: float) -> None:
+        for each in self.allocator.handle(event, now):
+            match each:
+                case ev.Start(request, _, node):
+                    assert request not in self.running
+                    assert request not in self.ended
+                    assert node in self.nodes
+                    self.running[request] = node
+                case ev.Lost(request, _, _):
+                    del self.running[request]
+                    self.ended.add(request)
+        self.check()
+
+    def check(self) -> None:
+        known = {each.id: each.node for each in self.allocator.requests.values() if each.node is not None}
+        assert known == self.running
+        for node, capacity in self.nodes.items():
+            used = sum(r.demand[0] for r in self.allocator.requests.values() if r.node == node)
+            cores = sum(job.core[0] for job in self.allocator.jobs.values() if job.core_node == node)
+            assert used + cores <= capacity["cpu"] + 1e-9
+            assert self.allocator.pool.free(node).get("cpu", 0.0) == pytest.approx(capacity["cpu"] - used - cores)
+        for tenant in self.allocator.tenants.values():
+            used = sum(r.demand[0] for r in self.allocator.requests.values() if r.node and r.job.tenant is tenant)
+            used += sum(job.core[0] for job in self.allocator.jobs.values() if job.tenant is tenant and job.core_node)
+            assert tenant.used[0] == pytest.approx(used)
+            assert used <= tenant.quota[0] + 1e-9
+
+
+_ACTIONS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 4)), max_size=80)
+
+
+@settings(max_examples=120, deadline=None)
+@given(_ACTIONS)
+def test_whatever_happens_nothing_is_overbooked_or_forgotten(actions: list[tuple[int, int, int]]) -> None:
+    outside = _Outside(Allocator(policy(priority=DynamicPriority, sample=2, multiple=0, more={"patience": 3.0})))
+    jobs: list[str] = []
+    for name, quota in (("A", {}), ("B", {"cpu": 5.0})):
+        outside.feed_and_check(ev.TenantSet(name, quota=quota), 0.0)
+    for moment, (what, which, size) in enumerate(actions, 1):
+        job = jobs[which % len(jobs)] if jobs else None
+        run = sorted(outside.running)[which % len(outside.running)] if outside.running else None
+        event: ev.Event | None = None
+        if what == 0:
+            if f"n{which}" in outside.nodes:
+                continue
+            outside.nodes[f"n{which}"] = {"cpu": 2.0 * size}
+            event = ev.NodeJoined(f"n{which}", {"cpu": 2.0 * size})
+        elif what == 1 and f"n{which}" in outside.nodes:
+            del outside.nodes[f"n{which}"]
+            event = ev.NodeLost(f"n{which}")
+        elif what == 2:
+            jobs.append(f"j{moment}")
+            event = ev.JobSubmitted(jobs[-1], "AB"[which % 2], {"cpu": which % 2}, {"cpu": size})
+        elif what in (3, 4, 5) and job:
+            event = ev.Asked(job, f"r{moment}", {"cpu": size})
+        elif what == 6 and run:
+            outside.ended.add(run)
+            del outside.running[run]
+            event = ev.Ended(run)
+        elif what == 7 and job:
+            event = ev.Told(job, float(size), 1.0)
+        elif what == 8 and job:
+            jobs.remove(job)
+            event = ev.JobEnded(job)
+        elif what == 9:
+            event = ev.Tick() if which % 2 or not run else ev.Withdrawn(run)
+        if event is not None:
+            outside.feed_and_check(event, float(moment))

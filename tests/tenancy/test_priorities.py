@@ -1,0 +1,88 @@
+"""The priorities within a tenant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tradewind.tenancy.priority.attained import LeastAttainedPriority
+from tradewind.tenancy.priority.dynamic import DynamicPriority
+from tradewind.tenancy.priority.gain import GainPriority
+from tradewind.tenancy.views import JobView
+
+
+def dynamic(**settings: Any) -> DynamicPriority:
+    return DynamicPriority(settings=DynamicPriority.Settings(**settings))
+
+
+def tell(priority: DynamicPriority, job: JobView, *values: float) -> list[int]:
+    """Tell results; how far the search has fallen after each."""
+    found = []
+    for value in values:
+        job.values.append(value)
+        priority.told(job)
+        found.append(int(priority.key(job)[0]))
+    return found
+
+
+def test_algorithm_1_by_hand() -> None:
+    # m = 3, k = 1: the rule looks from the fourth result on. Thresholds 0.1, 0.05, 0.025, ...
+    priority, job = dynamic(sample=3, multiple=1, threshold=0.1, shrink=0.5, tolerance=0.01), JobView("j", 1)
+    # Best three after each: (1, 2, 5) no rule yet; (1, 2, 3): gap 1; (0.95, 1, 2): gap 0.05 < 0.1;
+    # (0.95, 1, 1.5): 0.05 is not below the new 0.05, and the mean of 1 and 0.05 is 0.525;
+    # (0.95, 0.97, 1): 0.02 < 0.05.
+    assert tell(priority, job, 1, 2, 5, 3, 0.95, 1.5, 0.97) == [0, 0, 0, 0, 1, 1, 2]
+    assert priority.declines(job) == 2
+
+
+def test_a_gap_like_the_mean_of_earlier_ones_counts() -> None:
+    priority, job = dynamic(sample=2, multiple=0, threshold=0.0, tolerance=0.1), JobView("j", 1)
+    assert tell(priority, job, 10.0, 9.0) == [0, 0]
+    assert tell(priority, job, 7.95) == [1]  # a gap of 1.05 beside a mean of 1
+    assert tell(priority, job, 4.0) == [1]
+
+
+def test_one_search_does_not_lower_another() -> None:
+    priority = dynamic(sample=2, multiple=0, threshold=1.0)
+    still, gains = JobView("still", 1), JobView("gains", 2)
+    tell(priority, still, 1.0, 1.0, 1.0)
+    assert priority.key(gains) == (0.0, 2.0)
+    assert priority.key(still)[0] >= 1
+    priority.forget(still)
+    assert priority.key(still)[0] == 0
+
+
+def test_failed_trials_count_as_results_and_not_as_values() -> None:
+    priority, job = dynamic(sample=2, multiple=1, threshold=1.0), JobView("j", 1)
+    assert tell(priority, job, float("inf"), float("inf"), float("inf")) == [0, 0, 0]
+    assert tell(priority, job, 1.0, 1.5) == [0, 1]
+
+
+def test_idle_offers_raise_it_again_in_a_row_only() -> None:
+    priority, job = dynamic(sample=2, multiple=0, threshold=1.0, idle_rounds=2), JobView("j", 1)
+    tell(priority, job, 1.0, 1.0)
+    fallen = priority.key(job)[0]
+    for taken in (False, True, False):
+        priority.declined(job, taken=taken)
+    assert priority.key(job)[0] == fallen
+    priority.declined(job, taken=False)
+    assert priority.key(job)[0] == fallen - 1
+
+
+def test_least_attained_counts_what_runs() -> None:
+    priority = LeastAttainedPriority(settings=LeastAttainedPriority.Settings())
+    idle = JobView("a", 1, seconds=[10.0], attained=5.0, share=0.5)
+    busy = JobView("b", 2, seconds=[10.0], attained=3.0, running=1, share=0.5)
+    assert priority.key(idle) == (5.0,)
+    assert priority.key(busy) == (8.0,)
+
+
+def test_gain_for_each_second_and_share() -> None:
+    priority = GainPriority(settings=GainPriority.Settings())
+    assert priority.key(JobView("new", 1)) == (float("-inf"),)
+    small = JobView("small", 1, values=[1.0], seconds=[10.0], share=0.1, gain=0.01)
+    large = JobView("large", 2, values=[1.0], seconds=[10.0], share=0.2, gain=0.015)
+    assert priority.key(small) < priority.key(large)
+    mute = JobView("mute", 3, values=[1.0, 2.0, 3.0], seconds=[2.0, 2.0, 2.0], share=0.5)
+    assert priority.key(mute) == pytest.approx((-1 / 4 / 2 / 0.5,))
