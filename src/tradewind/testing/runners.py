@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, Simulates
+from tradewind.deployer.runner.base import HasOwnFiles, LimitsCpu, LimitsMemory, LimitsTime, Runner, Simulates
+from tradewind.deployer.staging import stage_out
 from tradewind.errors import MissingProgramError
 from tradewind.problem import Configuration, Fault, Handle, Limits, Machine, Offer, RunRequest, RunState, RunStatus
 
@@ -277,6 +278,22 @@ class RunnerConformance:
             ended(second, handle)
             second.forget(handle)
         assert second.find(OWNER_A) == second.find(OWNER_B) == []
+
+    def test_what_is_kept_comes_from_where_the_job_worked(self, bench: RunnerBench) -> None:
+        """Outputs are in the run's folder; a runner whose runs work on copies brings them itself, and says so."""
+        runner = bench.runner()
+        if isinstance(runner, Simulates):
+            return
+        request = replace(bench.request("good"), outputs=("count",))
+        handle = bench.submit(runner, request)
+        assert ended(runner, handle).state is RunState.DONE
+        runner.collect(handle, request)
+        kept = request.folder / "outputs" / "count"
+        if not isinstance(runner, HasOwnFiles):
+            assert (request.workdir / "count").exists(), "it works on copies: it must inherit HasOwnFiles"
+            assert not kept.exists()
+            stage_out(request)
+        assert kept.read_text() == "ran\n"
 
     def test_the_time_limit(self, bench: RunnerBench) -> None:
         """A run is ended at its wall time, with all its processes."""

@@ -12,8 +12,7 @@ from dataclasses import replace
 from tradewind.deployer.runner.ssh_machine import FarMachine
 from tradewind.deployer.runner.ssh_submit import Part
 from tradewind.errors import DeployError, UnreachableError
-from tradewind.problem import Fault, RunState, RunStatus
-from tradewind.problem.run import Load
+from tradewind.problem import Fault, Load, RunState, RunStatus
 
 _LOOK_SECONDS = 0.1
 _HTTP_SECONDS = 5.0
