@@ -20,6 +20,8 @@ _RECORDED = "kind,runtime,status\ngood,2.5,ok\nbad,1,crashed\nlong,60,ok\nhog,60
 _HERE = {"runner": ("process", "replay"), "provisioner": ("none", "simulated")}
 """Parts that need no engine; each other one has a test file of its own with its suite."""
 
+_WORKFLOW = Path(__file__).parents[1] / "workflow"
+
 
 @pytest.mark.parametrize(
     ("kind", "suite"), [("runner", "RunnerConformance"), ("provisioner", "ProvisionerConformance")]
@@ -28,9 +30,10 @@ def test_every_installed_part_has_its_suite(kind: str, suite: str) -> None:
     for name in sorted(set(plugins.names(kind)) - set(_HERE[kind])):
         if plugins.origin(kind, name)[0] != "tradewind":
             continue
-        file = Path(__file__).with_name(f"test_{name}.py")
-        assert file.is_file(), f"{kind} {name} has no {file.name}"
-        assert suite in file.read_text(), f"{file.name} does not inherit {suite}"
+        files = [Path(__file__).with_name(f"test_{name}.py"), *_WORKFLOW.glob(f"*/test_{name}_{kind}.py")]
+        there = [file for file in files if file.is_file()]
+        assert there, f"{kind} {name} has no {files[0].name}"
+        assert suite in there[0].read_text(), f"{there[0].name} does not inherit {suite}"
 
 
 class InstalledRunner(RunnerBench):
