@@ -19,6 +19,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from pydantic import ValidationError
 from tests.deployer.helpers import deployer_over, drive, eventually, request_for, row
 from tests.deployer.opennebula_kills import kill_everywhere
 from tests.engines import oned as engine
@@ -86,6 +87,8 @@ def ready(provisioner: OpenNebulaProvisioner, run_id: str = "run-1", offer: Offe
 
 
 class TestOpenNebula(ProvisionerConformance):
+    offer = OFFER
+
     @pytest.fixture
     def bench(self, oned: Oned, tmp_path: Path) -> Iterator[Bench]:
         yield partial(cloud, oned, tmp_path)
@@ -554,3 +557,34 @@ def test_a_job_runs_on_a_machine_of_the_cloud_by_ssh(oned: Oned, sshd: Sshd, tmp
 @pytest.mark.slow
 def test_nothing_leaks_when_controllers_are_killed_at_any_call(oned: Oned, tmp_path: Path) -> None:
     assert kill_everywhere(oned, tmp_path, 36) >= 30
+
+
+def test_gpus_are_passed_through_or_refused(oned: Oned, tmp_path: Path) -> None:
+    """No machine without the GPUs that its offer is paid for."""
+    plain, two, four = OFFER, replace(OFFER, nodes=1, gpus=2), replace(OFFER, nodes=1, gpus=4)
+    bare = cloud(oned, tmp_path)
+    assert bare.refuses(plain) == ""
+    assert "gpu" in bare.refuses(two)
+    with pytest.raises(OfferRefusedError, match="PCI device"):
+        bare.make("run-1", OWNER, LATER, two)
+    device = cloud(oned, tmp_path, template="gpus", gpu="10DE:1eb8")
+    assert device.refuses(four) == ""
+    device.make("run-2", OWNER, LATER, four)
+    [machine] = oned.alive()
+    cards = ElementTree.fromstring(machine["extra"]).findall("PCI")
+    assert [card.findtext("TYPE") for card in cards] == ["NIC", None, None, None, None]
+    assert {(card.findtext("VENDOR"), card.findtext("DEVICE")) for card in cards[1:]} == {("10de", "1eb8")}
+    device.destroy(Cluster("run-2", ClusterState.UNKNOWN))
+    theirs = cloud(oned, tmp_path, template="gpus", gpu="template")
+    with pytest.raises(OfferRefusedError, match="has 2 GPUs, and the offer 4"):
+        theirs.make("run-3", OWNER, LATER, four)
+    assert [vm for vm in oned.alive() if "run-3" in vm["name"]] == []
+    theirs.make("run-4", OWNER, LATER, two)
+    [machine] = [vm for vm in oned.alive() if "run-4" in vm["name"]]
+    assert ElementTree.fromstring(machine["extra"]).find("PCI") is None, "the template brings them"
+
+
+@pytest.mark.parametrize("gpu", ["nvidia", "10de", "10de:1eb8:0302:1", "10de:1eb"])
+def test_a_gpu_is_a_pci_device(gpu: str) -> None:
+    with pytest.raises(ValidationError):
+        OpenNebulaSettings(template="node", gpu=gpu)

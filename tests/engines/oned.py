@@ -45,6 +45,12 @@ TEMPLATES: dict[str, dict[str, Any]] = {
     "2": {"name": "twice", "uid": 2, "xml": "<TEMPLATE><DISK><IMAGE>not-there</IMAGE></DISK></TEMPLATE>"},
     "3": {"name": "both", "uid": 0, "xml": "<TEMPLATE/>"},
     "4": {"name": "both", "uid": 3, "xml": "<TEMPLATE/>"},
+    "5": {
+        "name": "gpus",
+        "uid": 0,
+        "xml": "<TEMPLATE><PCI><VENDOR>10de</VENDOR><DEVICE>1eb8</DEVICE></PCI><PCI><VENDOR>10DE</VENDOR>"
+        "<DEVICE>1EB8</DEVICE><CLASS>0302</CLASS></PCI><PCI><TYPE>NIC</TYPE><NETWORK>lan</NETWORK></PCI></TEMPLATE>",
+    },
 }
 
 CONFIG: dict[str, Any] = {

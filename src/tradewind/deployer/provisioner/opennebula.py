@@ -41,6 +41,7 @@ from tradewind.deployer.provisioner.opennebula_vms import (
     Vm,
     Wishes,
     extra_template,
+    gpus_of,
     vm_of,
 )
 from tradewind.errors import DeployError, OfferRefusedError, TeardownError, TradewindError, UnreachableError
@@ -84,14 +85,27 @@ class OpenNebulaProvisioner(
         self._sights: dict[str, Sight] = {}
 
     def refuses(self, offer: Offer) -> str:
-        """Whether an offer is another provider's; see `Provisioner.refuses`."""
+        """Whether an offer is another provider's, or has GPUs that nothing is said of; see `Provisioner.refuses`."""
         if offer.provider not in self.settings.providers:
             return f"the opennebula provisioner makes offers of {', '.join(self.settings.providers)} only"
+        if offer.gpus and not self.settings.gpu:
+            return "the setting gpu does not say which PCI device is its GPU"
         return "the opennebula provisioner cannot sell spot machines" if offer.spot else ""
 
     def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
-        """Create the machines of an offer; see `Provisioner.make`."""
+        """Create the machines of an offer; see `Provisioner.make`.
+
+        Raises:
+            OfferRefusedError: It is not ours to make, or the template does not have its GPUs.
+        """
+        if why := self.refuses(offer):
+            raise OfferRefusedError(f"provisioner opennebula cannot make {offer.key}: {why}")
         template, base = self._template()
+        if self.settings.gpu == "template" and (gpus := gpus_of(base)) != offer.gpus:
+            raise OfferRefusedError(
+                f"OpenNebula: the template {self.settings.template} has {gpus} GPUs, and the offer {offer.gpus}",
+                hint="name another template, or the PCI device in the setting gpu",
+            )
         wishes = self._wishes()
         known_hosts(self.data_folder, run_id, 0).parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -285,6 +299,7 @@ class OpenNebulaProvisioner(
             context=settings.context,
             script=text_of(settings.start_script, "start_script"),
             terminate=settings.terminate,
+            gpu="" if settings.gpu == "template" else settings.gpu,
         )
 
     def _kept(self, vms: Sequence[Vm]) -> dict[int, Vm]:

@@ -36,6 +36,12 @@ class OpenNebulaSettings(plugins.Settings):
         "", pattern=r'^[^"\\\n]*$', description="Name or number of the cluster of hosts; any without it"
     )
     network: str = Field("", description="Name or number of the virtual network, instead of the template's")
+    gpu: str = Field(
+        "",
+        pattern=r"^(|template|[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}(:[0-9A-Fa-f]{4})?)$",
+        description="What one GPU of an offer is: the PCI device VENDOR:DEVICE or VENDOR:DEVICE:CLASS, in hexadecimal, "
+        "as `onehost show` lists it, or `template` where the template brings them; empty: offers with GPUs are refused",
+    )
     disk: str = Field("", description="Size of the first disk, such as 20GiB, instead of the image's")
     user: str = Field("root", description="Login for SSH")
     port: int = Field(22, ge=1, le=65535, description="Port of the SSH server")

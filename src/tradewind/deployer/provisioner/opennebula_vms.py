@@ -157,6 +157,7 @@ class Wishes:
         context: Further context variables.
         script: A script that runs at every boot, or empty.
         terminate: Let oned's scheduler terminate the machine when its lease ends.
+        gpu: The PCI device of one GPU, as VENDOR:DEVICE or VENDOR:DEVICE:CLASS, or empty.
     """
 
     cluster: str = ""
@@ -166,6 +167,7 @@ class Wishes:
     context: Mapping[str, str] | None = None
     script: str = ""
     terminate: bool = True
+    gpu: str = ""
 
 
 def extra_template(base: ElementTree.Element, wishes: Wishes, offer: Offer, tags: Mapping[str, str]) -> str:
@@ -201,6 +203,14 @@ def extra_template(base: ElementTree.Element, wishes: Wishes, offer: Offer, tags
             disks[0].remove(size)
         add(disks[0], "SIZE", str(math.ceil(wishes.disk_bytes / 2**20)))
         root.extend(disks)
+    if wishes.gpu and offer.gpus:
+        # What else the template passes through is a network card, or another device: it stays.
+        device = dict(zip(("VENDOR", "DEVICE", "CLASS"), wishes.gpu.lower().split(":"), strict=False))
+        root.extend(copy.deepcopy(each) for each in base.iterfind("PCI") if not _is_device(each, device))
+        for _ in range(offer.gpus):
+            card = ElementTree.SubElement(root, "PCI")
+            for name, value in device.items():
+                add(card, name, value)
     if wishes.terminate:
         action = ElementTree.SubElement(root, "SCHED_ACTION")
         add(action, "ACTION", "terminate-hard")
@@ -209,6 +219,16 @@ def extra_template(base: ElementTree.Element, wishes: Wishes, offer: Offer, tags
     for name, value in _context(base.find("CONTEXT"), wishes, expires).items():
         add(context, name, value)
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _is_device(card: ElementTree.Element, device: Mapping[str, str]) -> bool:
+    """True when a device that the template passes through is of a kind."""
+    return all((card.findtext(name) or "").lower() == value for name, value in device.items())
+
+
+def gpus_of(base: ElementTree.Element) -> int:
+    """How many devices a template passes through that are no network cards."""
+    return sum(each.findtext("TYPE") != "NIC" for each in base.iterfind("PCI"))
 
 
 def _key(name: str, value: str) -> str:
