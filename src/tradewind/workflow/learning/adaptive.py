@@ -1,0 +1,195 @@
+"""The adaptive policy: list scheduling that learns, while it runs, how fast each machine really is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.learning.arrays import Arrays, schedule
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.simulator.reference import Director, State, simulate
+from tradewind.workflow.simulator.world import World
+
+if TYPE_CHECKING:
+    from tradewind.workflow.learning.kernel import Given, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What the adaptive policy can be taught; the fields stand in the order of the compiled loops.
+
+    Attributes:
+        deviation: How far ln(real speed / stated speed) of a machine may be off before anything has run.
+        drift: How far it may move in the mean run time of a task.
+        noise: How far ln(run time) of one task may be off on a machine of known speed.
+        overdue: A task that should have ended is expected to take this share of its time so far in addition.
+        caution: Deviations by which a machine is expected to be slower than the mean says; below 0, faster.
+        patience: Seconds that a second of waiting for a busy machine counts in addition to itself.
+        own: Share of a task's own seconds that is added to its rank.
+        fastest: Share of ranks over the fastest machine's seconds, the rest over the mean of all slots (as in HEFT).
+    """
+
+    deviation: float = 0.3
+    drift: float = 0.05
+    noise: float = 0.3
+    overdue: float = 0.3
+    caution: float = 0.0
+    patience: float = 0.0
+    own: float = 0.0
+    fastest: float = 0.0
+
+    @property
+    def array(self) -> Numbers:
+        """The weights as the compiled loops take them."""
+        return np.array(astuple(self))
+
+    @property
+    def free(self) -> Numbers:
+        """The weights as numbers without limits, for a search: logarithms of those that are above 0."""
+        return np.array(
+            [math.log(max(v, 1e-4)) if name in _POSITIVE else v for name, v in zip(NAMES, astuple(self), strict=True)]
+        )
+
+    @classmethod
+    def of_free(cls, numbers: Sequence[float] | Numbers) -> Weights:
+        """The weights of such numbers."""
+        values = {
+            name: math.exp(min(max(float(v), -9.0), 3.0)) if name in _POSITIVE else float(v)
+            for name, v in zip(NAMES, numbers, strict=True)
+        }
+        values["patience"] = max(values["patience"], -0.9)
+        values["fastest"] = min(max(values["fastest"], 0.0), 1.0)
+        return cls(**values)
+
+
+NAMES = tuple(each.name for each in fields(Weights))
+_POSITIVE = frozenset({"deviation", "drift", "noise", "overdue"})
+
+ONLINE_HEFT = Weights(deviation=0.0, drift=0.0, noise=1.0, overdue=0.0)
+"""Weights with which nothing is learned: ranks of HEFT, and each task to where it ends first at stated speeds."""
+
+
+class AdaptivePolicy:
+    """Gives ready tasks, the most urgent first, to the machines where they are expected to end first.
+
+    Ranks are those of HEFT (Topcuoglu, Hariri and Wu, IEEE TPDS 13(3), 2002), the expected ends those of a Kalman
+    filter of each machine's speed (Kalman, "A new approach to linear filtering and prediction problems", 1960).
+
+    Args:
+        flow: The workflow.
+        platform: Its machines.
+        weights: What was learned before.
+        arrays: The workflow and its machines as arrays, where somebody has them.
+    """
+
+    def __init__(self, flow: Workflow, platform: Platform, weights: Weights, arrays: Arrays | None = None) -> None:
+        from tradewind.workflow.kernel import upward_ranks
+
+        self.arrays = arrays or Arrays(flow, platform)
+        self.weights = weights
+        arrays = self.arrays
+        mean = arrays.seconds[:, arrays.lane_vm].mean(axis=1)
+        fastest = arrays.seconds.min(axis=1)
+        taken = weights.fastest * fastest + (1.0 - weights.fastest) * mean
+        ranks = upward_ranks(flow.order, arrays.child_starts, arrays.children, taken) + weights.own * taken
+        place = np.empty(len(flow), dtype=np.int64)
+        place[flow.order] = np.arange(len(flow))
+        self.turn = np.empty(len(flow))
+        self.turn[np.lexsort((place, -ranks))] = np.arange(len(flow))
+        self.unit = max(float(mean.mean()), 1e-9) if len(flow) else 1.0
+
+    def run(self, world: World) -> Schedule:
+        """What the policy comes to in a world, compiled."""
+        return schedule(self.arrays.run(world, self.episode))
+
+    def episode(self, given: Given) -> Run:
+        """One compiled episode; see `tradewind.workflow.learning.kernel.adaptive_episode`."""
+        from tradewind.workflow.learning import kernel
+
+        arrays = self.arrays
+        return kernel.adaptive_episode(
+            given, self.turn, self.weights.array, self.unit, arrays.lane_vm, arrays.lane_starts, arrays.stated
+        )
+
+    def director(self) -> AdaptiveDirector:
+        """Who decides in one run."""
+        return AdaptiveDirector(self)
+
+
+class AdaptiveDirector(Director):
+    """The adaptive policy in one run, simulated or real.
+
+    Args:
+        policy: The policy.
+
+    Attributes:
+        belief: Of each machine the mean and variance of ln(real speed / stated), and when it was last learned of.
+    """
+
+    def __init__(self, policy: AdaptivePolicy) -> None:
+        arrays = policy.arrays
+        self._policy, self._arrays, self._weights = policy, arrays, policy.weights.array
+        self.belief = np.zeros((3, len(arrays.slots)))
+        self.belief[1, :] = policy.weights.deviation**2
+        self._lane_task = np.full(len(arrays.lane_vm), -1, dtype=np.int64)
+        self._lane_begin = np.zeros(len(arrays.lane_vm))
+        self._chosen = np.empty((2, len(arrays.cores)), dtype=np.int64)
+        self._pending: list[tuple[int, int]] | None = None
+
+    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+        """See `Director.pick`: what was decided at this moment, one after the other."""
+        from tradewind.workflow.learning import kernel
+
+        if self._pending is None:
+            self._pending = self._decide(ready, state)
+        if not self._pending:
+            self._pending = None
+            return None
+        task, vm = self._pending.pop(0)
+        if len(ready) == 1:
+            self._pending = None
+        arrays = self._arrays
+        kernel.occupy(
+            self._lane_task, self._lane_begin, arrays.lane_starts, vm, task, int(arrays.cores[task]), state.now
+        )
+        return task, vm
+
+    def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:
+        """See `Director.ended`: learn how fast the machine was."""
+        from tradewind.workflow.learning import kernel
+
+        arrays = self._arrays
+        self._pending = None
+        kernel.occupy(self._lane_task, self._lane_begin, arrays.lane_starts, vm, -1, task, now)
+        stated, took = float(arrays.stated[task, vm]), now - begin - float(arrays.reading[task])
+        if not failed and stated > 0.0 and took > 0.0:
+            kernel.observe(self.belief, vm, stated / took, now, self._weights, self._policy.unit)
+
+    def _decide(self, ready: Sequence[int], state: State) -> list[tuple[int, int]]:
+        from tradewind.workflow.learning import kernel
+
+        arrays = self._arrays
+        free = np.array(state.free, dtype=np.int64)
+        if not free.any():
+            return []
+        urgent = np.array(sorted(ready, key=lambda task: self._policy.turn[task]), dtype=np.int64)
+        slow, lanes = kernel.lanes_available(
+            state.now, self.belief, self._weights, self._policy.unit, arrays.stated, arrays.reading, arrays.boot,
+            arrays.lane_vm, self._lane_task, self._lane_begin,
+        )  # fmt: skip
+        count = kernel.assign(
+            state.now, urgent, len(urgent), slow, lanes, arrays.lane_starts, free, arrays.stated, arrays.reading,
+            arrays.cores, arrays.slots, self._policy.weights.patience, self._chosen,
+        )  # fmt: skip
+        return [(int(self._chosen[0, each]), int(self._chosen[1, each])) for each in range(count)]
+
+
+def readable(policy: AdaptivePolicy, world: World) -> Schedule:
+    """The same as `AdaptivePolicy.run`, by the readable simulator."""
+    return simulate(policy.arrays.flow, policy.arrays.platform, policy.director(), world)

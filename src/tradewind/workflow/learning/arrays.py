@@ -1,0 +1,150 @@
+"""A workflow, its machines and a world as the arrays that the compiled episodes take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.plan import Schedule
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.simulator.world import Moment, World
+
+if TYPE_CHECKING:
+    from tradewind.workflow.learning.kernel import Given, Run
+
+
+class Arrays:
+    """A workflow and its machines as arrays, for episodes in any world.
+
+    Args:
+        flow: The workflow.
+        platform: Its machines; files on their own disks (storage ``local``) are not foreseen.
+
+    Attributes:
+        stated: Seconds of each task on each machine at its stated speed, without reading; shape (tasks, machines).
+        reading: Seconds that each task reads before it runs.
+        cores: Slots that each task uses.
+        slots: Slots of each machine.
+        boot: Seconds until each machine is up.
+        lane_vm: The machine of each slot.
+        lane_starts: Where the slots of each machine begin.
+
+    Raises:
+        WorkflowError: A task fits on no machine.
+    """
+
+    def __init__(self, flow: Workflow, platform: Platform) -> None:
+        platform.check(flow)
+        self.flow, self.platform = flow, platform
+        self.child_starts, self.children = flow.csr(flow.children)
+        self.parents = np.array([len(each) for each in flow.parents], dtype=np.int64)
+        self.stated = np.ascontiguousarray(flow.runtimes[:, None] / platform.speeds[None, :])
+        self.reading = np.asarray(platform.reading(flow), dtype=np.float64)
+        self.cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
+        self.slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
+        self.boot = np.array([vm.boot_seconds for vm in platform.vms], dtype=np.float64)
+        self.lane_vm = np.repeat(np.arange(len(platform.vms)), self.slots)
+        self.lane_starts = np.concatenate([[0], np.cumsum(self.slots)])
+
+    @property
+    def seconds(self) -> Numbers:
+        """Of each task on each machine, as stated, reading included."""
+        return self.stated + self.reading[:, None]
+
+    def given(self, world: World, periods: int = 64) -> Given:
+        """The arrays of one world.
+
+        Args:
+            world: The world.
+            periods: For how many of its periods speeds are drawn.
+        """
+        from tradewind.workflow.learning.kernel import Given
+
+        starts, factor, share = self._luck(world)
+        varying = bool(world.unknown or world.drift or world.migration)
+        speed = np.ones((len(self.slots), periods if varying else 1))
+        still = np.zeros_like(speed)
+        if varying:
+            for vm in range(len(self.slots)):
+                for place in range(periods):
+                    speed[vm, place], still[vm, place] = world.speed(vm, place)
+        return Given(
+            self.child_starts, self.children, self.parents, self.stated, self.reading, self.cores, self.slots,
+            self.boot, self._delays(world, "engine"), self._delays(world, "queue"), self._delays(world, "post"),
+            starts, factor, share, speed, still, float(world.period), varying,
+        )  # fmt: skip
+
+    def _delays(self, world: World, moment: Moment) -> Numbers:
+        if not world.delays.get(moment):
+            return np.zeros(len(self.flow))
+        return np.array([world.delay(moment, self.flow, task) for task in range(len(self.flow))])
+
+    def _luck(self, world: World) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+        """Where the attempts of each task begin, the factor of each attempt, its share (-1 where it ends well)."""
+        tasks = len(self.flow)
+        if not (world.noise or world.failure):
+            return np.arange(tasks + 1, dtype=np.int64), np.ones(tasks), np.full(tasks, -1.0)
+        starts, factors, shares = [0], [], []
+        for task in range(tasks):
+            share: float | None = 0.0
+            attempt = 0
+            while share is not None:
+                factor, share = world.luck(task, attempt)
+                factors.append(factor)
+                shares.append(-1.0 if share is None else share)
+                attempt += 1
+            starts.append(len(factors))
+        return np.array(starts, dtype=np.int64), np.array(factors), np.array(shares)
+
+    def run(self, world: World, episode: Callable[[Given], Run]) -> Run:
+        """Run one episode; where it lasts longer than speeds were drawn for, again with more of them.
+
+        Args:
+            world: The world.
+            episode: What is run; it must be repeatable.
+
+        Raises:
+            WorkflowError: Tasks were left over.
+        """
+        return self.prepared(world).run(episode)
+
+    def prepared(self, world: World) -> Prepared:
+        """One world for many episodes."""
+        return Prepared(self, world)
+
+
+class Prepared:
+    """One world of a workflow and its machines, drawn once for many episodes.
+
+    Args:
+        arrays: The workflow and its machines.
+        world: The world.
+    """
+
+    def __init__(self, arrays: Arrays, world: World) -> None:
+        self._arrays, self._world, self._periods = arrays, world, 64
+        self._given = arrays.given(world, self._periods)
+
+    def run(self, episode: Callable[[Given], Run]) -> Run:
+        """See `Arrays.run`."""
+        from tradewind.workflow.learning import kernel
+
+        while True:
+            run = episode(self._given)
+            if run.counts[kernel.BEYOND]:
+                self._periods *= 4
+                self._given = self._arrays.given(self._world, self._periods)
+                continue
+            if run.counts[kernel.FINISHED] < len(self._arrays.flow):
+                waiting = [int(task) for task in run.ready[: run.counts[kernel.WAITING]]]
+                raise self._world.stuck(self._arrays.flow, waiting)
+            return run
+
+
+def schedule(run: Run) -> Schedule:
+    """What an episode came to."""
+    return Schedule(run.vm.astype(np.int32), run.start, run.finish, run.attempts.astype(np.int32))

@@ -1,0 +1,554 @@
+"""The inner loops of learning: a simulation step by step, and whole episodes; compiled where numba is installed.
+
+They stay in one file because numba renews a cached function when its own file changes, and not when a file that it
+calls changes. Import this module inside functions: it loads numba. What a decision is made of (`choose_machine`,
+`credit`, `assign`, `observe`) is also what the directors of `tradewind.workflow.learning.directors` call, so that the
+episodes here and the readable simulator decide alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.compiling import fast
+from tradewind.workflow.graph import Numbers
+
+Ints = NDArray[np.integer[Any]]
+
+END, FAIL, UP, READY = 0, 1, 2, 3
+"""What happens, in the order in which it happens at one moment."""
+
+EVENTS, WAITING, FINISHED, BEYOND, ARRIVED = 0, 1, 2, 3, 4
+"""Places in `Run.counts`: events to come, ready tasks, ended tasks, whether speeds were asked for too far, arrivals."""
+
+DEVIATION, DRIFT, NOISE, OVERDUE, CAUTION, PATIENCE, OWN, FASTEST = 0, 1, 2, 3, 4, 5, 6, 7
+"""Places in the weights of the adaptive policy; see `tradewind.workflow.learning.adaptive`."""
+
+
+class Given(NamedTuple):
+    """A workflow, its machines and one world, as arrays; see `tradewind.workflow.learning.arrays`."""
+
+    child_starts: Ints
+    children: Ints
+    parents: Ints
+    running: Numbers
+    reading: Numbers
+    cores: Ints
+    slots: Ints
+    boot: Numbers
+    engine: Numbers
+    queue: Numbers
+    post: Numbers
+    luck_starts: Ints
+    factor: Numbers
+    share: Numbers
+    speed: Numbers
+    still: Numbers
+    period: float
+    varying: bool
+
+
+class Run(NamedTuple):
+    """What changes during one episode."""
+
+    left: Ints
+    ready: Ints
+    key: Numbers
+    ready_at: Numbers
+    when: Numbers
+    what: Ints
+    free: Ints
+    vm: Ints
+    start: Numbers
+    finish: Numbers
+    attempts: Ints
+    ended: Ints
+    counts: Ints
+    now: Numbers
+
+
+@fast
+def begin(given: Given) -> Run:
+    """A run in which nothing has happened; its first events are machines that come up and tasks that wait for none."""
+    tasks, vms = given.running.shape
+    most = 2 * tasks + vms + 1
+    run = Run(
+        given.parents.copy(), np.zeros(tasks, np.int64), np.zeros(tasks), np.zeros(tasks), np.zeros(most),
+        np.zeros(most, np.int64), np.zeros(vms, np.int64), np.full(tasks, -1, np.int64), np.zeros(tasks),
+        np.zeros(tasks), np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), np.zeros(5, np.int64), np.zeros(1),
+    )  # fmt: skip
+    size = max(tasks, vms)
+    for vm in range(vms):
+        _push(run, given.boot[vm], UP * size + vm)
+    for task in range(tasks):
+        if given.parents[task] == 0:
+            _push(run, given.engine[task], READY * size + task)
+    return run
+
+
+@fast
+def advance(given: Given, run: Run, turn: Numbers) -> int:
+    """Let all that comes next happen; how many attempts ended (``run.ended``: task, or -1 - task if failed), -1: over.
+
+    Args:
+        given: The workflow, its machines and the world.
+        run: The run.
+        turn: Ready tasks are kept in the order of these, the smallest first; empty for the order of their arrival.
+    """
+    if run.counts[EVENTS] == 0:
+        return -1
+    tasks, vms = given.running.shape
+    size = max(tasks, vms)
+    now, ended = run.when[0], 0
+    run.now[0] = now
+    while run.counts[EVENTS] > 0 and run.when[0] == now:
+        event = _pop(run)
+        what, number = event // size, event % size
+        if what == UP:
+            run.free[number] = given.slots[number]
+        elif what == READY:
+            _arrive(run, number, turn)
+        else:
+            run.free[run.vm[number]] += given.cores[number]
+            run.ended[ended] = number if what == END else -1 - number
+            ended += 1
+            if what == FAIL:
+                _arrive(run, number, turn)
+                continue
+            run.counts[FINISHED] += 1
+            for at in range(given.child_starts[number], given.child_starts[number + 1]):
+                child = given.children[at]
+                run.left[child] -= 1
+                if run.left[child] == 0:
+                    _push(run, now + (given.post[number] + given.engine[child]), READY * size + child)
+    return ended
+
+
+@fast
+def place(given: Given, run: Run, at: int, vm: int) -> int:
+    """Start the ready task at a place of ``run.ready`` on a machine that has room for it; the task."""
+    task = int(run.ready[at])
+    run.counts[WAITING] -= 1
+    for each in range(at, run.counts[WAITING]):
+        run.ready[each], run.key[each] = run.ready[each + 1], run.key[each + 1]
+    start = run.now[0] + given.queue[task]
+    luck = given.luck_starts[task] + run.attempts[task]
+    work = given.running[task, vm] * given.factor[luck]
+    fails = given.share[luck] >= 0.0
+    if fails:
+        work *= given.share[luck]
+    seconds = given.reading[task] + (
+        _at_real_speed(given, run, vm, start + given.reading[task], work) if given.varying else work
+    )
+    run.free[vm] -= given.cores[task]
+    run.vm[task] = vm
+    run.attempts[task] += 1
+    run.start[task], run.finish[task] = start, start + seconds
+    size = max(given.running.shape[0], given.running.shape[1])
+    _push(run, start + seconds, (FAIL if fails else END) * size + task)
+    return task
+
+
+@fast
+def _at_real_speed(given: Given, run: Run, vm: int, begin: float, work: float) -> float:
+    now, left, last = begin, work, given.speed.shape[1] - 1
+    while True:
+        period = int(now / given.period)
+        if period > last:
+            run.counts[BEYOND] = 1
+            return float(left)
+        end = (period + 1) * given.period
+        if now < given.still[vm, period]:
+            now = min(given.still[vm, period], end)
+            continue
+        possible = (end - now) * given.speed[vm, period]
+        if left <= possible or end <= now:
+            return float(now + left / given.speed[vm, period] - begin)
+        left -= possible
+        now = end
+
+
+@fast
+def _arrive(run: Run, task: int, turn: Numbers) -> None:
+    run.ready_at[task] = run.now[0]
+    key = turn[task] if len(turn) else float(run.counts[ARRIVED])
+    run.counts[ARRIVED] += 1
+    at = run.counts[WAITING]
+    while at > 0 and run.key[at - 1] > key:
+        run.ready[at], run.key[at] = run.ready[at - 1], run.key[at - 1]
+        at -= 1
+    run.ready[at], run.key[at] = task, key
+    run.counts[WAITING] += 1
+
+
+@fast
+def _push(run: Run, time: float, event: int) -> None:
+    when, what, at = run.when, run.what, run.counts[EVENTS]
+    run.counts[EVENTS] += 1
+    while at > 0:
+        above = (at - 1) // 2
+        if when[above] < time or (when[above] == time and what[above] <= event):
+            break
+        when[at], what[at] = when[above], what[above]
+        at = above
+    when[at], what[at] = time, event
+
+
+@fast
+def _pop(run: Run) -> int:
+    when, what = run.when, run.what
+    top = int(what[0])
+    run.counts[EVENTS] -= 1
+    count, at = run.counts[EVENTS], 0
+    time, event = when[count], what[count]
+    while True:
+        below = 2 * at + 1
+        if below >= count:
+            break
+        right = below + 1
+        if right < count and (when[right] < when[below] or (when[right] == when[below] and what[right] < what[below])):
+            below = right
+        if when[below] > time or (when[below] == time and what[below] >= event):
+            break
+        when[at], what[at] = when[below], what[below]
+        at = below
+    when[at], what[at] = time, event
+    return top
+
+
+@fast
+def follow(given: Given, starts: Ints, order: Ints) -> Run:
+    """An episode in which each machine runs its tasks in the order of a plan.
+
+    Args:
+        given: The workflow, its machines and the world.
+        starts: Where the tasks of each machine begin in ``order``.
+        order: The tasks of all machines.
+    """
+    run, at = begin(given), starts[:-1].copy()
+    none = np.zeros(0)
+    while True:
+        count = advance(given, run, none)
+        if count < 0:
+            return run
+        for each in range(count):
+            if run.ended[each] < 0:  # what failed is next on its machine; it had one slot or its turn came last
+                vm = run.vm[-1 - run.ended[each]]
+                at[vm] -= 1
+                order[at[vm]] = -1 - run.ended[each]
+        vm = 0
+        while vm < len(starts) - 1:
+            placed = False
+            if at[vm] < starts[vm + 1] and run.free[vm] >= given.cores[order[at[vm]]]:
+                for each in range(run.counts[WAITING]):
+                    if run.ready[each] == order[at[vm]]:
+                        place(given, run, each, vm)
+                        at[vm] += 1
+                        placed = True
+                        break
+            if not placed:
+                vm += 1
+
+
+@fast
+def by_key(given: Given, turn: Numbers, preference: Ints) -> Run:
+    """An episode in which the ready task of the smallest key goes to the first machine of a list with room for it."""
+    run = begin(given)
+    while advance(given, run, turn) >= 0:
+        at = 0
+        while at < run.counts[WAITING] and run.free.max() > 0:
+            found = -1
+            for vm in preference:
+                if run.free[vm] >= given.cores[run.ready[at]]:
+                    found = vm
+                    break
+            if found >= 0:
+                place(given, run, at, found)
+            else:
+                at += 1
+    return run
+
+
+@fast
+def chance(state: Ints) -> float:
+    """The next number from 0 to below 1 of a small generator (Park and Miller, CACM 31(10), 1988, with 48271)."""
+    state[0] = state[0] * 48271 % 2147483647
+    return float(state[0]) / 2147483647.0
+
+
+@fast
+def row_of(rows: Ints, task: int, waiting: int, buckets: int) -> int:
+    """The row of the table for a task while so many are ready: its own, by the power of two of their number."""
+    bucket = 0
+    while waiting > 1 and bucket < buckets - 1:
+        waiting //= 2
+        bucket += 1
+    return int(rows[task]) * buckets + bucket
+
+
+@fast
+def choose_machine(table: Numbers, row: int, columns: Ints, free: Ints, cores: int, explore: float, state: Ints) -> int:
+    """A machine with room: with the chance ``explore`` any of them, else the one of the highest value; -1 for none."""
+    best, there = -1, 0
+    for vm in range(len(free)):
+        if free[vm] >= cores:
+            there += 1
+            if best < 0 or table[row, columns[vm]] > table[row, columns[best]]:
+                best = vm
+    if there == 0 or chance(state) >= explore:
+        return best
+    wanted = int(chance(state) * there)
+    for vm in range(len(free)):
+        if free[vm] >= cores:
+            if wanted == 0:
+                return vm
+            wanted -= 1
+    return best
+
+
+@fast
+def credit(
+    table: Numbers, row: int, column: int, following: float, took: float, waited: float, seen: Numbers,
+    efficiency: Numbers, vm: int, weight: float, rate: float, discount: float,
+) -> float:  # fmt: skip
+    """Judge one placement and write it into the table; the reward (1, 0 or -1).
+
+    Args:
+        table: The table Q; one row a state, one column a choice.
+        row: The row of the task that was placed.
+        column: The column of its machine.
+        following: The highest value in the state after it.
+        took: Seconds that the task takes on the machine (paper: te).
+        waited: Seconds that it was ready before (paper: tf).
+        seen: How many placements of this execution came before, the mean of their indices, the sum of squares.
+        efficiency: Of each machine (paper: rle).
+        vm: The machine.
+        weight: Of ``took`` in the index (paper: α of P_i).
+        rate: Of learning (paper: l).
+        discount: Of what follows (paper: γ).
+    """
+    index = took * weight + (1.0 - weight) * waited
+    reward = 0.0
+    if seen[0] >= 2.0:
+        deviation = math.sqrt(seen[2] / seen[0])
+        if index > seen[1] + deviation:
+            reward = -1.0
+        elif index < seen[1] - deviation:
+            reward = 1.0
+    seen[0] += 1.0
+    step = index - seen[1]
+    seen[1] += step / seen[0]
+    seen[2] += step * (index - seen[1])
+    efficiency[vm] += rate * (reward - efficiency[vm])
+    table[row, column] += rate * (efficiency[vm] + discount * following - table[row, column])
+    return reward
+
+
+@fast
+def q_episode(
+    given: Given, table: Numbers, rows: Ints, buckets: int, columns: Ints, efficiency: Numbers, times: Numbers,
+    numbers: Numbers, state: Ints,
+) -> Run:  # fmt: skip
+    """An episode of Q-learning as paper 3 has it; table, efficiency and the state of chance change.
+
+    Args:
+        given: The workflow, its machines and the world.
+        table: The table Q.
+        rows: The row of each task, before the buckets.
+        buckets: Rows for each, by how many tasks are ready.
+        columns: The column of each machine.
+        efficiency: Of each machine.
+        times: Seconds of each task on each machine, as last seen.
+        numbers: Weight, learning rate, discount, chance to explore, the value that the table begins with.
+        state: Of chance.
+    """
+    run, seen, none = begin(given), np.zeros(3), np.zeros(0)
+    while advance(given, run, none) >= 0:
+        at = 0
+        while at < run.counts[WAITING] and run.free.max() > 0:
+            task, waiting = run.ready[at], run.counts[WAITING]
+            row = row_of(rows, task, waiting, buckets)
+            vm = choose_machine(table, row, columns, run.free, given.cores[task], numbers[3], state)
+            if vm < 0:
+                at += 1
+                continue
+            waited = run.now[0] - run.ready_at[task]
+            place(given, run, at, vm)
+            following = numbers[4]
+            if run.counts[WAITING] > 0 and run.free.max() > 0:
+                after = row_of(rows, run.ready[min(at, waiting - 2)], waiting - 1, buckets)
+                following = table[after].max()
+            credit(table, row, columns[vm], following, times[task, vm], waited, seen, efficiency, vm,
+                   numbers[0], numbers[1], numbers[2])  # fmt: skip
+    return run
+
+
+@fast
+def observe(belief: Numbers, vm: int, ratio: float, now: float, weights: Numbers, unit: float) -> None:
+    """Learn from one ended task how fast a machine is: a Kalman filter of ln(real speed / stated speed).
+
+    Args:
+        belief: Of each machine the mean, the variance, and when it was last learned of; shape (3, machines).
+        vm: The machine.
+        ratio: Expected seconds over real ones, without reading.
+        now: When it ended.
+        weights: Of the policy.
+        unit: Seconds in which the variance grows by the square of the drift.
+    """
+    variance = belief[1, vm] + weights[DRIFT] ** 2 * (now - belief[2, vm]) / unit
+    noise = max(weights[NOISE] ** 2, 1e-12)
+    gain = variance / (variance + noise)
+    belief[0, vm] += gain * (math.log(ratio) - belief[0, vm])
+    belief[1, vm] = variance * (1.0 - gain)
+    belief[2, vm] = now
+
+
+@fast
+def lanes_available(
+    now: float, belief: Numbers, weights: Numbers, unit: float, running: Numbers, reading: Numbers, boot: Numbers,
+    lane_vm: Ints, lane_task: Ints, lane_begin: Numbers,
+) -> tuple[Numbers, Numbers]:  # fmt: skip
+    """What is expected of machines now: seconds per stated second of each, and when each of their slots is free."""
+    slow, lanes = np.empty(len(boot)), np.empty(len(lane_vm))
+    for vm in range(len(boot)):
+        variance = belief[1, vm] + weights[DRIFT] ** 2 * (now - belief[2, vm]) / unit
+        slow[vm] = math.exp(-belief[0, vm] + weights[CAUTION] * math.sqrt(variance))
+    for lane in range(len(lane_vm)):
+        vm, task = lane_vm[lane], lane_task[lane]
+        if task < 0:
+            lanes[lane] = max(now, boot[vm])
+        else:
+            end = lane_begin[lane] + reading[task] + running[task, vm] * slow[vm]
+            late = now + weights[OVERDUE] * (now - lane_begin[lane])
+            lanes[lane] = max(end, late) if end <= now else end
+    return slow, lanes
+
+
+@fast
+def assign(
+    now: float, ready: Ints, waiting: int, slow: Numbers, lanes: Numbers, lane_starts: Ints, free: Ints,
+    running: Numbers, reading: Numbers, cores: Ints, slots: Ints, patience: float, chosen: Ints,
+) -> int:  # fmt: skip
+    """Go through the ready tasks, each to the machine where it is expected to end first, busy ones included.
+
+    A task whose machine has no room yet is counted there, and waits; so no task is given to a slow idle machine that
+    a fast busy one would end sooner. ``lanes`` and ``free`` change.
+
+    Args:
+        now: The time.
+        ready: The tasks, the most urgent first.
+        waiting: How many of them.
+        slow: Expected seconds per stated second of each machine.
+        lanes: When each slot is expected to be free.
+        lane_starts: Where the slots of each machine begin.
+        free: Free slots of each machine.
+        running: Stated seconds of each task on each machine.
+        reading: Seconds before it.
+        cores: Slots that each task uses.
+        slots: Slots of each machine.
+        patience: Seconds that a second of waiting for a busy machine counts in addition.
+        chosen: Becomes the tasks to place now and their machines; shape (2, tasks).
+
+    Returns:
+        How many are to be placed.
+    """
+    count, open_slots = 0, free.sum()
+    for at in range(waiting):
+        if open_slots <= 0:
+            break
+        task, best, best_score, best_start = ready[at], -1, np.inf, 0.0
+        for vm in range(len(free)):
+            if slots[vm] < cores[task]:
+                continue
+            start = _earliest(lanes, lane_starts[vm], lane_starts[vm + 1], cores[task])
+            score = start + reading[task] + running[task, vm] * slow[vm] + patience * (start - now)
+            if score < best_score:
+                best, best_score, best_start = vm, score, start
+        end = best_start + reading[task] + running[task, best] * slow[best]
+        for _ in range(cores[task]):
+            first = lane_starts[best]
+            for lane in range(lane_starts[best], lane_starts[best + 1]):
+                if lanes[lane] < lanes[first]:
+                    first = lane
+            lanes[first] = end
+        if best_start <= now and free[best] >= cores[task]:
+            chosen[0, count], chosen[1, count] = task, best
+            count += 1
+            free[best] -= cores[task]
+            open_slots -= cores[task]
+    return count
+
+
+@fast
+def _earliest(lanes: Numbers, begin: int, end: int, cores: int) -> float:
+    if cores == 1:
+        least = lanes[begin]
+        for lane in range(begin + 1, end):
+            least = min(least, lanes[lane])
+        return float(least)
+    return float(np.sort(lanes[begin:end])[cores - 1])
+
+
+@fast
+def occupy(lane_task: Ints, lane_begin: Numbers, lane_starts: Ints, vm: int, task: int, cores: int, now: float) -> None:
+    """Note that a task runs on free slots of a machine since now; ``task`` -1 frees those of ``cores``, a task."""
+    left = cores
+    for lane in range(lane_starts[vm], lane_starts[vm + 1]):
+        if task < 0 and lane_task[lane] == cores:
+            lane_task[lane] = -1
+        elif task >= 0 and lane_task[lane] < 0 and left > 0:
+            lane_task[lane], lane_begin[lane] = task, now
+            left -= 1
+
+
+@fast
+def adaptive_episode(
+    given: Given, turn: Numbers, weights: Numbers, unit: float, lane_vm: Ints, lane_starts: Ints, stated: Numbers,
+) -> Run:  # fmt: skip
+    """An episode of the adaptive policy.
+
+    Args:
+        given: The workflow, its machines and the world.
+        turn: The order of tasks, the most urgent first.
+        weights: Of the policy.
+        unit: Seconds in which drift is counted.
+        lane_vm: The machine of each slot.
+        lane_starts: Where the slots of each machine begin.
+        stated: Stated seconds of each task on each machine, without reading.
+    """
+    tasks, vms = stated.shape
+    run, belief = begin(given), np.zeros((3, vms))
+    belief[1, :] = weights[DEVIATION] ** 2
+    lane_task, lane_begin = np.full(len(lane_vm), -1, np.int64), np.zeros(len(lane_vm))
+    chosen = np.empty((2, tasks), np.int64)
+    while True:
+        count = advance(given, run, turn)
+        if count < 0:
+            return run
+        now = run.now[0]
+        for each in range(count):
+            code = run.ended[each]
+            task = code if code >= 0 else -1 - code
+            vm = run.vm[task]
+            occupy(lane_task, lane_begin, lane_starts, vm, -1, task, now)
+            took = now - run.start[task] - given.reading[task]
+            if code >= 0 and stated[task, vm] > 0.0 and took > 0.0:
+                observe(belief, vm, stated[task, vm] / took, now, weights, unit)
+        if run.counts[WAITING] == 0 or run.free.max() == 0:
+            continue
+        slow, lanes = lanes_available(
+            now, belief, weights, unit, stated, given.reading, given.boot, lane_vm, lane_task, lane_begin
+        )
+        count = assign(now, run.ready, run.counts[WAITING], slow, lanes, lane_starts, run.free.copy(), stated,
+                       given.reading, given.cores, given.slots, weights[PATIENCE], chosen)  # fmt: skip
+        at = 0
+        for each in range(count):
+            task, vm = chosen[0, each], chosen[1, each]
+            while run.ready[at] != task:
+                at += 1
+            occupy(lane_task, lane_begin, lane_starts, vm, task, given.cores[task], now)
+            place(given, run, at, vm)

@@ -1,0 +1,19 @@
+"""List scheduling that learns machine speeds during a run, as a planner."""
+
+from __future__ import annotations
+
+from tradewind.workflow.learning.learners import AdaptiveSettings
+from tradewind.workflow.learning.planning import LearningPlanner
+
+
+class AdaptivePlanner(LearningPlanner):
+    """HEFT's ranks, and each task to where it is expected to end first by the speeds seen during the run.
+
+    For machines whose speeds are not known, drift, or noise; where everything is as stated, a search plans better. The
+    weights of its expectations were learned over simulated worlds, and can be learned anew for a workflow
+    (``episodes``).
+    """
+
+    name = "adaptive"
+    method = "adaptive"
+    Settings = AdaptiveSettings
