@@ -126,13 +126,21 @@ def _check_runner(spec: Spec, problem: Problem) -> None:
 
 
 def _check_offers(spec: Spec, problem: Problem, deployer: Deployer) -> None:
-    """Refuse, before any money is spent, offers that the provisioner can never make."""
+    """Refuse, before any money is spent, offers that the provisioner can never make, or the runner never run on."""
+    from tradewind.deployer.combine import refusal
+
     for offer in cast("Selector", problem.resolver).offers:
         if why := deployer.provisioner.refuses(offer):
             raise spec.error(
                 ("deploy", "provisioner"),
                 f"provisioner {spec.provisioner.name} cannot make {offer.key}: {why}",
                 "take it out of the space with offers:, or choose another provisioner",
+            )
+        if why := refusal(deployer.provisioner, deployer.runner, offer):
+            raise spec.error(
+                ("deploy", "runner"),
+                f"runner {spec.runner.name} with provisioner {spec.provisioner.name} cannot run on {offer.key}: {why}",
+                "see the guide on the runner, or take the offer out of the space",
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tradewind.problem import Objective, Trial
+from tradewind.problem.standing import Measured, Standing
 
 
 class TrialBook:
@@ -10,18 +11,21 @@ class TrialBook:
 
     Args:
         objective: What is wanted; it decides which trial is the best.
+        deadline: Seconds that a run may take, or None; it matters for the best where runs were repeated.
 
     Attributes:
         trials: All trials by number.
         ended: Those that inform, in the order in which they ended.
         best: The best feasible trial on the whole input, or None; of equals the one with the shortest run time, then
-            the lowest number.
+            the lowest number. Where a configuration was run several times, see `Standing`.
         last: The trial that ended last, or None.
         counts: Ended trials by state.
     """
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: Objective, deadline: float | None = None) -> None:
         self._objective = objective
+        self._deadline = deadline
+        self._repeated = False
         self.trials: dict[int, Trial] = {}
         self.ended: list[Trial] = []
         self.best: Trial | None = None
@@ -72,12 +76,21 @@ class TrialBook:
         if not trial.state.informs:
             return
         self.ended.append(trial)
+        self._repeated = self._repeated or (trial.key in self._by_key and trial.proposal.fidelity >= 1.0)
         self._by_key[trial.key] = trial
+        if self._repeated:
+            self.best = self._best_of_repeats()
+            return
         seen = trial.observation
         if trial.proposal.fidelity < 1.0 or seen is None or not seen.feasible or seen.objective is None:
             return
         if self.best is None or self._beats(trial, self.best):
             self.best = trial
+
+    def _best_of_repeats(self) -> Trial | None:
+        found = (Measured.of(trial, self._objective) for trial in self.ended)
+        run = Standing([one for one in found if one is not None], self._deadline).best_run
+        return None if run is None else self.trials[run.number]
 
     def _beats(self, trial: Trial, other: Trial) -> bool:
         """True for the better objective, and of equals for the shorter run time, then the lower number."""

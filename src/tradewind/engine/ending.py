@@ -136,25 +136,26 @@ def _end_runs(
         request=request_maker(spec, study, data_folder, deployer.clock.now),
         read=lambda output: build_reader(spec)(output),
     )
-    _Last(parts).end(chosen)
+    _Last(parts).end_runs(chosen)
     return deployer.problems
 
 
 class _Last(Search):
     """The last turn of a search: it takes over what runs, and ends it."""
 
-    def end(self, chosen: Collection[str]) -> None:
+    def end_runs(self, chosen: Collection[str]) -> None:
         """End some open runs; the others stay as they are."""
         parts = self.parts
         study_id = parts.study.id
         self._token = parts.store.hold(study_id, this_process(), _HOLD_SECONDS)
+        self._ours = False  # what was not chosen goes on
         try:
             runs = [run for run in parts.store.runs(study_id) if run.state.ended or run.run_id in chosen]
             parts.machine.parallel = 0  # nothing new is begun
             self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed))
             self._feed(Interrupted())
         finally:
-            self._leave(cancel=False)
+            self.end()
 
 
 class _Ending:

@@ -95,7 +95,18 @@ class Interrupted:
     """The user wants the search to stop now; it can be resumed."""
 
 
-Event = Opened | Proposed | NothingProposed | RunChanged | Interpreted | Tick | Interrupted
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A trial that wanted to run may do so.
+
+    Attributes:
+        trial: Its number.
+    """
+
+    trial: int
+
+
+Event = Opened | Proposed | NothingProposed | RunChanged | Interpreted | Tick | Interrupted | Granted
 
 # ---------------------------------------------------------------------- instructions
 
@@ -131,6 +142,24 @@ class Launch:
     run: Run
     wall_seconds: float | None
     again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A trial would run, if it had leave; only of a search that asks for it (`Policy.gated`)."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Unwant:
+    """A trial that wanted to run, or has leave to, does not want to any more.
+
+    Attributes:
+        trial: Its number.
+    """
+
+    trial: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +205,4 @@ class Stop:
     interrupted: bool = False
 
 
-Instruction = Ask | Write | Launch | Cancel | Interpret | Tell | Settle | Stop
+Instruction = Ask | Write | Want | Unwant | Launch | Cancel | Interpret | Tell | Settle | Stop

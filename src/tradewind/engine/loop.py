@@ -15,6 +15,7 @@ from tradewind.engine.events import (
     Ask,
     Cancel,
     Event,
+    Granted,
     Instruction,
     Interpret,
     Interpreted,
@@ -26,6 +27,8 @@ from tradewind.engine.events import (
     Stop,
     Tell,
     Tick,
+    Unwant,
+    Want,
     Write,
 )
 from tradewind.engine.snapshot import Snapshot
@@ -91,6 +94,30 @@ class Deploys(Protocol):
         ...
 
 
+class Gate(Protocol):
+    """Who gives leave to run, where a search shares a cluster with others."""
+
+    def want(self, trial: Trial) -> None:
+        """A trial would run; `Search.grant` gives it leave."""
+        ...
+
+    def unwant(self, number: int) -> None:
+        """A trial that wanted to run does not any more."""
+        ...
+
+    def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
+        """A run is started, or one of an earlier process found again."""
+        ...
+
+    def ended(self, run_id: str) -> None:
+        """A run is gone, and its end is stored."""
+        ...
+
+    def told(self, trial: Trial) -> None:
+        """The searcher was told of a trial."""
+        ...
+
+
 RequestMaker = Callable[[Trial, Run, float | None], RunRequest]
 Reader = Callable[[RunOutput], dict[str, float]]
 
@@ -126,15 +153,21 @@ class Search:
     Args:
         parts: What it is put together from.
         observer: Called with a snapshot whenever something may have changed.
+        gate: Who gives leave to run; needed where the policy is gated.
     """
 
-    def __init__(self, parts: Parts, observer: Callable[[Snapshot], None] | None = None) -> None:
+    def __init__(
+        self, parts: Parts, observer: Callable[[Snapshot], None] | None = None, gate: Gate | None = None
+    ) -> None:
         self.parts = parts
+        self._gate = gate
+        self._told_to_stop = False
         self.swept: list[str] = []
         self._observer = observer
         self._requests: dict[str, RunRequest] = {}
         self._token = ""
         self._held_at = 0.0
+        self._ours = True
 
     def run(self, wanted: Callable[[], bool] = lambda: True) -> Stop:
         """Search until a rule, the searcher, the budget or the user ends it.
@@ -149,26 +182,60 @@ class Search:
             StudyBusyError: Another live process runs this study, or has taken it over with its runs.
             StoreError: The store cannot be written any more; all runs are cancelled first.
         """
-        parts = self.parts
-        machine = parts.machine
-        self._token = parts.store.hold(parts.study.id, this_process(), LEASE_SECONDS)
+        self.begin()
+        try:
+            while (stop := self.parts.machine.stopped) is None:
+                self.step(wanted=wanted())
+            return stop
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """Take the study, and its runs of an earlier process; `end` must follow, whatever happens.
+
+        Raises:
+            StudyBusyError: Another live process runs it.
+        """
+        store = self.parts.store
+        self._token = store.hold(self.parts.study.id, this_process(), LEASE_SECONDS)
         self._held_at = self._real_now()
-        ours = True
+        self._ours = True
         try:
             self._open()
-            told_to_stop = False
-            while machine.stopped is None:
-                if not told_to_stop and not wanted():
-                    told_to_stop = True
-                    self._feed(Interrupted())
-                self._turn()
-            self._show()
-            return machine.stopped
-        except StudyBusyError:
-            ours = False  # who took the study has taken over its runs, too
+        except BaseException as error:
+            self._ours = not isinstance(error, StudyBusyError)
+            self.end()
             raise
-        finally:
-            self._leave(cancel=ours)
+
+    def step(self, *, wanted: bool = True, patience: float = _PATIENCE) -> bool:
+        """One round: take what changed, do what follows, and wait for more.
+
+        Args:
+            wanted: False ends the search cleanly: runs are cancelled and paid, and it can be resumed.
+            patience: Seconds to wait at most for something to change.
+
+        Returns:
+            True when a run has changed.
+
+        Raises:
+            StudyBusyError: Another process has taken the study over with its runs.
+            StoreError: The store cannot be written any more.
+        """
+        try:
+            if not wanted and not self._told_to_stop:
+                self._told_to_stop = True
+                self._feed(Interrupted())
+            changed = self._turn(patience)
+            if self.parts.machine.stopped is not None:
+                self._show()
+            return changed
+        except StudyBusyError:
+            self._ours = False  # who took the study has taken over its runs, too
+            raise
+
+    def grant(self, number: int) -> None:
+        """Let a trial run that wanted to."""
+        self._feed(Granted(number))
 
     # ------------------------------------------------------------------ the loop
 
@@ -182,8 +249,7 @@ class Search:
         parts.store.write(study_id, Change(study=present), self._token)
         self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed))
 
-    def _turn(self) -> None:
-        """One round: take what changed, show it, and wait for more."""
+    def _turn(self, patience: float) -> bool:
         deployer = self.parts.deployer
         changed = deployer.poll()
         for run in changed:
@@ -196,15 +262,16 @@ class Search:
             store.write(study_id, Change(study={"elapsed": self.parts.machine.elapsed}), self._token)
             self._held_at = self._real_now()
         if self.parts.machine.stopped is None and not any(run.state.ended for run in changed):
-            deployer.wait(_PATIENCE)
+            deployer.wait(patience)
+        return bool(changed)
 
-    def _leave(self, *, cancel: bool) -> None:
+    def end(self) -> None:
         """Whatever happened: nothing stays running that nobody watches, and the study is let go."""
         parts = self.parts
         with contextlib.ExitStack() as last:  # each of them is done, whatever becomes of the others
             last.callback(parts.store.release, parts.study.id, self._token)
             last.callback(parts.deployer.close)
-            if cancel and parts.machine.stopped is None:
+            if self._ours and parts.machine.stopped is None:
                 for run_id in list(parts.machine.runs):
                     last.callback(parts.deployer.cancel, run_id, "the search ended with an error")
 
@@ -232,7 +299,15 @@ class Search:
             case Write(trials, runs, study):
                 fields = {**study, **stored_state(parts.searcher)}
                 parts.store.write(parts.study.id, Change(trials, runs, fields), self._token)
+            case Want(trial):
+                assert self._gate is not None
+                self._gate.want(trial)
+            case Unwant(number):
+                assert self._gate is not None
+                self._gate.unwant(number)
             case Launch(trial, run, wall_seconds, again):
+                if self._gate is not None:
+                    self._gate.launched(trial, run, again=again)
                 request = parts.request(trial, run, wall_seconds)
                 self._requests[run.run_id] = request
                 start = parts.deployer.adopt if again else parts.deployer.launch
@@ -244,7 +319,11 @@ class Search:
                 return [self._interpret(run)]
             case Tell(trial):
                 parts.searcher.tell(trial)
+                if self._gate is not None:
+                    self._gate.told(trial)
             case Settle(run_id):
+                if self._gate is not None:
+                    self._gate.ended(run_id)
                 parts.deployer.settle(run_id)
                 self._requests.pop(run_id, None)
             case Stop():

@@ -27,6 +27,7 @@ class Policy:
         exit_codes: Exit codes of the program that are no failure.
         searcher: The searcher's name, for those who watch.
         size: Number of candidates, or None.
+        gated: Each run waits for leave (`tradewind.engine.events.Granted`) instead of asking ``room``.
     """
 
     owner: str
@@ -41,3 +42,4 @@ class Policy:
     exit_codes: frozenset[int] = frozenset({0})
     searcher: str = ""
     size: int | None = None
+    gated: bool = False

@@ -17,6 +17,7 @@ from tradewind.engine.events import (
     Ask,
     Cancel,
     Event,
+    Granted,
     Instruction,
     Interpret,
     Interpreted,
@@ -31,9 +32,12 @@ from tradewind.engine.events import (
     Stop,
     Tell,
     Tick,
+    Unwant,
+    Want,
     Write,
 )
 from tradewind.engine.fallback import Refusals
+from tradewind.engine.leave import Leave
 from tradewind.engine.ledger import Ledger
 from tradewind.engine.policy import Policy
 from tradewind.engine.purse import Purse
@@ -71,7 +75,7 @@ class SearchMachine:
         self.policy = policy
         self.parallel = problem.terms.parallel
         self.ledger = Ledger(problem.budget.dollars)
-        self.book = TrialBook(problem.objective)
+        self.book = TrialBook(problem.objective, problem.constraints.deadline)
         self.purse = Purse(problem, abort=policy.abort, priced=policy.priced_aborts, kill_seconds=policy.kill_seconds)
         self.runs: dict[str, Run] = {}  # the current run of each open trial
         self.stopped: Stop | None = None
@@ -90,6 +94,7 @@ class SearchMachine:
         self._lost = 0  # trials in a row
         self._losses: Counter[int] = Counter()  # trial -> runs that the infrastructure lost
         self._refusals = Refusals(policy.spot_attempts)
+        self._leave = Leave()
         self._dirty: dict[str, Run] = {}
 
     # ------------------------------------------------------------------ for those who ask
@@ -150,6 +155,8 @@ class SearchMachine:
                 self._interrupting = True
                 self._end("interrupted; the same command resumes", drop=True)
                 out += [Cancel(run_id, "the user stopped the search") for run_id in self.runs]
+            case Granted(number):
+                self._leave.give(number)
             case Tick():
                 pass
         return out + self._next()
@@ -296,20 +303,25 @@ class SearchMachine:
 
     def _launch_waiting(self) -> list[Instruction]:
         out: list[Instruction] = []
-        while self._waiting and not self._dropping and len(self.runs) < self.parallel:
-            trial = self._waiting[0]
-            if self.runs and not self.policy.room(trial.offer, self.running_offers()):
+        for trial in list(self._waiting):
+            if self._dropping or len(self.runs) >= self.parallel:
+                break
+            if not self.policy.gated and self.runs and not self.policy.room(trial.offer, self.running_offers()):
                 break
             amount = self.purse.reservation(trial, self.book.best_value, self.ledger.free, len(self.runs))
             if amount is None:
                 if self.runs:
+                    out += [Unwant(trial.number)] if self._leave.drop(trial.number) else []
                     break  # money comes back when a run ends
-                self._waiting.popleft()
+                self._waiting.remove(trial)
                 self._cannot_pay(trial)
-                continue
-            self._waiting.popleft()
-            out += self._launch(trial, amount)
-        return out
+            elif self.policy.gated and not self._leave.may(trial.number):
+                out += [Want(trial)] if self._leave.ask(trial.number) else []
+            else:
+                self._waiting.remove(trial)
+                self._leave.drop(trial.number)
+                out += self._launch(trial, amount)
+        return out + ([Unwant(number) for number in self._leave.drop_all()] if self._dropping else [])
 
     def _launch(self, trial: Trial, amount: float) -> list[Instruction]:
         attempt = trial.attempts + 1
