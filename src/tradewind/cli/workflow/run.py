@@ -38,6 +38,8 @@ _Python = Annotated[str | None, typer.Option(help="The Python on the machines; t
 _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at most: 2h.")]
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
 _Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
+_GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
+_GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
 _Gantt = Annotated[
     list[Path] | None, typer.Option(help="Draw planned and actual times there, .html or .png; repeatable.")
 ]
@@ -59,6 +61,7 @@ def run(
     linger: _Linger = "60s",
     gather: _Gather = "30s",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever has been done in the folder.")] = False,
+    give_up: _GiveUp = "10m",
     gantt: _Gantt = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, and nothing else.")] = False,
@@ -92,11 +95,13 @@ def run(
         synthetic=synthetic,
         scale=scale,
         gather=parse_duration(gather),
+        give_up=parse_duration(give_up),
     )
     terms = Terms(
         python=python or sys.executable,
         wall_seconds=None if wall is None else parse_duration(wall),
         linger=parse_duration(linger),
+        memory_gib=max((task.memory_bytes or 0 for task in read.flow.tasks), default=0) / 2**30,
         poll_seconds=0.5 if on in ("local", "process") else 2.0,
     )
     rest = plugins.create("planner", planner, {})

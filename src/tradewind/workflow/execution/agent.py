@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import json
 import os
+import resource
 import secrets
 import select
 import shutil
@@ -126,6 +127,8 @@ class Attempt:
                 reason = self._deliver()
             except OSError as error:
                 reason = f"its outputs cannot be kept: {error.strerror or error}"
+        # A program starts with what this process has used at most: less than that cannot be told from it.
+        floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {
             "outcome": "stopped" if self.stopped else "failed" if reason else "done",
             "reason": reason,
@@ -133,7 +136,7 @@ class Attempt:
             "began": self.began,
             "seconds": seconds,
             "cpu_seconds": used.ru_utime + used.ru_stime,
-            "peak_memory_bytes": used.ru_maxrss * 1024,
+            **({"peak_memory_bytes": used.ru_maxrss * 1024} if used.ru_maxrss > floor else {}),
         }
 
     def _deliver(self) -> str:

@@ -104,6 +104,7 @@ class Controller:
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
         self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
         self._late = 0.0
+        self._session: float | None = time.time()
         self._events: deque[Event] = deque()
         self._reports: deque[Report | _NewPlan | PlanFailed] = deque()
         self._notes: list[str] = []
@@ -135,7 +136,7 @@ class Controller:
         run_id = self.history.header["run"] if self.history.header else self._begin()
         self._record({"e": "session", "pid": os.getpid(), "host": socket.gethostname(), "on": self._runner.name})
         vms = self._platform.vms
-        pilots = Pilots(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
+        pilots = self._pilots = Pilots(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
         self._fleet = Fleet(pilots.unheard, self._terms.silence)
         try:
             names = {vm.name: place for place, vm in enumerate(vms)}
@@ -202,6 +203,7 @@ class Controller:
             while self._reports:
                 self._report(self._reports.popleft())
             self._release()
+            self._give_up()
             if not self._wanted():
                 self._events.append(Interrupted())
             while self._events and self.machine.ending is None:
@@ -253,6 +255,17 @@ class Controller:
         while self._held and self._held[0][0] <= time.time():
             self._events.append(MachineUp(heapq.heappop(self._held)[1]))
 
+    def _give_up(self) -> None:
+        """What was planned for machines that do not come is given to the others, after some time."""
+        began, coming = self.history.began, Presence.COMING
+        if began is None or self._session is None or time.time() < max(began, self._session) + self._options.give_up:
+            return
+        held = {vm for _, vm in self._held}
+        for vm, there in enumerate(self.machine.presence):
+            if there is coming and vm not in held:
+                self._pilots.give_up(vm)
+        self._session = None  # once
+
     def _lose(self, vm: int, reason: str) -> None:
         if self.machine.presence[vm] is Presence.LOST:
             return
@@ -283,8 +296,7 @@ class Controller:
         record = self._end(task, attempt, result, offset)
         self._record(record)
         if outcome is Outcome.DONE:
-            began = self.history.began or 0.0
-            self._late = record["finish"] - began - float(self._finish[task])
+            self._late = self.history.clock(record["finish"]) - float(self._finish[task])
         else:
             self._notes.append(f"{self._flow.tasks[task].id} {outcome} (attempt {attempt}): {result['reason']}")
             self._reasons[task] = result["reason"]
@@ -348,8 +360,8 @@ class Controller:
             self.fatal = error
             self._post(PlanFailed())
             return
-        began = self.history.began or time.time()
-        self._post(_NewPlan(Planned(orders), tasks, time.time() - began + finish * self._options.scale))
+        now = self.history.clock(time.time())
+        self._post(_NewPlan(Planned(orders), tasks, now + finish * self._options.scale))
 
     @property
     def failed(self) -> dict[str, str]:

@@ -149,6 +149,7 @@ class History:
         ups: When each machine came up and was given back or lost (None while it is there), in order.
         replans: How often what was left was planned again.
         lost: Machines that were lost, with the reason.
+        pauses: Times from the last sign of one controller until the next one had a machine, in order.
     """
 
     header: Record | None = None
@@ -159,9 +160,18 @@ class History:
     ups: list[tuple[str, float, float | None]] = field(default_factory=list)
     replans: int = 0
     lost: list[Record] = field(default_factory=list)
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+    _at: float = 0.0
+    _paused_at: float | None = None
 
     def take(self, record: Record) -> None:
         """Add one record."""
+        if record["e"] == "session" and self.began is not None and self._paused_at is None:
+            self._paused_at = self._at
+        if record["e"] == "up" and self._paused_at is not None:
+            self.pauses.append((self._paused_at, record["at"]))
+            self._paused_at = None
+        self._at = record["at"]
         match record["e"]:
             case "run":
                 self.header = record
@@ -187,6 +197,17 @@ class History:
                     found.end = record
             case "plan":
                 self.replans += 1
+
+    def clock(self, at: float) -> float:
+        """Seconds from the moment at which tasks could begin until another, without pauses.
+
+        Args:
+            at: In seconds since the epoch.
+        """
+        if self.began is None:
+            return 0.0
+        paused = sum(min(at, end) - begin for begin, end in self.pauses if at > begin)
+        return max(0.0, at - self.began - paused)
 
     def _down(self, vm: str, at: float) -> None:
         self.ups = [(name, up, at) if name == vm and down is None else (name, up, down) for name, up, down in self.ups]

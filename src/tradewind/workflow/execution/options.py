@@ -25,6 +25,7 @@ class Options:
         synthetic: Tasks without a command take as long as the plan says, and do nothing.
         scale: What such a task takes, as a share of what the plan says.
         gather: Seconds that the first machine waits for the others.
+        give_up: Seconds after the first task could begin at which machines that have not come are given up.
     """
 
     inputs: Path
@@ -33,6 +34,7 @@ class Options:
     synthetic: bool = False
     scale: float = 1.0
     gather: float = 30.0
+    give_up: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ def look(
     """
     steps = machine.steps
     waiting = [task for task, step in enumerate(steps) if step in (Step.WAITING, Step.RUNNING)]
-    now, began = time.time(), history.began
-    seconds = None if began is None else now - began
+    now = time.time()
+    seconds = None if history.began is None else history.clock(now)
     left = None
     if seconds is not None:
         left = max(0.0, float(finish[waiting].max()) - seconds) if waiting else 0.0

@@ -44,6 +44,7 @@ class Terms:
         linger: Seconds that a machine without controller and tasks waits before it is given back.
         poll_seconds: Seconds between two questions to the runner.
         silence: Seconds without a word after which a machine counts as lost.
+        memory_gib: Memory that each slot of a machine is asked for with, or 0 for what the engine gives.
     """
 
     python: str = sys.executable
@@ -51,6 +52,7 @@ class Terms:
     linger: float = 60.0
     poll_seconds: float = 2.0
     silence: float = 15.0
+    memory_gib: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ class Pilots:
         words = (self._terms.python, "agent.py", str(self._folder.path), str(folder), host, f"{self._terms.linger:g}")
         # Processes of this machine are not pinned to CPUs: the slots of the plan are what limits them.
         vcpu = 0.0 if self._here else float(machine.slots)
+        memory = vcpu * self._terms.memory_gib
         request = RunRequest(
             run_id=run_id,
             owner=self._owner,
@@ -173,7 +176,7 @@ class Pilots:
             argv=words,
             folder=folder / "run",
             workdir=program,
-            offer=Offer("plan", machine.kind or machine.name, vcpu, 0.0, machine.price_per_hour),
+            offer=Offer("plan", machine.kind or machine.name, vcpu, memory, machine.price_per_hour),
             configuration=Configuration({}),
             env={"TRADEWIND_MACHINE": machine.name},
             limits=Limits(wall_seconds=self._terms.wall_seconds, asked=self._terms.wall_seconds is not None),
@@ -185,6 +188,10 @@ class Pilots:
     def unheard(self, vm: int) -> None:
         """The connection to a machine has ended, or it says nothing any more: find out what has become of it."""
         self._news.put(lambda: self._unlink(vm))
+
+    def give_up(self, vm: int) -> None:
+        """Wait no longer for a machine that has not come."""
+        self._news.put(lambda: self._abandon(vm))
 
     def close(self, *, seconds: float = _END_SECONDS) -> None:
         """Give all machines back: those that were told to stop end by themselves, the others are cancelled."""
@@ -323,6 +330,13 @@ class Pilots:
             hint="name a folder that all machines share with --folder",
             retryable=False,
         )
+
+    def _abandon(self, vm: int) -> None:
+        pilot = self._pilots[vm]
+        if not (pilot.gone or pilot.linked):
+            pilot.gone = True
+            self._cancel([pilot])
+            self._post(Gone(vm, f"{self._vms[vm].name} has not come: the others do its work"))
 
     def _give_up(self, pilot: _Pilot) -> None:
         """A machine that does not answer is kept from going on, as far as it can be reached at all."""

@@ -29,8 +29,8 @@ _LEAST = 1e-3
 def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: float) -> dict[str, Any]:
     """The result of a run as a document.
 
-    All times are in seconds of the plan, from the moment at which tasks could begin: those of a run that was played
-    faster are stretched. ``seconds`` of a task is what it took on its machine.
+    All times are in seconds of the plan, from the moment at which tasks could begin, without pauses between two
+    controllers; those of a run that was played faster are stretched. ``seconds`` is what a task took on its machine.
 
     Args:
         plan: The plan.
@@ -51,6 +51,7 @@ def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: f
         "ending": ending,
         "scale": scale,
         "sessions": history.sessions,
+        "paused": sum(end - begin for begin, end in history.pauses),
         "replans": history.replans,
         "attempts": len(history.attempts),
         "machines_lost": [{"vm": each["vm"], "reason": each["reason"]} for each in history.lost],
@@ -82,8 +83,8 @@ def actual_schedule(plan: Plan, history: History, scale: float) -> Schedule:
 
 
 def _span(each: Attempted, history: History, scale: float) -> tuple[float, float]:
-    end, began = each.end or {}, history.began or 0.0
-    return max(0.0, end["start"] - began) / scale, max(0.0, end["finish"] - began) / scale
+    end = each.end or {}
+    return history.clock(end["start"]) / scale, history.clock(end["finish"]) / scale
 
 
 def _figures(plan: Plan, schedule: Schedule, bound: float) -> dict[str, float]:
