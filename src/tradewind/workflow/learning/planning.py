@@ -11,6 +11,7 @@ from tradewind.workflow.learning.folder import TrainingFolder, digest, open_lear
 from tradewind.workflow.learning.learners import Learner
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Online, Planner
+from tradewind.workflow.planner.machines import Machines, is_plain
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.simulator.reference import Director, simulate
 from tradewind.workflow.simulator.world import World
@@ -39,6 +40,8 @@ class LearningPlanner(Planner, Online):
         # By the readable simulator: it also knows files on the machines' own disks.
         found = simulate(flow, platform, learner.director(), World())
         plan = found if best is None or found.makespan <= best.makespan else best
+        if not is_plain(flow, platform):
+            return Machines(flow, platform).follow(plan)
         return Schedule(plan.vm, plan.start, plan.finish)
 
     def director(self, flow: Workflow, platform: Platform) -> Director:
