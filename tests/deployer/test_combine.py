@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tradewind import plugins
-from tradewind.deployer.combine import matrix, why_not
+from tradewind.deployer.combine import matrix, refusal, why_not
 from tradewind.deployer.provisioner.base import MakesMachines, Provisioner, ReachableBySsh, RunsDocker, TagsMachines
 from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Runner, Simulates, ThisMachine, UsesMachines
+from tradewind.problem import Offer
 
 
 class Hosts(Provisioner):
@@ -93,3 +97,60 @@ def test_each_installed_part_goes_with_something() -> None:
     assert [runner for runner, row in found.items() if all(row.values())] == []
     assert [made for made in provisioners if all(row[made] for row in found.values())] == []
     assert not found["process"]["none"] and not found["process"]["simulated"]
+
+
+def _made(kind: str, use: str, folder: Path, **settings: Any) -> Any:
+    return plugins.create(kind, use, settings, data_folder=folder)
+
+
+_LOCAL, _THREE, _CLOUD = (
+    Offer("local", "a", 1, 1, 0.1),
+    Offer("lab", "b", 1, 1, 0.1, nodes=3),
+    Offer("aws", "c", 1, 1, 1),
+)
+_HOSTS = {"hosts": ["a", "b", "c"]}
+_OPENNEBULA = {"template": "node"}
+
+SETTINGS: list[tuple[str, dict[str, Any], str, dict[str, Any], Offer, str]] = [
+    ("none", {}, "process", {}, _LOCAL, ""),
+    ("none", _HOSTS, "process", {}, _LOCAL, "process runs on this machine only"),
+    ("none", _HOSTS, "slurm", {}, _THREE, "the engine of slurm has its own machines"),
+    ("none", {}, "slurm", {"host": "login"}, _THREE, ""),
+    ("none", _HOSTS, "ssh", {}, _THREE, ""),
+    ("none", {}, "ssh", _HOSTS, _THREE, ""),
+    ("none", {}, "ssh", {"hosts": ["a"]}, _THREE, "it has 1 hosts of its own"),
+    ("none", {}, "ssh", {}, _LOCAL, "it has 0 hosts of its own"),
+    ("opennebula", _OPENNEBULA, "ssh", {}, _THREE, ""),
+    ("none", {}, "docker", {}, _LOCAL, ""),
+    ("none", {}, "docker", {}, _CLOUD, "no machine of aws"),
+    ("none", {}, "docker", {"host": "ssh://far"}, _CLOUD, ""),
+    ("none", _HOSTS, "docker", {}, _CLOUD, ""),
+    ("none", _HOSTS, "docker", {}, _THREE, "one machine, not on 3"),
+    ("opennebula", _OPENNEBULA, "docker", {"host": "ssh://far"}, _CLOUD, "names ssh://far"),
+    ("none", {}, "htcondor", {}, _THREE, "one machine, not on 3"),
+    ("none", {}, "htcondor", {}, _LOCAL, ""),
+]
+
+
+@pytest.mark.parametrize(("provisioner", "theirs", "runner", "ours", "offer", "words"), SETTINGS)
+def test_settings_decide_before_money_is_spent(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    provisioner: str,
+    theirs: dict[str, Any],
+    runner: str,
+    ours: dict[str, Any],
+    offer: Offer,
+    words: str,
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    made, runs = _made("provisioner", provisioner, tmp_path, **theirs), _made("runner", runner, tmp_path, **ours)
+    why = refusal(made, runs, offer)
+    assert bool(why) == bool(words), why
+    assert words in why
+
+
+def test_an_engine_that_the_environment_names_may_be_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://far")
+    made, runs = _made("provisioner", "none", tmp_path), _made("runner", "docker", tmp_path)
+    assert refusal(made, runs, _CLOUD) == ""

@@ -257,6 +257,24 @@ def test_the_process_runner_refuses_machines_of_a_cloud(base: Path, store: Store
         search_of(spec_of(base, text), store)
 
 
+@pytest.mark.parametrize(
+    ("provisioner", "runner", "why"),
+    [
+        ("{use: none, hosts: [a]}", "process", "process runs on this machine only"),
+        ("none", "ssh", "0 hosts of its own, the provisioner gives none, and 1 are wanted"),
+        ("{use: none, hosts: [a]}", "slurm", "the engine of slurm has its own machines"),
+    ],
+)
+def test_parts_whose_settings_do_not_go_together(
+    base: Path, store: Store, provisioner: str, runner: str, why: str
+) -> None:
+    given = f"  runner: {runner}\n  provisioner: {provisioner}"
+    text = JOB.replace("  runner: {use: replay, file: runs.csv}", given)
+    with pytest.raises(SpecError, match=why) as caught:
+        search_of(spec_of(base, text), store)
+    assert "cannot run on local/" in str(caught.value)
+
+
 def test_an_exit_code_that_the_user_accepts_is_a_success(base: Path, store: Store) -> None:
     text = """
 name: grep-like

@@ -36,7 +36,8 @@ with settings, `{use: gp, xi: 0.01}`. [Extending](../guides/extending.md) shows 
 
 COMBINATIONS = """\
 Provisioners make machines, runners run jobs on them. The table follows from what each says that it can do; `tradewind
-plugins --matrix` shows it for all that is installed."""
+plugins --matrix` shows it for all that is installed. What settings decide (an engine's address, hosts that are given or
+missing) is checked when a study starts, before anything is spent."""
 
 
 def write() -> dict[str, str]:

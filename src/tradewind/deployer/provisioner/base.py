@@ -96,6 +96,11 @@ class Provisioner(Plugin, ABC):
         self.settings = settings
         self.data_folder = data_folder
 
+    @property
+    def gives_machines(self) -> bool:
+        """True when runs get machines from it, with these settings; without, they take place where the runner says."""
+        return isinstance(self, MakesMachines)
+
     def refuses(self, offer: Offer) -> str:
         """Why it can never make the machines of an offer (another provider's, no such region), or an empty text.
 

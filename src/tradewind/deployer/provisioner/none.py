@@ -46,6 +46,11 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         super().__init__(settings=settings, data_folder=data_folder)
         self._file = data_folder / "hosts" / "lent.json"
 
+    @property
+    def gives_machines(self) -> bool:
+        """True where hosts are given."""
+        return bool(self.settings.hosts)
+
     def refuses(self, offer: Offer) -> str:
         """Offers with more nodes than there are hosts."""
         hosts = self.settings.hosts

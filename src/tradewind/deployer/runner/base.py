@@ -111,6 +111,20 @@ class Runner(Plugin, ABC):
         """Seconds that a run may go on after its wall time at most, until all its processes are gone."""
         return 0.0
 
+    def refuses(self, offer: Offer, *, given: bool) -> str:
+        """Why it can never run a job on the machines of an offer with these settings, or an empty text.
+
+        It is asked before a search begins, for all offers of the space: no network, no money.
+
+        Args:
+            offer: The offer.
+            given: Whether a provisioner gives it the machines.
+
+        Raises:
+            DeployError: The settings cannot be used.
+        """
+        return ""
+
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when a run on ``offer`` may start beside those on ``running`` without disturbing them."""
         return True

@@ -83,6 +83,16 @@ class DockerRunner(
         """The grace between SIGTERM and SIGKILL, and the time in which the end is noticed."""
         return self.settings.grace + 2.0
 
+    def refuses(self, offer: Offer, *, given: bool) -> str:
+        """Several machines, two engines to choose from, and others' machines on this one; see `Runner.refuses`."""
+        if given and offer.nodes > 1:
+            return f"it runs a job on one machine, not on {offer.nodes}"
+        if given and self.settings.host:
+            return f"the provisioner gives it machines, and its setting host names {self.settings.host}: leave one out"
+        if given or self.settings.host or os.environ.get("DOCKER_HOST") or offer.provider == "local":
+            return ""
+        return f"it would run on this machine's engine, which is no machine of {offer.provider}"
+
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when this machine has the CPUs and the memory; offers of other providers have machines of their own."""
         every = [*running, offer]

@@ -29,7 +29,7 @@ from tradewind.deployer.runner.htcondor_status import result_of, status_of, stor
 from tradewind.deployer.runner.htcondor_submit import description, text_of_ad
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus
+from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus
 
 _GONE = (3, 4)
 _FIND_SECONDS = 10.0
@@ -183,6 +183,10 @@ class HtCondorRunner(
             facts |= {"cluster": ad.get("ClusterId"), "process": ad.get("ProcId")}
             facts |= {"owner": ad.get("TradewindOwner", ""), "expires": ad.get("TradewindExpires")}
         return Handle(run_id, self.name, {**facts, "folder": str(exchange.folder)})
+
+    def refuses(self, offer: Offer, *, given: bool) -> str:
+        """Several machines for one job; see `Runner.refuses`."""
+        return f"it runs a job on one machine, not on {offer.nodes}" if offer.nodes > 1 else ""
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are, from their event logs and one condor_q for all; see `Runner.poll`."""

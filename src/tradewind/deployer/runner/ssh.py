@@ -34,7 +34,7 @@ from tradewind.deployer.runner.ssh_status import gone, status_of
 from tradewind.deployer.runner.ssh_submit import APPLICATION, Files, Part, lay_out, start
 from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
 
 _POLL_SECONDS = 4.0
 _FIND_SECONDS = 15.0
@@ -82,6 +82,13 @@ class SshRunner(
     def kill_seconds(self) -> float:
         """The grace between SIGTERM and SIGKILL, and the time in which the far side notices."""
         return self.settings.grace + 1.0
+
+    def refuses(self, offer: Offer, *, given: bool) -> str:
+        """Without enough hosts, neither the provisioner's nor its own; see `Runner.refuses`."""
+        hosts = len(self.settings.hosts)
+        if given or hosts >= max(1, offer.nodes):
+            return ""
+        return f"it has {hosts} hosts of its own, the provisioner gives none, and {offer.nodes} are wanted"
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
