@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.wrong_inputs.other_cases import COMMANDS, DATA, PROGRAMS, STORES
 from tests.wrong_inputs.table import Case
+from tests.wrong_inputs.workflow_cases import ADVICE
 from tests.wrong_inputs.yaml_cases import YAML
 
 GROUPS: Mapping[str, Sequence[Case]] = {
@@ -14,6 +15,7 @@ GROUPS: Mapping[str, Sequence[Case]] = {
     "Prices, recorded runs and records": DATA,
     "Programs and their output": PROGRAMS,
     "Stores, disks and packages": STORES,
+    "Machines for a workflow": ADVICE,
 }
 
 CASES = [case for cases in GROUPS.values() for case in cases]

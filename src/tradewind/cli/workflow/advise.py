@@ -86,6 +86,7 @@ def advise(
     from tradewind.workflow.files import read_workflow
 
     _check_folders(out, vms_out)
+    _check_parts(planner, searcher)
     wanted = Wanted(
         file=file,
         flow=read_workflow(file, lenient=lenient),
@@ -96,7 +97,7 @@ def advise(
         planner=planner,
         searcher=searcher,
         trials=trials,
-        seconds=parse_duration(seconds),
+        seconds=_positive(parse_duration(seconds), "--seconds", seconds),
         refine=parse_duration(refine),
         seed=seed,
         lenient=lenient,
@@ -132,6 +133,15 @@ def _check_folders(*paths: Path | None) -> None:
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}", hint="make it, or name another file")
+
+
+def _check_parts(planner: str, searcher: str) -> None:
+    from tradewind import plugins
+    from tradewind.workflow.advice.study import BOUNDS
+
+    plugins.load("planner", planner)
+    if searcher != BOUNDS:
+        plugins.load("searcher", searcher)
 
 
 def _positive(value: float, option: str, text: str) -> float:

@@ -235,7 +235,7 @@ def _warnings(wanted: Wanted, searched: Searched) -> tuple[str, ...]:
 
 def _nothing(wanted: Wanted, searched: Searched, rows: Sequence[Choice]) -> NothingFeasibleError:
     """What to say where no set keeps the limits."""
-    message = f"no set of up to {wanted.max_vms} VMs was found that ends {limits(wanted)}"
+    message = f"no set of up to {wanted.max_vms} VMs was found that ends {limits(wanted)}".rstrip()
     if not rows:
         return NothingFeasibleError(message, hint=searched.why)
     quick = min(rows, key=lambda row: (row.figures.makespan, row.figures.cost))

@@ -1,0 +1,88 @@
+"""``tradewind workflow advise`` as people and programs see it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.workflow.advice.samples import drawn
+
+from tradewind.cli.app import run
+from tradewind.workflow.files import open_platform, read_plan
+from tradewind.workflow.plan import check
+
+PRICES = """\
+API Name,Provider,CPU,Memory,Category,Price,Family
+small,here,2,4,general,0.10,old
+large,here,8,16,general,0.45,old
+quick,there,4,8,compute,0.60,new
+credit,here,2,4,burstable,0.01,old
+"""
+
+
+def advise(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
+    path, _ = drawn(folder, 1)
+    (folder / "prices.csv").write_text(PRICES)
+    given = ["workflow", "advise", str(path), "--csv", str(folder / "prices.csv"), "--max-vms", "6", *words]
+    assert run(given) == 0
+    said = capsys.readouterr()
+    return said.out, said.err
+
+
+def document(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(advise(folder, capsys, *words, "--json", "--refine", "0")[0])
+    return found
+
+
+def test_the_choice_is_shown_with_its_figures_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, vms = tmp_path / "plan.json", tmp_path / "vms.yaml"
+    words = ("--deadline", "10m", "--budget", "$2", "--refine", "0", "--out", str(plan), "--vms-out", str(vms))
+    text, _ = advise(tmp_path, capsys, *words)
+    for word in ("makespan", "lower bound", "serial time", "utilisation", "cost", "for one execution"):
+        assert word in text
+    assert "is the cheapest set found that ends within 10m 00s and for at most $2.00." in text
+    assert "every type counts as speed 1" in text
+    assert "1m 00s of boot included" in text
+    assert "too slow" in text
+    written = read_plan(plan)
+    check(written.flow, written.platform, written.schedule)
+    assert written.schedule.makespan <= 600.0
+    assert open_platform(str(vms)) == written.platform
+    assert run(["report", "advise-drawn1"]) == 0
+    assert "advise-drawn1" in capsys.readouterr().out
+
+
+def test_json_holds_what_the_screen_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(tmp_path, capsys, "--deadline", "10m")
+    best = found["best"]
+    assert best["makespan"] <= 600
+    assert best["fits"]
+    assert found["proven"]
+    assert found["sets"] == 18
+    assert best in found["front"]
+    hourly = best["price_per_hour"] * best["count"]
+    assert best["cost"] == pytest.approx(-(-best["makespan"] // 1) / 3600 * hourly, rel=1e-6)
+
+
+def test_speeds_and_filters_change_the_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    usual = document(tmp_path, capsys, "--deadline", "10m")
+    assert usual["best"]["type"] in ("small", "large")
+    assert "credit" not in {row["type"] for row in usual["front"]}
+    fast = document(tmp_path, capsys, "--deadline", "10m", "--speed", "new=20")
+    assert (fast["best"]["type"], fast["best"]["speed"]) == ("quick", 20.0)
+    only = document(tmp_path, capsys, "--deadline", "10m", "--type", "large")
+    assert only["best"]["type"] == "large"
+    asked_for = document(tmp_path, capsys, "--deadline", "10m", "--category", "burstable")
+    assert asked_for["best"]["type"] == "credit"
+    single = document(tmp_path, capsys, "--slots", "1", "--boot", "0", "--billing-minimum", "0", "--type", "small")
+    assert (single["best"]["slots"], single["best"]["count"]) == (1, 1)
+    assert single["best"]["makespan"] == pytest.approx(single["best"]["serial"])
+
+
+def test_only_burstable_offers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _ = drawn(tmp_path, 1)
+    (tmp_path / "prices.csv").write_text(PRICES.splitlines()[0] + "\ncredit,here,2,4,burstable,0.01,old\n")
+    assert run(["workflow", "advise", str(path), "--csv", str(tmp_path / "prices.csv")]) == 4
+    assert "only burstable types are within the query" in capsys.readouterr().err
