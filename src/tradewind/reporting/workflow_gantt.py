@@ -5,6 +5,7 @@ The document that both functions take is described in `tradewind.reporting.workf
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -236,7 +237,7 @@ def _links(rows: Sequence[_Row], end: float) -> list[str]:
     return [
         f'<line x1="{_percent(before[1], end)}" y1="{before[2]:.1f}" x2="{_percent(after[0], end)}" '
         f'y2="{after[2]:.1f}" class="link"/>'
-        for before, after in zip(path, path[1:], strict=False)
+        for before, after in itertools.pairwise(path)
     ]
 
 

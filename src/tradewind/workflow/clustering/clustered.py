@@ -1,0 +1,100 @@
+"""A workflow of jobs, each of which runs several tasks one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import Schedule
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """A workflow whose tasks were put together.
+
+    Attributes:
+        original: The workflow as it was.
+        flow: The same with one task for each job.
+        members: The tasks of each job, in the order in which it runs them.
+    """
+
+    original: Workflow
+    flow: Workflow
+    members: tuple[tuple[int, ...], ...]
+
+    def unfold(self, schedule: Schedule) -> Schedule:
+        """The schedule of the original tasks, from that of the jobs.
+
+        A job's time is shared out by the run times of its tasks; what it takes to fetch files and to begin is spread
+        over them.
+        """
+        count = len(self.original)
+        vm = np.full(count, -1, dtype=np.int32)
+        start, finish = np.zeros(count), np.zeros(count)
+        attempts = np.ones(count, dtype=np.int32)
+        runtimes = self.original.runtimes
+        for job, tasks in enumerate(self.members):
+            weights = runtimes[list(tasks)] if runtimes[list(tasks)].sum() > 0 else np.ones(len(tasks))
+            ends = np.cumsum(weights) / weights.sum() * (schedule.finish[job] - schedule.start[job])
+            ends[-1] = schedule.finish[job] - schedule.start[job]  # exactly
+            for place, task in enumerate(tasks):
+                vm[task] = schedule.vm[job]
+                start[task] = schedule.start[job] + (ends[place - 1] if place else 0.0)
+                finish[task] = schedule.start[job] + ends[place] if place + 1 < len(tasks) else schedule.finish[job]
+                if len(schedule.attempts):
+                    attempts[task] = schedule.attempts[job]
+        return Schedule(vm, start, finish, attempts)
+
+
+def put_together(flow: Workflow, groups: Sequence[Sequence[int]], delay: float | Sequence[float] = 0.0) -> Clustered:
+    """A workflow with one task for each group of tasks.
+
+    A job takes the sum of its tasks' run times, the most cores and memory of any of them, and the delay where it has
+    several tasks. It reads what its tasks read and none of them writes.
+
+    Args:
+        flow: The workflow.
+        groups: Every task in one group; no group may wait for itself through another one.
+        delay: Seconds, on the reference machine, that a job of several tasks takes more; a list has one figure for
+            each depth, the last for all below.
+
+    Raises:
+        WorkflowError: A group waits for itself through another one.
+    """
+    place = np.empty(len(flow), dtype=np.int64)
+    place[flow.order] = np.arange(len(flow))
+    members = [tuple(sorted(group, key=lambda task: int(place[task]))) for group in groups]
+    # Jobs in the order of their first tasks in the file: a job of one task stays where it was.
+    members.sort(key=min)
+    job_of = {task: job for job, tasks in enumerate(members) for task in tasks}
+    tasks, parents = [], []
+    for job, inside in enumerate(members):
+        tasks.append(flow.tasks[inside[0]] if len(inside) == 1 else _job(flow, inside, delay))
+        parents.append(tuple(sorted({job_of[parent] for task in inside for parent in flow.parents[task]} - {job})))
+    clustered = Workflow(flow.name, tuple(tasks), tuple(parents), flow.sizes, flow.warnings)
+    return Clustered(flow, clustered, tuple(members))
+
+
+def _job(flow: Workflow, inside: tuple[int, ...], delay: float | Sequence[float]) -> Task:
+    tasks = [flow.tasks[task] for task in inside]
+    more = float(delay) if isinstance(delay, int | float) else _at_depth(delay, int(flow.depth[inside[0]]))
+    written = dict.fromkeys(name for task in tasks for name in task.outputs)
+    read = dict.fromkeys(name for task in tasks for name in task.inputs if name not in written)
+    kinds = dict.fromkeys(task.activity for task in tasks)
+    memories = [task.memory_bytes for task in tasks if task.memory_bytes is not None]
+    return Task(
+        "+".join(task.id for task in tasks) if len(tasks) <= 3 else f"{tasks[0].id}+{len(tasks) - 1}",
+        "+".join(kinds),
+        sum(task.runtime for task in tasks) + more,
+        tuple(read),
+        tuple(written),
+        max(task.cores for task in tasks),
+        max(memories, default=None),
+    )
+
+
+def _at_depth(delay: Sequence[float], depth: int) -> float:
+    return float(delay[min(depth, len(delay) - 1)]) if delay else 0.0
