@@ -126,6 +126,17 @@ def test_the_machines_are_written_as_other_commands_read_them(tmp_path: Path) ->
     assert read == found.best.platform
 
 
+def test_what_was_assumed_is_said(tmp_path: Path) -> None:
+    path, flow = drawn(tmp_path, 3, 12)
+    arm = replace(OFFERS[0], instance_type="arm-1", price_per_hour=0.01, arch="arm64")
+    found = ask(wanted(path, flow, max_vms=2), tmp_path, (*OFFERS, arm))
+    assert found.best.offer.instance_type == "arm-1"
+    assert "arm-1 has arm64 processors" in found.warnings[1]
+    assert "2 of 4 types count as speed 1" in found.warnings[0]
+    usual = ask(wanted(path, flow, max_vms=2, terms=replace(TERMS, speeds={"*": 1.0})), tmp_path)
+    assert [words.split()[0] for words in usual.warnings] == ["each"]
+
+
 def test_the_same_question_gets_the_same_answer(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 8)
     one, other = (ask(wanted(path, flow, deadline=500.0), tmp_path) for _ in range(2))

@@ -98,7 +98,7 @@ def advise(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: P
     shown = _thinned(sorted(front, key=lambda row: row.figures.cost), best)
     bounded = tuple(made.bounded(row) for row in shown)
     best = next(row for row in bounded if row.offer.key == best.offer.key)
-    return Advice(best, bounded, searched, _reasons(wanted, searched, best), _warnings(wanted, searched))
+    return Advice(best, bounded, searched, _reasons(wanted, searched, best), _warnings(wanted, searched, best))
 
 
 def fits(wanted: Wanted, choice: Choice) -> bool:
@@ -217,16 +217,20 @@ def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...
     return first, second
 
 
-def _warnings(wanted: Wanted, searched: Searched) -> tuple[str, ...]:
+def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...]:
     terms = wanted.terms
     unknown = [offer for offer in searched.offers if not terms.known(offer)]
     found = []
     if unknown:
-        every = "every type" if len(unknown) == len(searched.offers) else f"{len(unknown)} of the types"
+        every = len(unknown) == len(searched.offers)
+        which = "every type counts" if every else f"{len(unknown)} of {len(searched.offers)} types count"
         found.append(
-            f"the catalogue does not say how fast a vCPU is: {every} counts as speed 1, the machine that the run times "
+            f"the catalogue does not say how fast a vCPU is: {which} as speed 1, the machine that the run times "
             "are for; say better with --speed c7i=1.3"
         )
+    if best.offer.arch == "arm64":
+        kind = best.offer.instance_type
+        found.append(f"{kind} has arm64 processors: the programs must be built for them; --arch x86_64 leaves them out")
     minimum = terms.billing.minimum_seconds
     paid = f"each VM is paid from its order to the end, {format_duration(terms.boot_seconds)} of boot included"
     found.append(paid + (f", and for {format_duration(minimum)} at least" if minimum else ""))
