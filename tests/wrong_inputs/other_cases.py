@@ -967,7 +967,7 @@ STORES = [
         "newer",
         "the database is of a newer version",
         12,
-        "the store /…/home/tradewind.db was made by a newer Tradewind (schema 9999, this one knows 0001) (upgrade Tradewind, or choose another place with TRADEWIND_STORE)",
+        "the store /…/home/tradewind.db was made by a newer Tradewind (schema 9999, this one knows …) (upgrade Tradewind, or choose another place with TRADEWIND_STORE)",
         ("status",),
         prepare="newer_store",
     ),

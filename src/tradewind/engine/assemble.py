@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tradewind import plugins
 from tradewind.engine.deploying import build_deployer, request_maker, seen_from
 from tradewind.engine.fallback import Elsewhere, elsewhere, nowhere
-from tradewind.engine.loop import Parts, Search
+from tradewind.engine.loop import Gate, Parts, Search
 from tradewind.engine.past import load_past, wants_past
 from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
@@ -216,6 +216,7 @@ def build_search(
     searcher: Searcher | None = None,
     observer: Callable[[Snapshot], None] | None = None,
     rules: Sequence[Rule] | None = None,
+    gate: Gate | None = None,
 ) -> Search:
     """A search that is ready to run.
 
@@ -228,6 +229,7 @@ def build_search(
         searcher: The searcher, if it is not the specification's.
         observer: Called with snapshots.
         rules: When to stop, if not by the specification's rules.
+        gate: Who gives leave to each run, where the search shares a cluster with others.
     """
     problem = problem or build_problem(spec, data_folder)
     _check_runner(spec, problem)
@@ -249,6 +251,7 @@ def build_search(
         exit_codes=accepted_exit_codes(spec),
         searcher=searcher.name or type(searcher).__name__,
         size=len(problem.candidates) if problem.space.enumerable else None,
+        gated=gate is not None,
     )
     parts = Parts(
         study=study,
@@ -260,7 +263,7 @@ def build_search(
         request=request_maker(spec, study, data_folder, deployer.clock.now),
         read=build_reader(spec),
     )
-    return Search(parts, observer)
+    return Search(parts, observer, gate)
 
 
 def _elsewhere(spec: Spec, problem: Problem, deployer: Deployer, data_folder: Path) -> Elsewhere:

@@ -29,6 +29,8 @@ def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: boo
 
     A study that is resumed sees the same past as before, so its proposals stay the same.
 
+    On a shared cluster nobody learns from another tenant's studies.
+
     Args:
         spec: The study's specification; its ``past`` says which studies may be used.
         study: The study; None for all that the store has now.
@@ -41,7 +43,10 @@ def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: boo
     if spec.past == "none":
         return ()
     found: list[PastStudy] = []
+    tenant = tenant_of(study)
     for row in store.find_studies():
+        if tenant_of(row) != tenant:
+            continue
         if study is not None and (row.id == study.id or row.created > study.created):
             continue
         past = _read(row, spec, store, study, same_job=same_job)
@@ -50,6 +55,11 @@ def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: boo
         if len(found) == _MOST_STUDIES:
             break
     return tuple(reversed(found))
+
+
+def tenant_of(study: StudyRow | None) -> str:
+    """Whose a study on a shared cluster is, by its name ``tenant/job``; empty for all others."""
+    return "" if study is None else study.name.rpartition("/")[0]
 
 
 def _read(row: StudyRow, spec: Spec, store: Store, study: StudyRow | None, *, same_job: bool) -> PastStudy | None:

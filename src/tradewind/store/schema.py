@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
 )
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -107,4 +107,47 @@ runs = Table(
     # Covers the sums of `status`: no row of a run is read for them.
     Index("runs_by_state", "study_id", "state", "cost", "reserved"),
     Index("runs_by_trial", "study_id", "trial", "attempt"),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("weight", Float(53), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("quota", Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+)
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("settings", Text, nullable=False),
+    Column("snapshot", Text, nullable=False),
+    Column("updated", Float(53), nullable=False),
+    Column("hold_token", Text),
+    Column("hold_holder", Text),
+    Column("hold_expires", Float(53)),
+)
+
+cluster_jobs = Table(
+    "cluster_jobs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("study_id", Integer, ForeignKey("studies.id")),
+    Column("spec", Text, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("nice", Integer, nullable=False),
+    Column("wanted", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("submitted", Float(53), nullable=False),
+    Column("started", Float(53)),
+    Column("ended", Float(53)),
+    Index("cluster_jobs_by_state", "state"),
+    Index("cluster_jobs_by_tenant", "tenant"),
+    sqlite_autoincrement=True,
 )

@@ -13,9 +13,10 @@ from sqlalchemy.engine import Connection
 
 from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
-from tradewind.problem import Run, Trial, TrialState, round_money
+from tradewind.problem import Run, Trial, round_money
 from tradewind.store import holds, rows
 from tradewind.store.base import Change, Store, StudyRow, StudySummary
+from tradewind.store.best import best_trial
 from tradewind.store.database import Database
 from tradewind.store.schema import runs, studies, trials
 
@@ -365,28 +366,7 @@ def _summary(connection: Connection, row: Any) -> StudySummary:
         counts=counts,
         spent=round_money(spent),
         reserved=round_money(reserved),
-        best=_best(connection, study),
+        best=best_trial(connection, study),
         running_since=row.hold_since if held else None,
         holder=holds.shown(row.hold_holder) if held else "",
     )
-
-
-def _best(connection: Connection, study: StudyRow) -> Trial | None:
-    objective = trials.c.objective
-    better = objective.desc() if _maximises(study.spec) else objective.asc()
-    row = connection.execute(
-        sa.select(*rows.TRIAL_COLUMNS)
-        .where(trials.c.study_id == study.id, trials.c.feasible == sa.true(), objective.is_not(None))
-        .where(trials.c.state == TrialState.SUCCEEDED.value, trials.c.fidelity >= 1.0)
-        .order_by(better, trials.c.runtime.asc().nulls_last(), trials.c.number)
-        .limit(1)
-    ).first()
-    return rows.trial_of(row) if row is not None else None
-
-
-def _maximises(spec: Mapping[str, Any]) -> bool:
-    """True when the specification's objective is to be made large: ``{"goal": ...}`` or ``{"maximise": metric}``."""
-    objective = spec.get("objective")
-    if not isinstance(objective, Mapping):
-        return False
-    return "maximise" in objective or objective.get("goal") == "maximise"

@@ -1,0 +1,294 @@
+"""What a shared cluster keeps: its tenants, their searches, and who runs it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from tradewind.errors import InputError, StoreError, StudyBusyError, StudyNotFoundError
+from tradewind.store import codec, holds
+from tradewind.store.database import Database
+from tradewind.store.schema import cluster_jobs, clusters, tenants
+
+Wanted = Literal["run", "pause", "cancel"]
+State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
+
+OPEN: tuple[State, ...] = ("queued", "running", "paused")
+"""The states of a search that is not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """A tenant.
+
+    Attributes:
+        name: Its name.
+        weight: Its share against others.
+        priority: Larger goes first under strict priority.
+        quota: The most that it may use at a time, by name of the resource.
+        created: Seconds since the epoch.
+    """
+
+    name: str
+    weight: float = 1.0
+    priority: int = 0
+    quota: Mapping[str, float] = field(default_factory=dict)
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A search that was submitted to a cluster.
+
+    Attributes:
+        id: The store's own number.
+        tenant: Whose it is.
+        name: The job's name.
+        spec: The whole specification, as a JSON-able document.
+        options: How it is run: ``core`` (thread or process), ``target``.
+        study_id: Its study, once it has begun.
+        nice: Its place within its tenant; smaller goes first.
+        wanted: What its owner wants of it.
+        state: What it is.
+        reason: Why it ended, in words.
+        submitted: Seconds since the epoch.
+        started: When its Core was first started.
+        ended: When it was over.
+    """
+
+    id: int
+    tenant: str
+    name: str
+    spec: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    study_id: int | None = None
+    nice: int = 0
+    wanted: Wanted = "run"
+    state: State = "queued"
+    reason: str = ""
+    submitted: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster.
+
+    Attributes:
+        name: Its name.
+        settings: What it was started with.
+        snapshot: What it was like last.
+        updated: When that was, seconds since the epoch.
+        holder: Who runs it (host and pid); empty when nobody does.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    snapshot: Mapping[str, Any]
+    updated: float
+    holder: str = ""
+
+
+_DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot"}
+_JOB_COLUMNS = [cluster_jobs.c[name] for name in JobRow.__dataclass_fields__]
+
+
+class ClusterStore:
+    """The tables of clusters, in the same database as the studies.
+
+    Args:
+        url: The store's address.
+        busy_timeout: Seconds to wait for a lock that another process holds.
+
+    Raises:
+        StoreError: The database cannot be opened.
+    """
+
+    def __init__(self, url: str, *, busy_timeout: float = 30.0) -> None:
+        self.url = url
+        self._database = Database(url, busy_timeout=busy_timeout)
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._database.close()
+
+    # ------------------------------------------------------------------ tenants
+
+    def set_tenant(self, tenant: TenantRow) -> None:
+        """Add a tenant, or change it."""
+        values = {"weight": tenant.weight, "priority": tenant.priority, "quota": codec.dumps(dict(tenant.quota))}
+        with self._database.write() as connection:
+            there = tenants.c.name == tenant.name
+            if not connection.execute(sa.update(tenants).where(there).values(values)).rowcount:
+                created = tenant.created or time.time()
+                connection.execute(sa.insert(tenants).values(name=tenant.name, created=created, **values))
+
+    def tenants(self) -> list[TenantRow]:
+        """All tenants, by name."""
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(tenants).order_by(tenants.c.name)).mappings().all()
+        return [TenantRow(**_read(row)) for row in found]
+
+    # ------------------------------------------------------------------ searches
+
+    def submit(self, job: JobRow) -> JobRow:
+        """Add a search; its ``id`` is set by the store. A tenant that is not there is made."""
+        with self._database.write() as connection:
+            if connection.execute(sa.select(tenants.c.name).where(tenants.c.name == job.tenant)).first() is None:
+                row = {"name": job.tenant, "weight": 1.0, "priority": 0, "quota": "{}", "created": time.time()}
+                connection.execute(sa.insert(tenants).values(row))
+            values = {name: getattr(job, name) for name in JobRow.__dataclass_fields__ if name != "id"}
+            values["submitted"] = job.submitted or time.time()
+            result = connection.execute(sa.insert(cluster_jobs).values(_written(values)))
+            (number,) = result.inserted_primary_key or (0,)
+            return _job(connection, number)
+
+    def job(self, number: int) -> JobRow:
+        """One search.
+
+        Raises:
+            StudyNotFoundError: There is none.
+        """
+        with self._database.read() as connection:
+            return _job(connection, number)
+
+    def jobs(
+        self, *, tenant: str | None = None, open_only: bool = False, limit: int | None = None, before: int | None = None
+    ) -> list[JobRow]:
+        """Searches, the newest first.
+
+        Args:
+            tenant: Only of this tenant.
+            open_only: Only those that are not over.
+            limit: So many at most.
+            before: Only those with a smaller id: the next page.
+        """
+        query = sa.select(*_JOB_COLUMNS).order_by(cluster_jobs.c.id.desc())
+        if tenant is not None:
+            query = query.where(cluster_jobs.c.tenant == tenant)
+        if open_only:
+            query = query.where(cluster_jobs.c.state.in_(OPEN))
+        if before is not None:
+            query = query.where(cluster_jobs.c.id < before)
+        with self._database.read() as connection:
+            return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
+
+    def change_job(self, number: int, **fields: Any) -> JobRow:
+        """Change fields of a search, all of them or none.
+
+        Raises:
+            StudyNotFoundError: There is none.
+            StoreError: A field cannot be changed.
+        """
+        unknown = sorted(set(fields) - (set(JobRow.__dataclass_fields__) - {"id", "tenant", "submitted"}))
+        if unknown:
+            raise StoreError(f"a search's {unknown[0]!r} cannot be changed")
+        with self._database.write() as connection:
+            where = cluster_jobs.c.id == number
+            connection.execute(sa.update(cluster_jobs).where(where).values(_written(fields)))
+            return _job(connection, number)
+
+    def want(self, number: int, wanted: Wanted) -> JobRow:
+        """Say what becomes of a search that is not over.
+
+        Raises:
+            StudyNotFoundError: There is none.
+            InputError: It is over.
+        """
+        with self._database.write() as connection:
+            job = _job(connection, number)
+            if job.state not in OPEN:
+                raise InputError(f"search {number} ({job.name}) is over: {job.state}")
+            connection.execute(sa.update(cluster_jobs).where(cluster_jobs.c.id == number).values(wanted=wanted))
+            return _job(connection, number)
+
+    # ------------------------------------------------------------------ clusters
+
+    def hold(self, name: str, holder: str, seconds: float, settings: Mapping[str, Any]) -> str:
+        """Take a cluster for this process, unless another live one runs it.
+
+        Args:
+            name: The cluster.
+            holder: `tradewind.store.base.this_process`.
+            seconds: How long without `renew`.
+            settings: What it is started with.
+
+        Returns:
+            A token, for `renew` and `release`.
+
+        Raises:
+            StudyBusyError: Another live process runs it.
+        """
+        now, token = time.time(), secrets.token_hex(16)
+        with self._database.write() as connection:
+            row = connection.execute(sa.select(clusters).where(clusters.c.name == name)).mappings().first()
+            if row is not None and row["hold_token"] and row["hold_expires"] > now and row["hold_holder"] != holder:
+                other = str(row["hold_holder"])
+                if not holds.is_dead(other):
+                    raise StudyBusyError(
+                        f"cluster {name} is being run by process {holds.shown(other)}",
+                        hint="end that one first, or start another cluster with --name",
+                    )
+            held = {"hold_token": token, "hold_holder": holder, "hold_expires": now + seconds}
+            values = {**held, "settings": codec.dumps(dict(settings))}
+            if row is None:
+                first = {"name": name, "snapshot": "{}", "updated": now}
+                connection.execute(sa.insert(clusters).values({**first, **values}))
+            else:
+                connection.execute(sa.update(clusters).where(clusters.c.name == name).values(values))
+        return token
+
+    def renew(self, name: str, token: str, seconds: float, snapshot: Mapping[str, Any]) -> None:
+        """Hold on for ``seconds`` more, and keep what the cluster is like.
+
+        Raises:
+            StudyBusyError: Another process has taken it.
+        """
+        now = time.time()
+        values = {"snapshot": codec.dumps(dict(snapshot)), "updated": now, "hold_expires": now + seconds}
+        with self._database.write() as connection:
+            mine = sa.and_(clusters.c.name == name, clusters.c.hold_token == token)
+            if not connection.execute(sa.update(clusters).where(mine).values(values)).rowcount:
+                raise StudyBusyError(f"cluster {name} was taken over by another process")
+
+    def release(self, name: str, token: str) -> None:
+        """Let go of a cluster; a lost hold is no error."""
+        free = {"hold_token": None, "hold_holder": None, "hold_expires": None}
+        with self._database.write() as connection:
+            mine = sa.and_(clusters.c.name == name, clusters.c.hold_token == token)
+            connection.execute(sa.update(clusters).where(mine).values(free))
+
+    def clusters(self) -> Sequence[ClusterRow]:
+        """All clusters, by name."""
+        now = time.time()
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(clusters).order_by(clusters.c.name)).mappings().all()
+        rows = []
+        for row in found:
+            holder = str(row["hold_holder"] or "")
+            alive = bool(row["hold_token"]) and row["hold_expires"] > now and not holds.is_dead(holder)
+            documents = {key: json.loads(row[key]) for key in ("settings", "snapshot")}
+            rows.append(ClusterRow(row["name"], **documents, updated=row["updated"], holder=holder if alive else ""))
+        return rows
+
+
+def _job(connection: sa.engine.Connection, number: int) -> JobRow:
+    row = connection.execute(sa.select(*_JOB_COLUMNS).where(cluster_jobs.c.id == number)).mappings().first()
+    if row is None:
+        raise StudyNotFoundError(f"there is no search {number} in the queue", hint="tradewind queue --all lists them")
+    return JobRow(**_read(row))
+
+
+def _written(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: codec.dumps(value) if name in _DOCUMENTS else value for name, value in fields.items()}
+
+
+def _read(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {name: json.loads(value) if name in _DOCUMENTS else value for name, value in row.items()}

@@ -1,0 +1,252 @@
+"""App Core: one search, which asks for leave for each of its runs."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tradewind.errors import TradewindError
+from tradewind.problem import Offer, Run, Trial
+from tradewind.store.cluster import JobRow
+from tradewind.tenancy import expect
+from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Message, Order, Over, Runs, Shows, Wants
+
+if TYPE_CHECKING:
+    from tradewind.engine.loop import Search
+    from tradewind.engine.snapshot import Snapshot
+    from tradewind.problem.spec import Spec
+    from tradewind.store.base import Store, StudyRow
+
+_IDLE = 0.25
+"""Seconds between two looks at the clock while nothing runs; an order is taken at once."""
+
+_BUSY = 0.01
+"""Seconds until an order is taken while something runs."""
+
+_SHOW = 0.5
+"""Seconds between two messages on how far the search is."""
+
+
+class Inbox(Protocol):
+    """Where orders come from: a queue of threads or of processes."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Order:
+        """The next order; `queue.Empty` when there is none in time."""
+        ...
+
+
+class Outbox(Protocol):
+    """Where messages go."""
+
+    def put(self, item: Message) -> None:
+        """Send a message."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """What a Core needs, in a form that can be sent to another process.
+
+    Attributes:
+        job: The search.
+        url: Address of the store.
+        data_folder: For runs, runners and refreshed prices.
+        runner: The cluster's runner, as a job YAML has it under ``deploy``; the job's own without it.
+    """
+
+    job: JobRow
+    url: str
+    data_folder: Path
+    runner: Mapping[str, Any] | None = None
+
+
+def demand_of(offer: Offer) -> dict[str, float]:
+    """What a run on an offer takes: CPUs, GiB of memory and accelerators of all its nodes together."""
+    each = {"cpu": offer.vcpu, "memory": offer.memory_gib, "gpu": float(offer.gpus)}
+    return {name: amount * offer.nodes for name, amount in each.items() if amount}
+
+
+def spec_of(settings: CoreSettings) -> Spec:
+    """The specification of a submitted search, with the cluster's runner.
+
+    Raises:
+        SpecError: It cannot be read (any more).
+    """
+    from tradewind.problem.spec import Spec
+
+    document = dict(settings.job.spec)
+    if settings.runner is not None:
+        inner = dict(document["job"])
+        inner["deploy"] = {**inner.get("deploy", {}), "runner": dict(settings.runner), "provisioner": {"use": "none"}}
+        document["job"] = inner
+    return Spec.from_json(document)
+
+
+def run_core(settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
+    """Run a search to its end, in a thread or a process of its own; every end is told by `Over`."""
+    job = settings.job.id
+    try:
+        over = Core(settings, inbox, outbox).run()
+    except TradewindError as error:
+        over = Over(job, "failed", str(error))
+    except Exception as error:
+        traceback.print_exc()
+        over = Over(job, "failed", f"unexpected {type(error).__name__}: {error}")
+    outbox.put(over)
+
+
+class Core:
+    """One search on a cluster.
+
+    Args:
+        settings: What it is to search.
+        inbox: Orders of the cluster.
+        outbox: Where its messages go.
+    """
+
+    def __init__(self, settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
+        self._settings, self._inbox, self._outbox = settings, inbox, outbox
+        self._job = settings.job.id
+        self._spec = spec_of(settings)
+        self._waiting: dict[int, str] = {}  # trial -> request
+        self._numbers: dict[str, int] = {}  # request -> trial
+        self._running: dict[str, str] = {}  # run -> request
+        self._asked: Counter[int] = Counter()
+        self._values: list[float] = []
+        self._seconds: list[float] = []
+        self._end: End | None = None
+        self._shown = 0.0
+        self._search: Search
+
+    def run(self) -> Over:
+        """Search until it is over, or the cluster ends it."""
+        from tradewind import plugins
+
+        with closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
+            study = self._study(store)
+            self._outbox.put(Began(self._job, study.id))
+            search = self._build(study, store)
+            search.begin()
+            try:
+                while (stop := search.parts.machine.stopped) is None:
+                    self._take_orders(search)
+                    busy = bool(search.parts.machine.runs)
+                    search.step(wanted=self._end is None, patience=_BUSY if busy else 0.0)
+            finally:
+                search.end()
+        if self._end is not None and stop.interrupted:
+            return Over(self._job, self._end.state, stop.reason)
+        return Over(self._job, "done", stop.reason)
+
+    # ------------------------------------------------------------------ the gate of the search
+
+    def want(self, trial: Trial) -> None:
+        """See `tradewind.engine.loop.Gate`."""
+        self._asked[trial.number] += 1
+        request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
+        self._waiting[trial.number] = request
+        self._numbers[request] = trial.number
+        self._outbox.put(Wants(self._job, request, demand_of(trial.offer)))
+
+    def unwant(self, number: int) -> None:
+        """See `tradewind.engine.loop.Gate`."""
+        request = self._waiting.pop(number, None)
+        if request is not None:
+            self._numbers.pop(request, None)
+            self._outbox.put(Drops(self._job, request))
+
+    def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
+        """See `tradewind.engine.loop.Gate`."""
+        if again:
+            request = f"{self._job}/{trial.number}/{run.run_id}"
+            self._outbox.put(Runs(self._job, request, demand_of(trial.offer)))
+        else:
+            request = self._waiting.pop(trial.number)
+            self._numbers.pop(request, None)
+        self._running[run.run_id] = request
+
+    def ended(self, run_id: str) -> None:
+        """See `tradewind.engine.loop.Gate`."""
+        request = self._running.pop(run_id, None)
+        if request is not None:
+            self._outbox.put(Gone(self._job, request))
+
+    def told(self, trial: Trial) -> None:
+        """See `tradewind.engine.loop.Gate`."""
+        seen = trial.observation
+        if seen is None:
+            return
+        good = seen.feasible and not seen.censored and seen.objective is not None
+        value = self._spec.objective.loss(seen.objective) if good and seen.objective is not None else math.inf
+        self._values.append(value)
+        self._seconds.append(seen.runtime)
+        target = self._settings.job.options.get("target")
+        wanted = None if target is None else self._spec.objective.loss(float(target))
+        gain = expect.gain(self._values, self._seconds, wanted)
+        self._outbox.put(Learned(self._job, value, seen.runtime, gain))
+
+    # ------------------------------------------------------------------ its own
+
+    def _study(self, store: Store) -> StudyRow:
+        from tradewind.engine.assemble import new_study
+
+        job = self._settings.job
+        if job.study_id is not None:
+            return store.study(job.study_id)
+        return store.create_study(new_study(self._spec, name=f"{job.tenant}/{job.name}"))
+
+    def _build(self, study: StudyRow, store: Store) -> Search:
+        from tradewind.engine.assemble import build_search
+
+        spec = self._spec
+        target = self._settings.job.options.get("target")
+        if target is not None:
+            from tradewind.problem.spec import StopSpec
+
+            spec = replace(spec, stop=(*spec.stop, StopSpec("target", {"value": float(target)})))
+        return build_search(spec, study, store, self._settings.data_folder, observer=self._show, gate=self)
+
+    def _take_orders(self, search: Search) -> None:
+        """Take what the cluster says; wait for it while nothing runs."""
+        block = not search.parts.machine.runs and self._end is None
+        while True:
+            try:
+                order = self._inbox.get(block, _IDLE) if block else self._inbox.get(False)
+            except queue.Empty:
+                return
+            block = False
+            match order:
+                case Grant(request):
+                    if (number := self._numbers.get(request)) is not None:
+                        search.grant(number)
+                case End():
+                    self._end = order
+
+    def _show(self, snapshot: Snapshot) -> None:
+        now = time.monotonic()
+        if now - self._shown < _SHOW and not snapshot.finished:
+            return
+        self._shown = now
+        best = (
+            None if snapshot.best is None or snapshot.best.observation is None else snapshot.best.observation.objective
+        )
+        document = {
+            "trials": sum(snapshot.counts.values()),
+            "best": best,
+            "metric": snapshot.objective.metric,
+            "spent": snapshot.spent,
+            "budget": snapshot.budget.dollars,
+            "most": snapshot.budget.trials,
+            "searcher": snapshot.searcher,
+            "elapsed": snapshot.elapsed,
+            "message": snapshot.message,
+        }
+        self._outbox.put(Shows(self._job, document))

@@ -1,0 +1,134 @@
+"""What a Core and the cluster tell each other; everything can be sent between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+# ---------------------------------------------------------------------- from a Core
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The Core has its study.
+
+    Attributes:
+        job: The search.
+        study_id: Its study.
+    """
+
+    job: int
+    study_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """A run would start.
+
+    Attributes:
+        job: The search.
+        request: The run's id in the cluster.
+        demand: What it takes, by name of the resource.
+    """
+
+    job: int
+    request: str
+    demand: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """A run is not wanted any more that waits or has leave to start."""
+
+    job: int
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A run of an earlier Core was found again.
+
+    Attributes:
+        job: The search.
+        request: The run's id in the cluster.
+        demand: What it takes, by name of the resource.
+    """
+
+    job: int
+    request: str
+    demand: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A run is gone, and its end is stored."""
+
+    job: int
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The searcher was told of a trial.
+
+    Attributes:
+        job: The search.
+        value: Of the objective; smaller is better, infinite where the trial failed or broke a constraint.
+        seconds: How long it took.
+        gain: What is expected of the next run, or None.
+    """
+
+    job: int
+    value: float
+    seconds: float
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shows:
+    """How far a search is, for those who watch."""
+
+    job: int
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The Core has ended.
+
+    Attributes:
+        job: The search.
+        state: ``done``, ``failed``, ``cancelled``, ``left`` (it goes on when the cluster does) or ``crashed``.
+        reason: In words.
+    """
+
+    job: int
+    state: Literal["done", "failed", "cancelled", "left", "crashed"]
+    reason: str
+
+
+Message = Began | Wants | Drops | Runs | Gone | Learned | Shows | Over
+
+# ---------------------------------------------------------------------- to a Core
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A run may start."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the search: runs are cancelled and paid.
+
+    Attributes:
+        state: What it is then.
+    """
+
+    state: Literal["cancelled", "left"]
+
+
+Order = Grant | End
