@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,14 @@ import pytest
 from tradewind import plugins
 from tradewind.cli.app import run
 from tradewind.cli.common import open_store
+from tradewind.deployer.link import SshTarget
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
+from tradewind.deployer.runner.ssh_notes import Notes
+from tradewind.engine.assemble import new_study
 from tradewind.errors import TeardownError, UnreachableError
+from tradewind.paths import data_folder
 from tradewind.problem import RunState
+from tradewind.problem.spec import parse_spec
 from tradewind.store.base import Change
 
 from .left_alone import OFFER, World, part, world
@@ -198,3 +204,25 @@ def test_simulated_studies_are_not_asked(tmp_path: Path, capsys: pytest.CaptureF
         left.store.write(left.study.id, Change(study={"spec": spec}))
         stray(left, "stray", left.study.owner, 600)
         assert document(capsys, "--dry-run") == {"left_over": [], "kept": [], "problems": [], "notes": []}
+
+
+def test_the_job_of_machines_that_are_gone_is_forgotten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody waits for what ran on machines that their provisioner does not have any more."""
+    (tmp_path / "main.tf").write_text("")
+    made = f"{{use: terraform, module: {tmp_path}, providers: [], sweep: false, region: here}}"
+    deploy = f"{{runner: ssh, provisioner: {made}}}"
+    text = f"name: far\njob: {{command: [run]}}\nspace: {{x: 1..3}}\ndeploy: {deploy}\n"
+    with closing(open_store()) as store:
+        owner = store.create_study(new_study(parse_spec(text, base=tmp_path))).owner
+    place = SshTarget(host="127.0.0.1", port=9).to_json()
+    data = {"expires": time.time() + 9e5, "name": "r", "machines": [place], "load": False, "program": "run"}
+    notes = Notes(data_folder() / "ssh" / "runs")
+    for whose, run_id in ((owner, f"{owner}-00000-1"), ("tw-other", "theirs")):
+        notes.write(whose, run_id, {**data, "owner": whose})
+    began = time.monotonic()
+    found = document(capsys, "--yes")
+    [one] = found["left_over"]
+    assert (one["what"], one["alive"], one["fate"], one["gone"]) == ("job", False, "forget", True)
+    assert [each["run"] for each in found["kept"]] == ["theirs"]
+    assert time.monotonic() - began < 25
+    assert not list(notes.all(owner))

@@ -24,11 +24,11 @@ from tests.deployer.helpers import (
 from tradewind import plugins
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.provisioner.base import Cluster
+from tradewind.deployer.provisioner.base import Cluster, ReachableBySsh
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.replay import ReplayRunner, ReplaySettings
-from tradewind.errors import DeployError, TeardownError
+from tradewind.errors import DeployError, TeardownError, UnreachableError
 from tradewind.problem import (
     Billing,
     Fault,
@@ -253,6 +253,47 @@ def test_a_stray_that_does_not_end_is_an_error(make: Make, tmp_path: Path, monke
     monkeypatch.setattr(stub, "cancel", lambda handle: None)
     with pytest.raises(TeardownError, match="stray"):
         make(runner=stub).sweep(set())
+
+
+class Cloud(SimulatedProvisioner, ReachableBySsh):
+    """Machines that jobs run on, and end with."""
+
+
+def real(folder: Path) -> Cloud:
+    return Cloud(settings=SimulatedSettings(boot=0), data_folder=folder / "data")
+
+
+def test_the_job_of_machines_that_are_gone_is_not_waited_for(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub, provisioner = Stub(tmp_path), real(tmp_path)
+    stub.there = ["lost", "there"]
+    forgotten: list[str] = []
+    monkeypatch.setattr(stub, "forget", lambda handle: forgotten.append(handle.run_id))
+    provisioner.make("there", OWNER, 4e9, OFFER)
+    began = time.monotonic()
+    assert make(runner=stub, provisioner=provisioner).sweep(set()) == [
+        "forgot run lost, whose machines are gone",
+        "ended run there, which nobody waited for",
+        "gave back the machines of run there",
+    ]
+    assert time.monotonic() - began < 5
+    assert (forgotten, stub.cancelled) == (["lost", "there"], ["there"])
+
+
+def test_a_provider_that_does_not_answer_has_not_lost_machines(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub, provisioner = Stub(tmp_path), real(tmp_path)
+    stub.there = ["stray"]
+
+    def silent(owner: str | None) -> list[Cluster]:
+        raise UnreachableError("the cloud does not answer")
+
+    monkeypatch.setattr(provisioner, "find", silent)
+    with pytest.raises(UnreachableError):
+        make(runner=stub, provisioner=provisioner).sweep(set())
+    assert stub.cancelled == ["stray"], "it is ended as if its machines were there"
 
 
 def test_machines_that_boot_are_billed_as_measured(make: Make, tmp_path: Path) -> None:

@@ -237,18 +237,24 @@ class Deployer:
         words = []
         known = known_run_ids | set(self._flights)
         problems: list[TradewindError] = []  # what cannot be given back does not keep the rest
-        for handle in self.runner.find(self.owner):
-            if handle.run_id in known:
-                continue
+        strays = [handle for handle in self.runner.find(self.owner) if handle.run_id not in known]
+        try:
+            # Asked after the runner: what has a job by now has its machines in the list, or they are gone.
+            clusters = [cluster for cluster in self.provisioner.find(self.owner) if cluster.run_id not in known]
+            own = {cluster.run_id for cluster in clusters} if self._ground.own else None
+        except TradewindError as error:
+            problems.append(error)
+            clusters, own = [], None
+        for handle in strays:
             try:
-                if self._end_stray(handle):
+                if own is not None and handle.run_id not in own:
+                    words.append(f"forgot run {handle.run_id}, whose machines are gone")
+                elif self._end_stray(handle):
                     words.append(f"ended run {handle.run_id}, which nobody waited for")
                 self.runner.forget(handle)
             except TradewindError as error:
                 problems.append(error)
-        for cluster in self.provisioner.find(self.owner):
-            if cluster.run_id in known:
-                continue
+        for cluster in clusters:
             try:
                 gone = self.provisioner.destroy(cluster).state is ClusterState.GONE
                 words.append(f"{'gave' if gone else 'is giving'} back the machines of run {cluster.run_id}")

@@ -5,14 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tradewind import plugins
-from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
+from tradewind.deployer.provisioner.base import (
+    Cluster,
+    ClusterState,
+    MakesMachines,
+    Provisioner,
+    ReachableBySsh,
+)
 from tradewind.deployer.runner.base import Runner, Simulates
 from tradewind.engine.deploying import make_part
 from tradewind.engine.ending import end_study
@@ -71,8 +77,9 @@ class Yard:
         self._store = store
         self._data_folder = data_folder
         self._studies = store.find_studies()
-        self._parts: list[Provisioner | Runner] = []
-        self._made: set[str] = set()
+        self._made: dict[str, Provisioner | Runner | None] = {}
+        # By owner, where jobs are on machines that were made for them.
+        self._makers: dict[str, tuple[Runner, Provisioner]] = {}
         for kind, names in (("provisioner", provisioners), ("runner", runners)):
             for name in names:
                 self._add(kind, {"use": name}, Path.cwd(), named=True)
@@ -80,17 +87,31 @@ class Yard:
             self._add_study(study)
 
     def look(self) -> list[Finding]:
-        """All that the parts find by their tags, of all owners."""
+        """All that the parts find by their tags, of all owners.
+
+        A job on machines that its provisioner says do not exist any more has certainly ended.
+        """
         found: dict[tuple[str, str, str], Finding] = {}
-        for part in self._parts:
+        there: dict[Provisioner, set[str]] = {}
+        # Jobs first: what has a job by now has its machines in the list, or they are gone.
+        for part in sorted(self._parts, key=lambda part: isinstance(part, Provisioner)):
             try:
                 findings = list(_machines(part) if isinstance(part, Provisioner) else _jobs(part))
             except TradewindError as error:
                 self.problems.append(f"{part.name} could not be asked: {error}")
                 continue
+            if isinstance(part, Provisioner):
+                there[part] = {finding.run_id for finding in findings}
             for finding in findings:
                 found.setdefault((finding.kind, finding.part, finding.run_id), finding)
-        return list(found.values())
+        return [self._judged(finding, there) for finding in found.values()]
+
+    def _judged(self, finding: Finding, there: Mapping[Provisioner, Collection[str]]) -> Finding:
+        runner, provisioner = self._makers.get(finding.owner, (None, None))
+        if finding.kind is Kind.MACHINES or provisioner is None or finding.thing[0] is not runner:
+            return finding
+        known = there.get(provisioner)
+        return finding if known is None or finding.run_id in known else replace(finding, alive=False)
 
     def known(self, findings: Iterable[Finding]) -> Known:
         """What the store says of some findings; to be asked after `look`, never before."""
@@ -138,24 +159,34 @@ class Yard:
             if issubclass(plugins.load("runner", str(runner.get("use"))), Simulates):
                 return  # its machines are on a clock that stands still now
         base = Path(str(study.spec.get("base", ".")))
-        for kind, choice in (("runner", runner), ("provisioner", provisioner)):
-            if choice.get("use"):
-                self._add(kind, choice, base)
+        runs, makes = (
+            self._add(kind, choice, base) if choice.get("use") else None
+            for kind, choice in (("runner", runner), ("provisioner", provisioner))
+        )
+        if isinstance(runs, Runner) and isinstance(makes, Provisioner) and _makes_own(type(makes)):
+            self._makers[study.owner] = runs, makes
 
-    def _add(self, kind: str, choice: Mapping[str, Any], base: Path, *, named: bool = False) -> None:
+    @property
+    def _parts(self) -> list[Provisioner | Runner]:
+        return [part for part in self._made.values() if part is not None]
+
+    def _add(
+        self, kind: str, choice: Mapping[str, Any], base: Path, *, named: bool = False
+    ) -> Provisioner | Runner | None:
         settings = {key: value for key, value in choice.items() if key != "use"}
         key = json.dumps([kind, choice, str(base) if settings else ""], sort_keys=True, default=str)
         if key in self._made:
-            return
-        self._made.add(key)
+            return self._made[key]
+        self._made[key] = None
         try:
-            self._parts.append(make_part(kind, str(choice["use"]), settings, base, self._data_folder))
+            self._made[key] = make_part(kind, str(choice["use"]), settings, base, self._data_folder)
         except (PluginError, MissingProgramError) as error:
             if named:
                 raise
             self.notes.append(f"{kind} {choice['use']} was not asked: {error}")
         except TradewindError as error:
             self.problems.append(f"{kind} {choice['use']} could not be asked: {error}")
+        return self._made[key]
 
     def _rows(self, study: StudyRow, run_ids: set[str]) -> dict[str, Row]:
         rows = {}
@@ -225,6 +256,11 @@ class Yard:
         except Exception as error:  # a bug in one part must not keep what others can give back
             return Outcome(decision, f"{type(error).__name__}: {error}")
         return Outcome(decision)
+
+
+def _makes_own(kind: type[Provisioner]) -> bool:
+    """True where jobs run on machines that are made for them, and end with them."""
+    return issubclass(kind, MakesMachines) and issubclass(kind, ReachableBySsh)
 
 
 def _machines(part: Provisioner) -> Iterator[Finding]:
