@@ -110,6 +110,15 @@ def _from_fields(document: Fields, file: str, name: str, lenient: bool) -> Workf
     raise WorkflowError("it is no workflow: it has neither 'tasks' nor 'jobs'", file=file, hint=f"known are {KNOWN}")
 
 
+def is_plan(path: Path) -> bool:
+    """True for a file of `write_plan`.
+
+    Raises:
+        WorkflowError: It is not there or cannot be read.
+    """
+    return f'"format": "{FORMAT}"'.encode() in read_bytes(path)[:200]
+
+
 def read_platform(path: Path) -> Platform:
     """The machines of a YAML file, or of a plan.
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import typer
 
 from tradewind.cli.workflow.advise import advise
+from tradewind.cli.workflow.convert import convert
+from tradewind.cli.workflow.info import info
+from tradewind.cli.workflow.plan import plan
 from tradewind.cli.workflow.run import run
+from tradewind.cli.workflow.simulate import simulate
 
 workflow_app = typer.Typer(
     name="workflow",
@@ -15,5 +19,9 @@ workflow_app = typer.Typer(
     rich_markup_mode=None,
 )
 
+workflow_app.command()(info)
+workflow_app.command()(plan)
+workflow_app.command()(simulate)
 workflow_app.command()(advise)
 workflow_app.command()(run)
+workflow_app.command()(convert)

@@ -1,0 +1,199 @@
+"""What the workflow commands share: options, settings of planners, tables of figures, and pictures."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tradewind.workflow.plan import Figures
+    from tradewind.workflow.planner.base import Planner
+
+_NO_DEFAULT: dict[str, Any] = {"show_default": False}
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="The workflow: Pegasus DAX or YAML, WfFormat, Tradewind's own YAML, or a plan; .gz too.", **_NO_DEFAULT
+    ),
+]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Accept sizes and run times below zero: sizes without sign, times as 0 s.")
+]
+Vms = Annotated[
+    str | None, typer.Option("--vms", help="The machines: a YAML file, or a set such as paper3:16.", **_NO_DEFAULT)
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="A setting of the planner: seconds=5; repeatable.", **_NO_DEFAULT)
+]
+Seed = Annotated[int, typer.Option(help="Of all chance.")]
+Gantt = Annotated[
+    list[Path] | None, typer.Option(help="Draw the schedule there, .html or .png; repeatable.", **_NO_DEFAULT)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def check_pictures(option: str, paths: Sequence[Path] | None) -> None:
+    """See that pictures can be written before anything is computed.
+
+    Raises:
+        InputError: One is neither HTML nor PNG, or its folder is not there.
+        MissingProgramError: One is a PNG, and matplotlib is not installed.
+    """
+    import importlib.util
+
+    from tradewind.errors import InputError, MissingProgramError
+
+    for path in paths or ():
+        if path.suffix not in (".html", ".png"):
+            raise InputError(f"{option} {path}: it is neither .html nor .png")
+        check_folder(option, path)
+        if path.suffix == ".png" and importlib.util.find_spec("matplotlib") is None:
+            raise MissingProgramError("PNG pictures need matplotlib", hint="pip install 'tradewind[plots]'")
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """See that a file can be written.
+
+    Raises:
+        InputError: Its folder is not there, or it is a folder itself.
+    """
+    from tradewind.errors import InputError
+
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"{option} {path}: it is a folder", hint="name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}", hint="make it, or name another file")
+
+
+def draw_gantt(paths: Sequence[Path] | None, document: Mapping[str, Any]) -> None:
+    """Draw a schedule into each file."""
+    from tradewind.reporting.workflow_gantt import gantt_html, gantt_png
+    from tradewind.workflow.files import write_text
+
+    for path in paths or ():
+        if path.suffix == ".png":
+            gantt_png(document, path)
+        else:
+            write_text(path, gantt_html(document))
+
+
+def make_planner(name: str, pairs: Sequence[str] | None, seed: int) -> Planner:
+    """A planner with its settings; names may be written in capitals.
+
+    Raises:
+        PluginError: There is none of that name.
+        InputError: A setting is not written as one, or is wrong.
+    """
+    from tradewind import plugins
+    from tradewind.paths import data_folder
+
+    plain = name if name in plugins.names("planner") else name.lower()
+    planner: Planner = plugins.create("planner", plain, settings_of(pairs), seed=seed, data_folder=data_folder())
+    return planner
+
+
+def settings_of(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """The settings of ``--set NAME=VALUE`` words.
+
+    Raises:
+        InputError: One is not of that form.
+    """
+    import yaml
+
+    from tradewind.errors import InputError
+
+    given: dict[str, Any] = {}
+    for pair in pairs or ():
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {pair!r} is not NAME=VALUE", hint="write --set seconds=5")
+        try:
+            given[key] = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError:
+            given[key] = text
+    return given
+
+
+def figure_rows(found: Figures) -> list[tuple[str, str]]:
+    """The figures of a schedule in words."""
+    from tradewind.units import format_money
+
+    return [
+        ("makespan", f"{found.makespan:,.3f} s" + _also(found.makespan)),
+        ("lower bound", f"{found.lower_bound:,.3f} s"),
+        ("gap", f"{100 * found.gap:.1f} % above the bound"),
+        ("serial time", f"{found.serial:,.1f} s" + _also(found.serial)),
+        ("speed-up", f"{found.speedup:.2f} over the fastest machine alone"),
+        ("utilisation", f"{100 * found.utilisation:.1f} % of the slots"),
+        ("cost", f"{format_money(found.cost)} this run"),
+    ]
+
+
+def _also(seconds: float) -> str:
+    from tradewind.units import format_duration
+
+    return f" ({format_duration(seconds)})" if seconds >= 180 else ""
+
+
+def tiles(found: Figures) -> list[tuple[str, str]]:
+    """The figures of a schedule, short, for a picture."""
+    from tradewind.units import format_duration, format_money
+
+    return [
+        ("makespan", format_duration(found.makespan)),
+        ("lower bound", format_duration(found.lower_bound)),
+        ("gap", f"{100 * found.gap:.1f} %"),
+        ("serial time", format_duration(found.serial)),
+        ("utilisation", f"{100 * found.utilisation:.1f} %"),
+        ("cost", format_money(found.cost)),
+    ]
+
+
+def show_rows(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values below each other."""
+    widest = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        typer.echo(f"{name:<{widest}}  {value}")
+
+
+def width() -> int:
+    """Columns of the terminal; a file or a pipe has room for all."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
+
+
+def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> None:
+    """Print a table that fits the terminal: names are cut, and columns at the right are left out, where it is narrow.
+
+    Args:
+        header: The columns' names.
+        rows: The cells.
+        words: How many columns at the left are words; the others are numbers.
+    """
+    columns = [[name, *(row[place] for row in rows)] for place, name in enumerate(header)]
+    widths = [max(len(cell) for cell in column) for column in columns]
+    room = width()
+    while sum(widths) + 2 * (len(widths) - 1) > room and len(widths) > 2 and widths[0] <= 24:
+        widths.pop()
+    widths[0] = max(8, min(widths[0], room - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    while sum(widths) + 2 * (len(widths) - 1) > room and len(widths) > 2:
+        widths.pop()
+    for row in (header, *rows):
+        cells = [
+            shortened(cell, size).ljust(size) if place < words else cell.rjust(size)
+            for place, (cell, size) in enumerate(zip(row, widths, strict=False))
+        ]
+        typer.echo("  ".join(cells).rstrip())
+
+
+def shortened(words: str, most: int) -> str:
+    """Words cut at the end to so many columns."""
+    return words if len(words) <= most else words[: most - 1] + "…"

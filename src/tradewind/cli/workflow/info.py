@@ -1,0 +1,194 @@
+"""``tradewind workflow info``: what a workflow consists of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tradewind.cli.workflow.common import File, Json, Lenient
+
+if TYPE_CHECKING:
+    from tradewind.workflow.graph import Workflow
+
+_BAR = 40
+_LEVELS = 40
+_ACTIVITIES = 40
+
+
+def info(
+    file: File,
+    dag: Annotated[
+        list[Path] | None,
+        typer.Option(help="Draw the graph there, .html or .png; repeatable.", show_default=False),
+    ] = None,
+    lenient: Lenient = False,
+    as_json: Json = False,
+) -> None:
+    """Show what is in a workflow: tasks, widths, activities, critical path, bytes, and what the file leaves open."""
+    from tradewind.cli.common import emit_json
+    from tradewind.cli.workflow.common import check_pictures
+    from tradewind.workflow.files import read_workflow
+
+    check_pictures("--dag", dag)
+    flow = read_workflow(file, lenient=lenient)
+    if as_json:
+        emit_json(_document(flow))
+    else:
+        _show(flow)
+    if dag:
+        _draw(flow, dag)
+
+
+def _document(flow: Workflow) -> dict[str, Any]:
+    length, path = flow.critical_path()
+    made = {name for task in flow.tasks for name in task.outputs}
+    read = {name for task in flow.tasks for name in task.inputs}
+    return {
+        "name": flow.name,
+        "tasks": len(flow),
+        "edges": flow.edges,
+        "levels": len(flow.widths),
+        "widths": list(flow.widths),
+        "seconds": float(flow.runtimes.sum()),
+        "critical_path": {"seconds": length, "tasks": [flow.tasks[task].id for task in path]},
+        "activities": _activities(flow),
+        "files": {
+            "count": len(made | read),
+            "bytes": sum(flow.sizes.values()),
+            "from_outside": len(read - made),
+            "bytes_from_outside": sum(flow.sizes.get(name, 0) for name in read - made),
+            "results": len(made - read),
+            "bytes_read_by_tasks": int(flow.input_bytes.sum()),
+        },
+        "most_cores": max(task.cores for task in flow.tasks),
+        "commands": sum(bool(task.command) for task in flow.tasks),
+        "warnings": list(flow.warnings),
+    }
+
+
+def _activities(flow: Workflow) -> list[dict[str, Any]]:
+    """Tasks, times and bytes of each activity, the one that takes most time first."""
+    found: dict[str, dict[str, Any]] = {}
+    for place, task in enumerate(flow.tasks):
+        row = found.setdefault(
+            task.activity,
+            {"activity": task.activity, "tasks": 0, "seconds": 0.0, "least": task.runtime, "most": 0.0, "bytes": 0},
+        )
+        row["tasks"] += 1
+        row["seconds"] += task.runtime
+        row["least"], row["most"] = min(row["least"], task.runtime), max(row["most"], task.runtime)
+        row["bytes"] += int(flow.input_bytes[place])
+    return sorted(found.values(), key=lambda row: (-row["seconds"], row["activity"]))
+
+
+def _show(flow: Workflow) -> None:
+    from tradewind.cli.workflow.common import show_rows
+    from tradewind.units import format_duration
+
+    facts = _document(flow)
+    total, length = facts["seconds"], facts["critical_path"]["seconds"]
+    files = facts["files"]
+    several = f", up to {facts['most_cores']} cores a task" if facts["most_cores"] > 1 else ""
+    commands = f", {facts['commands']:,} with a command" if facts["commands"] else ""
+    rows = [
+        ("workflow", flow.name),
+        ("tasks", f"{len(flow):,} in {len(facts['activities'])} activities{commands}{several}"),
+        ("edges", f"{flow.edges:,}"),
+        ("levels", f"{facts['levels']}, up to {max(flow.widths):,} tasks wide"),
+        ("run time", f"{total:,.2f} s ({format_duration(total)}) on one core at speed 1"),
+        ("critical path", f"{length:,.2f} s ({format_duration(length)}), {len(facts['critical_path']['tasks'])} tasks"),
+        ("parallelism", f"{total / length:.1f} on average" if length > 0 else "-"),
+        (
+            "files",
+            f"{files['count']:,} of {_size(files['bytes'])}; {files['from_outside']:,} of "
+            f"{_size(files['bytes_from_outside'])} from outside; tasks read {_size(files['bytes_read_by_tasks'])}",
+        ),
+    ]
+    show_rows(rows)
+    _show_path(flow, facts["critical_path"]["tasks"])
+    _show_widths(flow)
+    _show_activities(facts["activities"])
+    for warning in flow.warnings:
+        typer.echo(f"warning: {warning}")
+
+
+def _show_path(flow: Workflow, tasks: list[str]) -> None:
+    """The critical path as runs of activities, in lines that fit."""
+    import textwrap
+
+    from tradewind.cli.workflow.common import width
+
+    names = [flow.tasks[flow.index[task]].activity for task in tasks]
+    words: list[str] = []
+    counts: list[int] = []
+    for name in names:
+        if words and words[-1] == name:
+            counts[-1] += 1
+        else:
+            words.append(name)
+            counts.append(1)
+    text = " > ".join(f"{name} x{count}" if count > 1 else name for name, count in zip(words, counts, strict=True))
+    typer.echo()
+    for line in textwrap.wrap(f"critical path: {text}", max(40, width() - 1), subsequent_indent="  "):
+        typer.echo(line)
+
+
+def _show_widths(flow: Workflow) -> None:
+    """How many tasks there are at each depth, as bars."""
+    from tradewind.cli.workflow.common import width
+
+    widths = flow.widths
+    room = max(10, min(_BAR, width() - 24))
+    most = max(widths)
+    typer.echo()
+    typer.echo("depth  tasks")
+    shown = widths if len(widths) <= _LEVELS else widths[:_LEVELS]
+    for depth, count in enumerate(shown):
+        typer.echo(f"{depth:>5}  {count:>5,}  {'#' * max(1, round(room * count / most))}")
+    if len(shown) < len(widths):
+        typer.echo(f"   ... {len(widths) - len(shown)} more levels; --json has all")
+
+
+def _show_activities(activities: list[dict[str, Any]]) -> None:
+    from tradewind.cli.workflow.common import show_table
+
+    typer.echo()
+    rows = [
+        (
+            row["activity"],
+            f"{row['tasks']:,}",
+            f"{row['seconds']:,.2f}",
+            f"{row['seconds'] / row['tasks']:,.2f}",
+            f"{row['least']:,.2f}",
+            f"{row['most']:,.2f}",
+            _size(row["bytes"]),
+        )
+        for row in activities
+    ]
+    show_table(("activity", "tasks", "seconds", "mean", "least", "most", "read"), rows[:_ACTIVITIES])
+    if len(rows) > _ACTIVITIES:
+        typer.echo(f"... {len(rows) - _ACTIVITIES} more activities; --json has all")
+
+
+def _size(size: float) -> str:
+    """Bytes in decimal units."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.4g} TB"
+
+
+def _draw(flow: Workflow, paths: list[Path]) -> None:
+    from tradewind.reporting.workflow_dag import dag_html, dag_png
+    from tradewind.workflow.drawing import dag_document
+    from tradewind.workflow.files import write_text
+
+    document = dag_document(flow)
+    for path in paths:
+        if path.suffix == ".png":
+            dag_png(document, path)
+        else:
+            write_text(path, dag_html(document))

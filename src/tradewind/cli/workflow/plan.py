@@ -1,0 +1,73 @@
+"""``tradewind workflow plan``: which machine runs which task, and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Seed, Set, Vms
+
+
+def plan(
+    file: File,
+    vms: Vms = None,
+    planner: Annotated[str, typer.Option(help="Who plans: heft, search, peft, ...; tradewind plugins lists all.")] = (
+        "heft"
+    ),
+    set_: Set = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the plan there, as JSON.", show_default=False)] = None,
+    gantt: Gantt = None,
+    lenient: Lenient = False,
+    as_json: Json = False,
+) -> None:
+    """Plan a workflow on machines: makespan, lower bound, gap, serial time, utilisation and cost."""
+    import time
+    from dataclasses import asdict
+
+    from tradewind.cli.common import emit_json
+    from tradewind.cli.workflow.common import (
+        check_folder,
+        check_pictures,
+        draw_gantt,
+        figure_rows,
+        make_planner,
+        show_rows,
+        tiles,
+    )
+    from tradewind.errors import WorkflowError
+    from tradewind.workflow.bounds import lower_bound
+    from tradewind.workflow.drawing import gantt_document
+    from tradewind.workflow.files import Plan, open_platform, plan_document, read_workflow, write_plan
+    from tradewind.workflow.plan import check, figures
+
+    check_folder("--out", out)
+    check_pictures("--gantt", gantt)
+    if vms is None:
+        raise WorkflowError("there are no machines to plan on", hint="--vms vms.yaml, or --vms paper3:16")
+    part = make_planner(planner, set_, seed)
+    flow = read_workflow(file, lenient=lenient)
+    platform = open_platform(vms)
+    begin = time.perf_counter()
+    schedule = part.plan(flow, platform)
+    took = time.perf_counter() - begin
+    check(flow, platform, schedule)
+    found = figures(flow, platform, schedule, lower_bound(flow, platform))
+    made = Plan(flow, platform, schedule, type(part).name)
+    if out is not None:
+        write_plan(out, made)
+    if gantt:
+        title = f"{flow.name}, planned by {made.planner} on {len(platform.vms)} machines"
+        draw_gantt(gantt, gantt_document(flow, platform, schedule, title=title, figures=tiles(found)))
+    if as_json:
+        emit_json({**plan_document(made), "figures": asdict(found), "seconds": took, "said": part.said})
+        return
+    said = f"; {part.said}" if part.said else ""
+    typer.echo(f"{flow.name}: {len(flow):,} tasks on {len(platform.vms)} machines by {made.planner}{said}")
+    show_rows(figure_rows(found))
+    for warning in flow.warnings:
+        typer.echo(f"warning: {warning}")
+    for path in (*([out] if out else []), *(gantt or [])):
+        typer.echo(f"written: {path}")

@@ -1,0 +1,46 @@
+"""WorkflowSim's simulation of a workflow on machines as Tradewind has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.bounds import lower_bound
+from tradewind.workflow.graph import Workflow
+from tradewind.workflow.plan import Schedule, figures
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.simulator.runs import Result
+from tradewind.workflow.simulator.workflowsim import LOCAL_RATE, POLICIES, SHARED_RATE, Vm, WorkflowSim
+
+NAMES = (*POLICIES, "DHEFT")
+"""WorkflowSim's policies and plans that always come to the same result."""
+
+
+def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
+    """Simulate it as WorkflowSim 1.0 does: a machine runs one task at a time at the speed of one of its cores.
+
+    Args:
+        flow: The workflow.
+        platform: The machines; speed 1 is 1000 MIPS, and slots are cores, which only say which machine is preferred.
+        policy: WorkflowSim's name of it.
+
+    Raises:
+        WorkflowError: It has no such policy, or storage is neither shared nor local.
+    """
+    if policy not in NAMES:
+        why = "its ties fall by chance" if policy == "HEFT" else f"there are {', '.join(NAMES)}"
+        raise WorkflowError(f"--compat workflowsim has no planner {policy or 'yet'!r}", hint=why)
+    if platform.storage == "none":
+        raise WorkflowError("WorkflowSim knows shared and local storage only", hint="write storage: shared")
+    vms = [Vm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
+    outcome = WorkflowSim(flow, vms, policy, "SHARED" if platform.storage == "shared" else "LOCAL").run()
+    schedule = Schedule(np.array(outcome.vms, dtype=np.int32), np.array(outcome.starts), np.array(outcome.ends))
+    single = replace(platform, vms=tuple(replace(vm, slots=1, boot_seconds=0.0) for vm in platform.vms))
+    found = figures(flow, single, schedule, lower_bound(flow, single))
+    rate = SHARED_RATE if platform.storage == "shared" else LOCAL_RATE
+    notes = [("rules", "those of WorkflowSim 1.0: its clock begins at 0.1 s with a stage-in job")]
+    if platform.bandwidth != rate or platform.latency:
+        notes.append(("bandwidth", f"{rate:g} MB/s and no latency, as it always has under {platform.storage} storage"))
+    return Result(single, schedule, (found,), (0,), tuple(notes))
