@@ -39,7 +39,6 @@ _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at 
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
 _Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
 _GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
-_GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
 _Gantt = Annotated[
     list[Path] | None, typer.Option(help="Draw planned and actual times there, .html or .png; repeatable.")
 ]

@@ -111,9 +111,6 @@ class Controller:
         self._numbers: dict[int, int] = {}
         self._held: list[tuple[float, int]] = []
         self._gather_until = float("inf")
-        self._wake, self._bell = socket.socketpair()
-        for end in (self._wake, self._bell):
-            end.setblocking(False)
 
     # ------------------------------------------------------------------ the whole of it
 
@@ -138,6 +135,9 @@ class Controller:
         vms = self._platform.vms
         pilots = self._pilots = Pilots(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
         self._fleet = Fleet(pilots.unheard, self._terms.silence)
+        self._wake, self._bell = socket.socketpair()
+        for end in (self._wake, self._bell):
+            end.setblocking(False)
         try:
             names = {vm.name: place for place, vm in enumerate(vms)}
             self._numbers = {names[name]: number for name, number in self.history.pilots.items()}
@@ -215,12 +215,13 @@ class Controller:
 
     def _report(self, report: Report | _NewPlan | PlanFailed) -> None:
         match report:
-            case Linked(vm, connection, host):
-                known = self._fleet.add(vm, connection)
+            case Linked(vm, connection, host, offset):
+                self._fleet.add(vm, connection, offset)
                 for task, (where, attempt) in self.machine.places.items():
                     if where == vm:  # it may not have heard of it, or tell again how it ended
                         self._send(task, vm, attempt)
-                if not known and self.machine.presence[vm] is Presence.COMING:
+                held = any(vm == each for _, each in self._held)
+                if not held and self.machine.presence[vm] is Presence.COMING:
                     self._record({"e": "up", "vm": self._platform.vms[vm].name, "host": host})
                     self._hold(vm)
             case Gone(vm, reason, fatal):

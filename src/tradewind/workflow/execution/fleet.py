@@ -35,9 +35,9 @@ class Told:
 class _Link:
     vm: int
     connection: socket.socket
+    offset: float
     heard: float = field(default_factory=time.monotonic)
     text: bytes = b""
-    offset: float = float("inf")
 
 
 class Fleet:
@@ -53,14 +53,12 @@ class Fleet:
         self._lost, self._silence = lost, silence
         self._links: dict[int, _Link] = {}
 
-    def add(self, vm: int, connection: socket.socket) -> bool:
-        """Take a connection; True when there was one to this machine before."""
-        known = vm in self._links
+    def add(self, vm: int, connection: socket.socket, offset: float) -> None:
+        """Take a connection to a machine whose clock is so many seconds behind this one's."""
         self.drop(vm)
         connection.settimeout(_SEND_SECONDS)
-        self._links[vm] = _Link(vm, connection)
+        self._links[vm] = _Link(vm, connection, offset)
         self.selector.register(connection, selectors.EVENT_READ, self._links[vm])
-        return known
 
     def drop(self, vm: int) -> None:
         """Close the connection to a machine, if there is one."""
@@ -107,8 +105,6 @@ class Fleet:
         *lines, link.text = (link.text + piece).split(b"\n")
         for line in lines:
             said = json.loads(line)
-            # The quickest message is the best estimate of how far the clocks are apart.
-            link.offset = min(link.offset, time.time() - said["now"])
             if said["event"] == "ended":
                 yield Told(link.vm, said["key"], said["result"], link.offset)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner.base import Runner, SubmitsTogether, ThisMachine
-from tradewind.errors import DeployError, TradewindError
+from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.problem import Configuration, Handle, Limits, Offer, RunRequest, RunState
 from tradewind.workflow.execution.agent import NO_FOLDER, proof
 from tradewind.workflow.execution.folder import RunFolder
@@ -57,11 +57,12 @@ class Terms:
 
 @dataclass(frozen=True)
 class Linked:
-    """There is a connection to a machine."""
+    """There is a connection to a machine, whose clock is ``offset`` seconds behind this one's."""
 
     vm: int
     connection: socket.socket
     host: str
+    offset: float
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,8 @@ class Pilots:
             answers = {request.run_id: answers.get(request.run_id, error) for request, _ in runs}
         for pilot in pilots:
             answer = answers[pilot.request.run_id]
+            if isinstance(answer, MissingProgramError) and self._terms.python in answer.message:
+                answer = MissingProgramError(f"there is no program {self._terms.python}", hint="--python names one")
             if isinstance(answer, Handle):
                 pilot.handle, pilot.unheard_since = answer, time.monotonic()
             else:
@@ -267,24 +270,27 @@ class Pilots:
             return
         places = [*(["127.0.0.1"] if address["host"] == socket.gethostname() else []), *address["places"]]
         for place in dict.fromkeys(places):
-            connection = self._knock(str(place), int(address["port"]))
-            if connection is not None:
+            found = self._knock(str(place), int(address["port"]))
+            if found is not None:
+                connection, theirs = found
                 pilot.linked = True
-                self._post(Linked(pilot.vm, connection, address["host"]))
+                offset = 0.0 if address["host"] == socket.gethostname() else time.time() - theirs
+                self._post(Linked(pilot.vm, connection, address["host"], offset))
                 return
 
-    def _knock(self, place: str, port: int) -> socket.socket | None:
-        """A connection to an agent that has let us in, or None."""
+    def _knock(self, place: str, port: int) -> tuple[socket.socket, float] | None:
+        """A connection to an agent that has let us in, and the time there; or None."""
         try:
-            connection = socket.create_connection((place, port), timeout=_CONNECT_SECONDS)
+            patience = min(_CONNECT_SECONDS, self._terms.silence)
+            connection = socket.create_connection((place, port), timeout=patience)
         except OSError:
             return None
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             challenge = json.loads(_line(connection))["challenge"]
             connection.sendall(proof(self._secret, challenge).encode() + b"\n")
-            if json.loads(_line(connection))["event"] == "welcome":
-                return connection
+            welcome = json.loads(_line(connection))
+            return connection, float(welcome["now"])
         except (OSError, ValueError, KeyError):
             pass
         connection.close()

@@ -111,6 +111,7 @@ def _rows(plan: Plan, history: History, scale: float) -> list[dict[str, Any]]:
         row: dict[str, Any] = {
             "task": task.id,
             "activity": task.activity,
+            "cores": task.cores,
             "planned_vm": platform.vms[schedule.vm[place]].name,
             "planned_start": float(schedule.start[place]),
             "planned_finish": float(schedule.finish[place]),
@@ -134,6 +135,35 @@ def _rows(plan: Plan, history: History, scale: float) -> list[dict[str, Any]]:
         }
         rows.append(row | {name: each.end[name] for name in ("cpu_seconds", "peak_memory_bytes") if name in each.end})
     return rows
+
+
+def chart(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of a run as the document that a Gantt chart is drawn from.
+
+    Args:
+        results: A document of `results_of`, of a run that may have been ended early.
+    """
+    planned, actual = results["planned"], results["actual"]
+    figures_ = [["planned makespan", f"{planned['makespan']:.2f} s"]]
+    if actual is not None:
+        figures_.append(["actual makespan", f"{actual['makespan']:.2f} s"])
+        figures_.append(["utilisation", f"{100 * actual['utilisation']:.0f} %"])
+    tasks = []
+    for row in results["tasks"]:
+        task = {
+            "task": row["task"],
+            "activity": row["activity"],
+            "cores": row["cores"],
+            "vm": row["planned_vm"],
+            "start": row["planned_start"],
+            "finish": row["planned_finish"],
+        }
+        if row["vm"] is not None:
+            task |= {"actual_vm": row["vm"]}
+            task |= {name: row[name] for name in ("actual_start", "actual_finish")}
+        tasks.append(task)
+    title = f"{results['workflow']} by {results['planner']}, planned and run on {results['engine']}"
+    return {"title": title, "vms": results["vms"], "tasks": tasks, "figures": figures_}
 
 
 def read_results(path: Path) -> dict[str, Any]:

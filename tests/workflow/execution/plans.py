@@ -1,0 +1,137 @@
+"""Plans for the tests of execution, and ways to carry them out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tradewind import plugins
+from tradewind.deployer.runner.base import Runner
+from tradewind.workflow.execution.journal import History, Journal
+from tradewind.workflow.execution.options import Options
+from tradewind.workflow.execution.pilots import Terms
+from tradewind.workflow.execution.run import Carried, carry_out
+from tradewind.workflow.files import Plan, write_plan
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.planner.base import Planner
+from tradewind.workflow.platform import Platform, Vm
+
+QUICK = Terms(linger=5.0, poll_seconds=0.2, silence=5.0)
+
+
+def sh(task: str, script: str, *, after: str = "", writes: str = "", runtime: float = 0.1, **more: Any) -> Task:
+    """A task that runs a line of shell; files are words."""
+    return Task(task, more.pop("activity", task), runtime, tuple(after.split()), tuple(writes.split()),
+                command=("sh", "-c", script), **more)  # fmt: skip
+
+
+def flow_of(*tasks: Task) -> Workflow:
+    """The workflow of some tasks, whose edges follow from their files."""
+    writer = {name: place for place, task in enumerate(tasks) for name in task.outputs}
+    parents = tuple(tuple(sorted({writer[name] for name in task.inputs if name in writer})) for task in tasks)
+    return Workflow("test", tasks, parents)
+
+
+def heft() -> Planner:
+    planner: Planner = plugins.create("planner", "heft", {})
+    return planner
+
+
+def plan_of(flow: Workflow, vms: int = 2, **machine: Any) -> Plan:
+    """A plan by HEFT on machines that are alike."""
+    platform = Platform(tuple(Vm(f"vm-{n + 1}", **machine) for n in range(vms)))
+    return Plan(flow, platform, heft().plan(flow, platform), "heft")
+
+
+def local(folder: Path) -> Runner:
+    runner: Runner = plugins.create("runner", "process", {}, data_folder=folder / "machines" / ".runner")
+    return runner
+
+
+def carry(plan: Plan, folder: Path, *, runner: Runner | None = None, terms: Terms = QUICK, **more: Any) -> Carried:
+    """Carry out a plan on this machine."""
+    outside = {name: more.pop(name) for name in ("watch", "wanted", "fresh") if name in more}
+    options = Options(inputs=more.pop("inputs", folder.parent), **more)
+    return carry_out(plan, folder, runner or local(folder), options=options, planner=heft(), terms=terms, **outside)
+
+
+def history(folder: Path) -> History:
+    """What the journal of a run tells."""
+    journal = Journal(folder / "journal.jsonl")
+    found = History()
+    for record in journal.records:
+        found.take(record)
+    journal.close()
+    return found
+
+
+def counted(folder: Path, log: str = "log") -> Counter[str]:
+    """How often each line was written to a file of the run."""
+    path = folder / "files" / log
+    return Counter(path.read_text().split()) if path.exists() else Counter()
+
+
+class Command:
+    """``tradewind workflow run`` in a process of its own.
+
+    Args:
+        plan: Written into ``folder`` as plan.json.
+        folder: Where it is given.
+        words: Further words.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
+        if not (folder / "plan.json").exists():
+            write_plan(folder / "plan.json", plan)
+        self.run = folder / "plan.run"
+        self._words = [sys.executable, "-m", "tradewind", "workflow", "run", "plan.json", "--linger", "8s", *words]
+        self._folder, self._env = folder, {**os.environ, **(env or {})}
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self._words, cwd=self._folder, env=self._env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def finish(self, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self._words, cwd=self._folder, env=self._env, text=True, capture_output=True, timeout=seconds, check=False
+        )
+
+
+def agents(folder: Path) -> list[psutil.Process]:
+    """The processes that serve the machines of a run."""
+    return [process for process in psutil.process_iter() if _is_agent(process, folder)]
+
+
+def _is_agent(process: psutil.Process, folder: Path) -> bool:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return "agent.py" in words and str(folder) in words and process.status() != psutil.STATUS_ZOMBIE
+
+
+def until(ready: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait until something is so, and return it."""
+    end = time.monotonic() + seconds
+    while not (found := ready()):
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)
+    return found
+
+
+def chunks(count: int, seconds: float) -> Iterator[Task]:
+    """Tasks that each write their name to a log, and a last one that needs all of them."""
+    for n in range(count):
+        yield sh(f"work{n}", f"echo work{n} >> log; sleep {seconds}; echo {n} > out{n}", writes=f"out{n}",
+                 activity="work", runtime=seconds)  # fmt: skip
+    names = " ".join(f"out{n}" for n in range(count))
+    yield sh("join", f"echo join >> log; cat {names} > total", after=names, writes="total")

@@ -1,0 +1,126 @@
+"""Plans carried out on a Slurm of three nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.engines.slurm import SlurmCluster, slurm
+from tests.workflow.execution.plans import agents, carry, chunks, counted, flow_of, history, plan_of, sh, until
+
+from tradewind import plugins
+from tradewind.deployer.runner.base import Runner
+from tradewind.errors import DeployError
+from tradewind.workflow.execution.events import Ending
+from tradewind.workflow.execution.options import Progress
+from tradewind.workflow.execution.pilots import Terms
+from tradewind.workflow.graph import Task, Workflow
+
+__all__ = ["slurm"]
+pytestmark = pytest.mark.xdist_group("slurm")
+
+TERMS = Terms(linger=10.0, poll_seconds=1.0, silence=10.0)
+
+
+@pytest.fixture(autouse=True)
+def _here(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm.heal()
+    monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+
+
+def on(folder: Path, *words: str) -> Runner:
+    given = {"sbatch": ["--mem=300M", *words], "interval": 0.2}
+    runner: Runner = plugins.create("runner", "slurm", given, data_folder=folder / "machines" / ".runner")
+    return runner
+
+
+def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    plan = plan_of(
+        flow_of(*(sh(f"t{n}", f"echo $SLURMD_NODENAME > out{n}; sleep 0.2", writes=f"out{n}") for n in range(6))),
+        vms=3,
+        slots=2,
+    )
+    carried = carry(plan, folder, runner=on(folder), terms=TERMS)
+    assert carried.ending is Ending.DONE
+    nodes = {(folder / f"files/out{n}").read_text().strip() for n in range(6)}
+    assert nodes == {"n1", "n2", "n3"}
+    assert slurm.jobs() == []
+    assert not agents(folder)
+
+
+@pytest.mark.slow
+def test_a_cancelled_job_in_the_middle_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cancelled: list[str] = []
+
+    def watch(seen: Progress) -> None:
+        if not cancelled and seen.done >= 2:
+            cancelled.append(slurm.jobs()[0])
+            slurm.call("scancel", cancelled[0])
+
+    carried = carry(plan_of(flow_of(*chunks(9, 0.6)), vms=3), folder, runner=on(folder), terms=TERMS, watch=watch)
+    assert cancelled
+    assert carried.ending is Ending.DONE
+    assert len(carried.results["machines_lost"]) == 1
+    assert (folder / "files/total").read_text().split() == [str(n) for n in range(9)]
+    finished = [each.task for each in history(folder).attempts.values() if each.end and each.end["outcome"] == "done"]
+    assert len(finished) == len(set(finished)) == 10
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    dead: list[int] = []
+
+    def watch(seen: Progress) -> None:
+        if not dead and seen.done >= 2:
+            slurm.kill_node("n2")
+            for each in agents(folder):
+                if each.environ().get("SLURMD_NODENAME") == "n2":
+                    dead.append(each.pid)
+                    each.kill()
+
+    carried = carry(
+        plan_of(flow_of(*chunks(9, 0.6)), vms=3, slots=2), folder, runner=on(folder), terms=TERMS, watch=watch
+    )
+    assert dead
+    assert carried.ending is Ending.DONE
+    assert (folder / "files/total").read_text().split() == [str(n) for n in range(9)]
+
+
+@pytest.mark.slow
+def test_an_interruption_leaves_no_job_and_the_next_call_goes_on(slurm: SlurmCluster, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    plan = plan_of(flow_of(*chunks(5, 0.5)), vms=2)
+    done: list[int] = [0]
+    carried = carry(
+        plan,
+        folder,
+        runner=on(folder),
+        terms=TERMS,
+        watch=lambda seen: done.append(seen.done),
+        wanted=lambda: done[-1] < 2,
+    )
+    assert carried.ending is Ending.INTERRUPTED
+    until(lambda: slurm.jobs() == [])
+    finished = [row["task"] for row in carried.results["tasks"] if row["vm"]]
+    assert carry(plan, folder, runner=on(folder), terms=TERMS).ending is Ending.DONE
+    assert all(counted(folder)[task] == 1 for task in finished)
+
+
+@pytest.mark.slow
+def test_machines_that_wait_in_the_queue_are_given_up(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Each of the three nodes has two CPUs: the fourth machine of two slots never comes."""
+    folder = tmp_path / "run"
+    plan = plan_of(Workflow("w", tuple(Task(f"t{n}", "a", 0.3) for n in range(8)), ((),) * 8), vms=4, slots=2)
+    carried = carry(plan, folder, runner=on(folder), terms=TERMS, synthetic=True, gather=1.0, give_up=2.0)
+    assert carried.ending is Ending.DONE
+    assert "has not come" in carried.results["machines_lost"][0]["reason"]
+    assert slurm.jobs() == []
+
+
+def test_what_slurm_refuses_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(DeployError, match="nosuch"):
+        carry(plan_of(flow_of(sh("a", "true"))), folder, runner=on(folder, "--partition=nosuch"), terms=TERMS)
