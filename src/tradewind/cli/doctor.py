@@ -22,6 +22,7 @@ EXTRAS = {
     "psycopg": "postgresql",
     "obstore": "files",
     "keyring": "keyring",
+    "ortools": "optimal",
 }
 """Optional packages, and the extra that brings each."""
 

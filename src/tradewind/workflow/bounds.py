@@ -9,8 +9,11 @@ import numpy as np
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.platform import Platform
 
-_PAIRS = 30
-"""Thresholds of heads and of tails that are looked at, each."""
+_STEPS = 16
+"""Beginnings and ends of intervals that are looked at, each."""
+
+_PRICES = 12
+"""Sets of prices for two classes of machines."""
 
 _CLOSE = 1e-4
 """The bound is found to this share."""
@@ -19,12 +22,12 @@ _CLOSE = 1e-4
 def lower_bound(flow: Workflow, platform: Platform) -> float:
     """Seconds that no schedule of the workflow on the machines can beat.
 
-    A makespan is refuted (so that the bound is above it) by what has to follow from it: a machine on which a task
-    would leave too little time for what comes before and after is closed to it, which makes other paths longer; and the
-    tasks that lie between a head and a tail must find room on the machines still open to them, in the time between. The
-    largest refuted makespan is looked for by halving. (Destructive bounds: Klein and Scholl, "Computing lower bounds by
-    destructive improvement", EJOR 112(2), 1999; the room is the dual of a linear relaxation over machine classes.)
-    Files that local storage moves are not counted.
+    A makespan is refuted (so that the bound is above it) by what has to follow from it: a task cannot begin before all
+    that it waits for found room on the machines, and likewise what comes after it needs room; a machine on which a task
+    would leave too little time for both is closed to it; and in no interval may there be more work that cannot be moved
+    out of it than the machines can do. The largest refuted makespan is looked for by halving. (Destructive bounds:
+    Klein and Scholl, "Computing lower bounds by destructive improvement", EJOR 112(2), 1999; room is the dual of a
+    linear relaxation over machine classes.) Files that local storage moves are not counted.
     """
     if not len(flow):
         return 0.0
@@ -48,40 +51,50 @@ class _Refutation:
     """Shows of some makespans that no schedule has them."""
 
     def __init__(self, flow: Workflow, platform: Platform) -> None:
-        self._flow = flow
-        self._classes = platform.classes
-        firsts = [each[0] for each in self._classes]
+        from tradewind.workflow import kernel_bounds
+
+        self._kernel = kernel_bounds
+        classes = platform.classes
+        firsts = [each[0] for each in classes]
         seconds = platform.seconds(flow)[:, firsts]
         cores = np.array([task.cores for task in flow.tasks])
         fits = cores[:, None] <= np.array([platform.vms[vm].slots for vm in firsts])
         self._seconds = np.where(fits, seconds, math.inf)
         self._cores = cores.astype(float)
-        self._slots = np.array([sum(platform.vms[vm].slots for vm in each) for each in self._classes], dtype=float)
+        slots = np.array([sum(platform.vms[vm].slots for vm in each) for each in classes], dtype=float)
         speeds = np.array([platform.vms[vm].speed for vm in firsts])
-        self._prices = _prices(speeds, self._slots)
+        self._prices = _prices(speeds, slots, seconds)
+        self._order = flow.order, np.ascontiguousarray(flow.order[::-1])
+        parents, children = flow.csr(flow.parents), flow.csr(flow.children)
+        self._before = *parents, *children
+        self._after = *children, *parents
+        self._rows = (
+            kernel_bounds.ancestors(self._order[0], *parents),
+            kernel_bounds.ancestors(self._order[1], *children),
+        )
+        self._heads = self._tails = np.zeros(len(flow))
         least = self._seconds.min(axis=1)
-        heads, tails = self._paths(least)
-        self.path = float((heads + least + tails).max())
+        self._heads, self._tails = self._ways(self._seconds)
+        self.path = float((self._heads + least + self._tails).max())
         self.serial = float(least.sum())
 
-    def _paths(self, least: Numbers) -> tuple[Numbers, Numbers]:
-        """The longest path before and after each task."""
-        heads, tails = np.zeros(len(least)), np.zeros(len(least))
-        flow = self._flow
-        for task in flow.order:
-            for parent in flow.parents[task]:
-                heads[task] = max(heads[task], heads[parent] + least[parent])
-        for task in flow.order[::-1]:
-            for child in flow.children[task]:
-                tails[task] = max(tails[task], tails[child] + least[child])
+    def _ways(self, seconds: Numbers) -> tuple[Numbers, Numbers]:
+        """What comes before and after each task at least, if it takes so long on the classes that are open to it."""
+        least, values = seconds.min(axis=1), self._values(seconds)
+        heads = self._kernel.heads(self._order[0], *self._before, self._rows[0], least, values, self._heads)
+        tails = self._kernel.heads(self._order[1], *self._after, self._rows[1], least, values, self._tails)
         return heads, tails
+
+    def _values(self, seconds: Numbers) -> Numbers:
+        """For each set of prices, the least that the work of each task can cost; a set of tasks costs the sum."""
+        open_ = np.isfinite(seconds)
+        work = np.where(open_, seconds, 0.0) * self._cores[:, None]
+        return np.stack([np.where(open_, work * prices, math.inf).min(axis=1) for prices in self._prices])
 
     def refutes(self, makespan: float) -> bool:
         """True when no schedule is as short as this."""
-        seconds = self._seconds
+        seconds, heads, tails = self._seconds, self._heads, self._tails
         while True:
-            least = seconds.min(axis=1)
-            heads, tails = self._paths(least)
             closed = heads[:, None] + seconds + tails[:, None] > makespan * (1.0 + 1e-12)
             if closed.all(axis=1).any():
                 return True
@@ -89,40 +102,44 @@ class _Refutation:
             if not closed.any():
                 break
             seconds = np.where(closed, math.inf, seconds)
-        open_ = np.isfinite(seconds)
-        work = np.where(open_, seconds, 0.0) * self._cores[:, None]
-        # For each set of prices, the least that the work of a task can cost; a set of tasks costs at least the sum.
-        values = np.stack([np.where(open_, work * prices, math.inf).min(axis=1) for prices in self._prices])
-        for head in _thresholds(heads):
-            late = heads >= head
-            for tail in _thresholds(tails[late]):
-                chosen = late & (tails >= tail)
-                if float(values[:, chosen].sum(axis=1).max()) > (makespan - head - tail) * (1.0 + 1e-9):
-                    return True
-        return False
+            heads, tails = self._ways(seconds)
+        return self._kernel.crowded(
+            makespan,
+            heads,
+            tails,
+            seconds,
+            self._cores,
+            self._prices,
+            _thresholds(heads),
+            makespan - _thresholds(tails),
+        )
 
 
-def _prices(speeds: Numbers, slots: Numbers) -> list[Numbers]:
+def _prices(speeds: Numbers, slots: Numbers, seconds: Numbers) -> Numbers:
     """Prices of the classes' time, each set weighted to one over all slots: any of them gives a bound.
 
-    One class alone, all alike, and mixtures of neighbours in speed.
+    All alike, by speed, one class alone, and mixtures: of two classes in the ratios of the tasks' own times on them, of
+    more in powers of speed and in shares of the fastest.
     """
     found = [np.ones(len(slots)), speeds]
     for place in range(len(slots)):
         single = np.zeros(len(slots))
         single[place] = 1.0
         found.append(single)
-        cumulated = np.zeros(len(slots))
-        cumulated[: place + 1] = speeds[: place + 1]
-        found.append(cumulated)
-    found += [speeds**power for power in (0.5, 2.0, 4.0)]
-    found += [speeds * (1.0 - share) + share * speeds.mean() for share in np.linspace(0.02, 0.98, 25)]
-    return [each / (each @ slots) for each in found]
+    if len(slots) == 2:
+        ratios = np.unique(seconds[:, 1] / np.maximum(seconds[:, 0], 1e-300))
+        ratios = ratios[np.linspace(0, len(ratios) - 1, min(len(ratios), _PRICES)).round().astype(int)]
+        found += [np.array([ratio, 1.0]) for ratio in ratios if np.isfinite(ratio) and ratio < 1e6]
+    elif len(slots) > 2:
+        found += [np.where(np.arange(len(slots)) <= place, speeds, 0.0) for place in range(len(slots) - 1)]
+        found += [speeds**power for power in (0.5, 2.0, 4.0)]
+        found += [speeds * (1.0 - share) + share * speeds.mean() for share in np.linspace(0.1, 0.9, _PRICES)]
+    return np.unique(np.stack([each / (each @ slots) for each in found]), axis=0)
 
 
-def _thresholds(values: Numbers) -> list[float]:
+def _thresholds(values: Numbers) -> Numbers:
     """All values, or some of them spread over their ranks."""
     unique = np.unique(values)
-    if len(unique) > _PAIRS:
-        unique = unique[np.linspace(0, len(unique) - 1, _PAIRS).round().astype(int)]
-    return [float(value) for value in unique]
+    if len(unique) > _STEPS:
+        unique = unique[np.linspace(0, len(unique) - 1, _STEPS).round().astype(int)]
+    return np.asarray(unique)

@@ -34,8 +34,9 @@ def upward_ranks(order: Ints, child_starts: Ints, children: Ints, weights: Numbe
 
 @fast
 def insert_all(
-    sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, lane_vm: Ints, ready_at: Numbers
-) -> tuple[Ints, Numbers, Numbers]:
+    sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, lane_vm: Ints, ready_at: Numbers,
+    lean: Numbers,
+) -> tuple[Ints, Numbers, Numbers]:  # fmt: skip
     """Place tasks one after the other where each ends first, gaps between tasks placed before included.
 
     HEFT's second phase with a correct slot search: Topcuoglu, Hariri and Wu, "Performance-effective and low-complexity
@@ -48,6 +49,8 @@ def insert_all(
         seconds: Of each task on each lane's machine class; shape (tasks, machines).
         lane_vm: The machine of each lane.
         ready_at: When each lane can run its first task.
+        lean: How many times a task's own time counts on top of its end where lanes are compared: above zero it leans
+            to fast machines, below to slow ones.
 
     Returns:
         Lane, start and finish of each task.
@@ -65,15 +68,17 @@ def insert_all(
         earliest = 0.0
         for at in range(parent_starts[task], parent_starts[task + 1]):
             earliest = max(earliest, finish[parents[at]])
-        best, best_end, best_start, best_gap, best_before = -1, np.inf, 0.0, -1, -1
+        best, best_score, best_start, best_gap, best_before = -1, np.inf, 0.0, -1, -1
         for each in range(lanes):
             took = seconds[task, lane_vm[each]]
+            leaning = took * (1.0 + lean[task])
             begin = max(earliest, free[each])
-            if max(earliest, ready_at[each]) + took >= best_end:
+            if max(earliest, ready_at[each]) + leaning >= best_score:
                 continue
             begin, found, last = _find_gap(first[each], earliest, took, begin, gap_from, gap_to, following)
-            if begin + took < best_end:
-                best, best_end, best_start, best_gap, best_before = each, begin + took, begin, found, last
+            if begin + leaning < best_score:
+                best, best_score, best_start, best_gap, best_before = each, begin + leaning, begin, found, last
+        best_end = best_start + seconds[task, lane_vm[best]]
         lane[task], start[task], finish[task] = best, best_start, best_end
         if best_gap < 0:
             if best_start > free[best]:
@@ -286,11 +291,13 @@ def _pop_time(when: Numbers, what: Ints, count: int) -> tuple[int, int]:
 @fast
 def climb(
     order: Ints, child_starts: Ints, children: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers,
-    lane_vm: Ints, ready_at: Numbers, ranks: Numbers, best: float, goal: float, turns: int, seed: int,
-) -> tuple[Numbers, float, int]:  # fmt: skip
-    """Change the priorities of tasks at random, and keep what does not make the schedule longer.
+    lane_vm: Ints, ready_at: Numbers, now: Numbers, best: Numbers, past: Numbers, goal: float, turns: int, turn: int,
+    state: Ints,
+) -> int:  # fmt: skip
+    """Change priorities and leanings of tasks at random, and keep what is no longer than some changes ago.
 
-    A priority never falls below a child's, so that sorting by it keeps parents before children.
+    Late acceptance: Burke and Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017. A priority never
+    falls below a child's, so that sorting by it keeps parents before children.
 
     Args:
         order: The tasks, parents before children.
@@ -301,48 +308,58 @@ def climb(
         seconds: Of each task on each machine; shape (tasks, machines).
         lane_vm: The machine of each lane.
         ready_at: When each lane can run its first task.
-        ranks: The priorities to begin with.
-        best: Their makespan.
+        now: Priorities and leanings (see `insert_all`) that changes begin with; it is changed; shape (2, tasks).
+        best: The best ones so far; likewise.
+        past: Makespans: of ``now``, of ``best``, and of those that were kept some changes ago; it is changed.
         goal: A makespan that need not be beaten.
         turns: Changes to try.
-        seed: Of the changes.
+        turn: How many were tried before.
+        state: Of the random numbers; it is changed.
 
     Returns:
-        The best priorities, their makespan, and the changes that were tried.
+        The changes that have been tried, those before included.
     """
-    state = np.array([1 + seed % 2147483646])
-    for _ in range(8):
-        _chance(state)
-    tasks = len(ranks)
-    kept, trial = ranks.copy(), ranks.copy()
+    tasks, late = now.shape[1], len(past) - 2
+    trial = now.copy()
     place = np.empty(tasks, np.int64)
     for at in range(tasks):
         place[order[at]] = at
-    span = max(ranks.max(), 1e-12)
-    for turn in range(turns):
-        if best <= goal:
-            return kept, best, turn
-        trial[:] = kept
+    span = max(best[0].max(), 1e-12)
+    for _ in range(turns):
+        if past[1] <= goal:
+            return turn
+        trial[:] = now
         strength = _chance(state)
         count = 1 + int(strength * strength * strength * 0.3 * tasks)
+        ranks = _chance(state) < 0.5
         for _ in range(count):
             task = int(_chance(state) * tasks)
             # The sum of twelve has nearly a normal distribution of deviation one around six.
             normal = -6.0
             for _ in range(12):
                 normal += _chance(state)
-            trial[task] = max(0.0, trial[task] + span * 0.3 * normal * strength)
+            if ranks:
+                trial[0, task] = max(0.0, trial[0, task] + span * 0.3 * normal * strength)
+            elif _chance(state) < 0.3:
+                trial[1, task] = 0.0
+            else:
+                trial[1, task] = max(-0.95, trial[1, task] + 2.0 * normal * strength)
         for at in range(tasks - 1, -1, -1):
             task = order[at]
             for each in range(child_starts[task], child_starts[task + 1]):
-                trial[task] = max(trial[task], trial[children[each]])
-        sequence = _sorted_by(trial, place)
-        _, _, finish = insert_all(sequence, parent_starts, parents, seconds, lane_vm, ready_at)
+                trial[0, task] = max(trial[0, task], trial[0, children[each]])
+        sequence = _sorted_by(trial[0], place)
+        _, _, finish = insert_all(sequence, parent_starts, parents, seconds, lane_vm, ready_at, trial[1])
         length = finish.max()
-        if length <= best:
-            best = length
-            kept[:] = trial
-    return kept, best, turns
+        if length <= past[0] or length <= past[2 + turn % late]:
+            past[0] = length
+            now[:] = trial
+            if length < past[1]:
+                past[1] = length
+                best[:] = trial
+        past[2 + turn % late] = past[0]
+        turn += 1
+    return turn
 
 
 @fast

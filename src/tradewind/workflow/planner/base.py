@@ -35,12 +35,16 @@ class Planner(Plugin, ABC):
         settings: Its settings.
         seed: Of its chance, if it has any.
         data_folder: Below it the planner may keep what it has learned.
+
+    Attributes:
+        said: What it has to say of its last plan, in a few words (``proven optimal``); empty if nothing.
     """
 
     def __init__(self, *, settings: Settings, seed: int = 0, data_folder: Path | None = None) -> None:
         self.settings = settings
         self.seed = seed
         self.data_folder = data_folder
+        self.said = ""
 
     @abstractmethod
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:

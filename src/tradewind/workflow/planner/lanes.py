@@ -9,6 +9,34 @@ from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
 
 
+_LATE = 30
+"""A change is kept when it is no longer than what was kept so many changes ago."""
+
+
+class Climb:
+    """Where a climb is.
+
+    Args:
+        ranks: The priorities to begin with.
+        makespan: Their makespan.
+        seed: Of the changes.
+
+    Attributes:
+        now: Priorities and leanings to fast machines that the next change begins with; shape (2, tasks).
+        best: The best ones so far.
+        past: Makespans: of ``now``, of ``best``, and of those that were kept some changes ago.
+        turn: The changes that were tried.
+        state: Of the random numbers.
+    """
+
+    def __init__(self, ranks: Numbers, makespan: float, seed: int) -> None:
+        self.now = np.stack([ranks, np.zeros_like(ranks)])
+        self.best = self.now.copy()
+        self.past = np.full(2 + _LATE, makespan)
+        self.turn = 0
+        self.state = np.array([1 + seed * 7919 % 2147483646])
+
+
 class Lanes:
     """A workflow and its machines as arrays: a lane is a slot of a machine.
 
@@ -39,12 +67,18 @@ class Lanes:
 
         return kernel.upward_ranks(self.flow.order, self._child_starts, self._children, weights)
 
-    def place(self, sequence: Indices) -> Schedule:
-        """Place the tasks of a sequence one after the other where each ends first, gaps included."""
+    def place(self, sequence: Indices, lean: Numbers | None = None) -> Schedule:
+        """Place the tasks of a sequence one after the other where each ends first, gaps included.
+
+        Args:
+            sequence: Parents before children.
+            lean: Of each task to fast machines, see `tradewind.workflow.kernel.insert_all`; none without it.
+        """
         from tradewind.workflow import kernel
 
+        leaning = np.zeros(len(self.flow)) if lean is None else lean
         lane, start, finish = kernel.insert_all(
-            sequence, self._parent_starts, self._parents, self.seconds, self._vm, self._ready_at
+            sequence, self._parent_starts, self._parents, self.seconds, self._vm, self._ready_at, leaning
         )
         return Schedule(self._vm[lane].astype(np.int32), start, finish)
 
@@ -60,11 +94,11 @@ class Lanes:
         )
         return Schedule(self._vm[lane].astype(np.int32), start, finish)
 
-    def climb(self, ranks: Numbers, best: float, goal: float, turns: int, seed: int) -> tuple[Numbers, float, int]:
-        """Change priorities at random and keep what is no worse; see `tradewind.workflow.kernel.climb`."""
+    def climb(self, search: Climb, goal: float, turns: int) -> None:
+        """Change priorities and leanings at random; see `tradewind.workflow.kernel.climb`."""
         from tradewind.workflow import kernel
 
-        return kernel.climb(
+        search.turn = kernel.climb(
             self.flow.order, self._child_starts, self._children, self._parent_starts, self._parents, self.seconds,
-            self._vm, self._ready_at, ranks, best, goal, turns, seed,
+            self._vm, self._ready_at, search.now, search.best, search.past, goal, turns, search.turn, search.state,
         )  # fmt: skip

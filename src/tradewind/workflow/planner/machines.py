@@ -86,6 +86,16 @@ class Machines:
             ]
         )
 
+    def longest(self) -> Numbers:
+        """As `seconds`, with the time to fetch every file that a task reads under local storage."""
+        if self.platform.storage != "local":
+            return self.seconds
+        sizes = self.flow.sizes
+        fetching = [
+            sum(self.platform.fetching(sizes.get(name, 0)) for name in names) for names in self.flow.real_inputs
+        ]
+        return np.asarray(self.seconds + np.array(fetching)[:, None])
+
     @cached_property
     def means(self) -> Numbers:
         """Mean seconds of each task over the slots that it may run on."""

@@ -11,7 +11,7 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.lanes import Lanes
+from tradewind.workflow.planner.lanes import Climb, Lanes
 from tradewind.workflow.planner.sequence import by_rank
 from tradewind.workflow.platform import Platform
 
@@ -41,15 +41,13 @@ class SearchPlanner(Planner):
         until = time.process_time() + self.settings.seconds
         lanes = Lanes(flow, platform)
         ranks = lanes.mean_ranks()
-        best = lanes.place(by_rank(flow, ranks)).makespan
+        first = lanes.place(by_rank(flow, ranks))
         goal = lower_bound(flow, platform) * (1.0 + 1e-9)
-        left, turn = self.settings.turns, 0
-        while best > goal and (left is None or left > 0):
-            if left is None and time.process_time() >= until:
+        climb = Climb(ranks, first.makespan, self.seed)
+        block = max(1, _WORK // len(flow))
+        while climb.past[1] > goal:
+            left = block if self.settings.turns is None else min(block, self.settings.turns - climb.turn)
+            if left <= 0 or (self.settings.turns is None and time.process_time() >= until):
                 break
-            turns = max(1, _WORK // len(flow))
-            turns = turns if left is None else min(turns, left)
-            ranks, best, _ = lanes.climb(ranks, best, goal, turns, self.seed * 1_000_003 + turn)
-            left = None if left is None else left - turns
-            turn += 1
-        return lanes.place(by_rank(flow, ranks))
+            lanes.climb(climb, goal, left)
+        return lanes.place(by_rank(flow, climb.best[0]), climb.best[1])

@@ -1,0 +1,203 @@
+"""The inner loops of lower bounds; compiled where numba is installed.
+
+They stay in one file because numba renews a cached function when its own file changes, and not when a file that it
+calls changes. Import this module inside functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.compiling import fast
+from tradewind.workflow.graph import Numbers
+
+Ints = NDArray[np.integer[Any]]
+Bits = NDArray[np.uint64]
+
+_STEPS = 10
+"""Thresholds of heads and of tails that are looked at in a room, each."""
+
+
+@fast
+def ancestors(order: Ints, parent_starts: Ints, parents: Ints) -> Bits:
+    """For each task a row of bits: the tasks before it."""
+    tasks = len(order)
+    words = (tasks + 63) // 64
+    rows = np.zeros((tasks, words), np.uint64)
+    for task in order:
+        for at in range(parent_starts[task], parent_starts[task + 1]):
+            parent = parents[at]
+            for word in range(words):
+                rows[task, word] |= rows[parent, word]
+            rows[task, parent // 64] |= np.uint64(1) << np.uint64(parent % 64)
+    return rows
+
+
+@fast
+def _has(rows: Bits, task: int, other: int) -> bool:
+    bit: bool = (rows[task, other // 64] >> np.uint64(other % 64)) & np.uint64(1) != 0
+    return bit
+
+
+@fast
+def _gathers(task: int, parent_starts: Ints, parents: Ints, rows: Bits) -> bool:
+    """True when a task waits for two parents of which none comes before the other."""
+    for one in range(parent_starts[task], parent_starts[task + 1]):
+        above = True
+        for other in range(parent_starts[task], parent_starts[task + 1]):
+            if one != other and not _has(rows, parents[one], parents[other]):
+                above = False
+                break
+        if above:
+            return False
+    return bool(parent_starts[task + 1] > parent_starts[task])
+
+
+@fast
+def heads(
+    order: Ints, parent_starts: Ints, parents: Ints, child_starts: Ints, children: Ints, rows: Bits, least: Numbers,
+    values: Numbers, known: Numbers,
+) -> Numbers:  # fmt: skip
+    """Before which moment no task can begin: by paths, and by the room that all tasks before it need.
+
+    The tasks before a task that themselves have a head and a way to it need so much time in between as their work fills
+    all machines.
+
+    Args:
+        order: The tasks, parents before children.
+        parent_starts: Where the parents of each task begin in ``parents``.
+        parents: The parents of all tasks.
+        child_starts: Where the children of each task begin in ``children``.
+        children: The children of all tasks.
+        rows: Of `ancestors`.
+        least: The fewest seconds of each task.
+        values: For each set of prices the least that each task's work can cost; shape (sets, tasks).
+        known: Heads that are known already.
+
+    Returns:
+        The heads.
+    """
+    tasks = len(order)
+    head, way = known.copy(), np.full(tasks, -1.0)
+    place = np.empty(tasks, np.int64)
+    for at in range(tasks):
+        place[order[at]] = at
+    before = np.empty(tasks, np.int64)
+    for at in range(tasks):
+        task = order[at]
+        for each in range(parent_starts[task], parent_starts[task + 1]):
+            head[task] = max(head[task], head[parents[each]] + least[parents[each]])
+        if not _gathers(task, parent_starts, parents, rows):
+            continue
+        # The longest way from the end of each task before to the beginning of this one, going backwards.
+        count = 0
+        for back in range(at - 1, -1, -1):
+            other = order[back]
+            if not _has(rows, task, other):
+                continue
+            longest = 0.0
+            for each in range(child_starts[other], child_starts[other + 1]):
+                child = children[each]
+                if child != task and _has(rows, task, child):
+                    longest = max(longest, least[child] + way[child])
+            way[other] = longest
+            before[count] = other
+            count += 1
+        head[task] = max(head[task], _room(before[:count], head, way, values))
+    return head
+
+
+@fast
+def _room(chosen: Ints, head: Numbers, way: Numbers, values: Numbers) -> float:
+    """When some tasks, each with a head and a way after it, can have ended with their ways, at the earliest."""
+    if len(chosen) < 2:
+        return 0.0
+    head_steps, way_steps = _steps(head[chosen]), _steps(way[chosen])
+    found = 0.0
+    costs = np.zeros((len(head_steps) + 1, len(way_steps) + 1))
+    at_head = np.searchsorted(head_steps, head[chosen], side="right") - 1
+    at_way = np.searchsorted(way_steps, way[chosen], side="right") - 1
+    last = np.full(len(head_steps), -1)
+    for at in range(len(chosen)):
+        last[at_head[at]] = max(last[at_head[at]], at_way[at])
+    for prices in range(values.shape[0]):
+        costs[:] = 0.0
+        for at in range(len(chosen)):
+            costs[at_head[at], at_way[at]] += values[prices, chosen[at]]
+        furthest = -1
+        for one in range(len(head_steps) - 1, -1, -1):
+            along = 0.0
+            furthest = max(furthest, last[one])
+            for other in range(len(way_steps) - 1, -1, -1):
+                along += costs[one, other]
+                costs[one, other] = along + costs[one + 1, other]
+                if other <= furthest:  # else there is no such task
+                    found = max(found, head_steps[one] + costs[one, other] + way_steps[other])
+    return found * (1.0 - 1e-12)
+
+
+@fast
+def _steps(values: Numbers) -> Numbers:
+    """Some of the values, the smallest included, spread over their ranks."""
+    ordered = np.unique(values)
+    if len(ordered) <= _STEPS:
+        return ordered
+    chosen = np.empty(_STEPS)
+    for step in range(_STEPS):
+        chosen[step] = ordered[step * (len(ordered) - 1) // (_STEPS - 1)]
+    return chosen
+
+
+@fast
+def crowded(
+    makespan: float, head: Numbers, tail: Numbers, seconds: Numbers, cores: Numbers, prices: Numbers, begins: Numbers,
+    ends: Numbers,
+) -> bool:  # fmt: skip
+    """True when in some interval the work that cannot be moved out of it is more than the machines can do.
+
+    Energetic reasoning: Baptiste, Le Pape and Nuijten, "Constraint-based scheduling", 2001, section 3.3.4, priced over
+    classes of machines.
+
+    Args:
+        makespan: The makespan that is to be refuted.
+        head: Before which no task can begin.
+        tail: What comes after each task at least.
+        seconds: Of each task on each class, infinite where it cannot run; shape (tasks, classes).
+        cores: That each task uses.
+        prices: Of the classes' time, one over all slots; shape (sets, classes).
+        begins: Beginnings of intervals.
+        ends: Ends of intervals.
+    """
+    sets, classes = prices.shape
+    part = np.zeros(classes)
+    total = np.zeros(sets)
+    for begin in begins:
+        for end in ends:
+            length = end - begin
+            if length <= 0:
+                continue
+            total[:] = 0.0
+            for task in range(len(head)):
+                latest = makespan - tail[task]
+                if head[task] >= end or latest <= begin:
+                    continue
+                some = True
+                for each in range(classes):
+                    took = seconds[task, each]
+                    part[each] = min(took, length, head[task] + took - begin, end - (latest - took))
+                    if not part[each] > 0:
+                        some = False
+                if not some:
+                    continue
+                for number in range(sets):
+                    cheapest = np.inf
+                    for each in range(classes):
+                        if np.isfinite(seconds[task, each]):
+                            cheapest = min(cheapest, prices[number, each] * part[each])
+                    total[number] += cheapest * cores[task]
+            if total.max() > length * (1.0 + 1e-9):
+                return True
+    return False
