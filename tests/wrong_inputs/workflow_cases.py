@@ -123,7 +123,7 @@ ADVICE: Sequence[Case] = [
         "out",
         "a plan into a folder that is not there",
         3,
-        "no/plan.json: there is no folder no (make it, or name another file)",
+        "--out no/plan.json: there is no folder no (make it, or name another file)",
         "--out",
         "no/plan.json",
     ),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli.workflow.common import File, Json, Lenient, Seed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,7 +28,10 @@ _Texts = list[str] | None
 _Deadline = Annotated[str | None, typer.Option(help="Time from the order of the VMs to the end: 30m.", **_NO_DEFAULT)]
 _Budget = Annotated[
     str | None,
-    typer.Option(help="USD that one execution may cost: $2. Looking for it costs nothing.", **_NO_DEFAULT),
+    typer.Option(
+        help="USD that one execution may cost: 2, or '$2' (in quotes, for the shell). Looking for it costs nothing.",
+        **_NO_DEFAULT,
+    ),
 ]
 _Types = Annotated[_Texts, typer.Option("--type", "--types", help="Instance type, * and ? match; repeatable.")]
 _Category = Annotated[_Texts, _listed("As in tradewind offers; all but burstable and accelerated without it")]
@@ -47,7 +52,7 @@ _VmsOut = Annotated[Path | None, typer.Option(help="Write the VMs there, for --v
 
 
 def advise(
-    file: Annotated[Path, typer.Argument(help="The workflow.", show_default=False)],
+    file: File,
     deadline: _Deadline = None,
     budget: _Budget = None,
     max_vms: Annotated[int, typer.Option(min=1, max=1000, help="VMs of a set at most.")] = 16,
@@ -70,22 +75,24 @@ def advise(
     trials: Annotated[int, typer.Option(min=1, help="Sets to try at most.")] = 300,
     seconds: Annotated[str, typer.Option(help="Time that the search may take.")] = "20s",
     refine: _Refine = "1s",
-    seed: Annotated[int, typer.Option(help="Of all chance.")] = 0,
+    seed: Seed = 0,
     csv: _Csv = None,
     set_: _Set = None,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Accept sizes and run times below zero.")] = False,
+    lenient: Lenient = False,
     out: _Out = None,
     vms_out: _VmsOut = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
 ) -> None:
     """Choose VMs for a workflow, and a plan on them, for a deadline and a budget; nothing is spent on it."""
     from tradewind.cli.offers import _names, _settings
+    from tradewind.cli.workflow.common import check_folder
     from tradewind.units import parse_duration, parse_money
     from tradewind.workflow.advice.study import Wanted
     from tradewind.workflow.files import read_workflow
 
-    _check_folders(out, vms_out)
+    check_folder("--out", out)
+    check_folder("--vms-out", vms_out)
     _check_parts(planner, searcher)
     wanted = Wanted(
         file=file,
@@ -125,14 +132,6 @@ def _advise(
         emit_json(to_json(advice, wanted))
     else:
         _show(advice, wanted, len(offers), out, vms_out)
-
-
-def _check_folders(*paths: Path | None) -> None:
-    from tradewind.errors import InputError
-
-    for path in paths:
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}", hint="make it, or name another file")
 
 
 def _check_parts(planner: str, searcher: str) -> None:
