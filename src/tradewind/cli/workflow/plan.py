@@ -20,6 +20,10 @@ def plan(
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Write the plan there, as JSON.", show_default=False)] = None,
     gantt: Gantt = None,
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option(help="Run times as measured: a results.json or a folder of workflow run; repeatable."),
+    ] = None,
     lenient: Lenient = False,
     as_json: Json = False,
 ) -> None:
@@ -49,6 +53,10 @@ def plan(
         raise WorkflowError("there are no machines to plan on", hint="--vms vms.yaml, or --vms paper3:16")
     part = make_planner(planner, set_, seed)
     flow = read_workflow(file, lenient=lenient)
+    if measured:
+        from tradewind.workflow.execution.results import measured_runtimes, read_results
+
+        flow = measured_runtimes(flow, [read_results(path) for path in measured])
     platform = open_platform(vms)
     begin = time.perf_counter()
     schedule = part.plan(flow, platform)

@@ -75,15 +75,17 @@ def run(
 
     from tradewind import plugins
     from tradewind.cli.signals import StopWanted
+    from tradewind.cli.workflow.common import check_pictures, draw_gantt
     from tradewind.cli.workflow.screen import Screen
     from tradewind.units import parse_duration
     from tradewind.workflow.execution.options import Options
     from tradewind.workflow.execution.pilots import Terms
+    from tradewind.workflow.execution.results import chart
     from tradewind.workflow.execution.run import carry_out
     from tradewind.workflow.execution.state import Patience
     from tradewind.workflow.files import read_plan
 
-    _check_gantt(gantt)
+    check_pictures("--gantt", gantt)
     read = read_plan(plan)
     _check_scale(read, scale, synthetic)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
@@ -110,18 +112,9 @@ def run(
             read, place, runner,
             options=options, planner=rest, terms=terms, fresh=fresh, watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
-    _draw(carried, gantt or [], quiet=as_json)
+    if gantt:
+        draw_gantt(gantt, chart(carried.results))
     _finish(carried, place, as_json=as_json)
-
-
-def _check_gantt(paths: list[Path] | None) -> None:
-    from tradewind.errors import InputError
-
-    for path in paths or ():
-        if path.suffix not in (".html", ".png"):
-            raise InputError(f"--gantt {path}: it is neither .html nor .png")
-        if not path.absolute().parent.is_dir():
-            raise InputError(f"--gantt {path}: there is no folder {path.parent}", hint="make it, or name another file")
 
 
 def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:
@@ -140,43 +133,17 @@ def _runner(on: str, pairs: list[str], place: Path) -> Runner:
         PluginError: There is none of that name, or it cannot give machines to a plan.
         InputError: A setting is not written as one.
     """
-    import yaml
-
     from tradewind import plugins
+    from tradewind.cli.workflow.common import settings_of
     from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Simulates, ThisMachine
-    from tradewind.errors import InputError, PluginError
+    from tradewind.errors import PluginError
 
     name = "process" if on == "local" else on
     part = plugins.load("runner", name)
     if not issubclass(part, HasOwnMachines | ThisMachine) or issubclass(part, NeedsImages | Simulates):
         raise PluginError(f"the runner {on!r} cannot carry out a plan", hint="use local, slurm or ray")
-    given: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key:
-            raise InputError(f"--set {pair!r} is not NAME=VALUE", hint="write --set partition=main")
-        try:
-            given[key] = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
-            given[key] = text
-    runner: Runner = plugins.create("runner", name, given, data_folder=place / "machines" / ".runner")
+    runner: Runner = plugins.create("runner", name, settings_of(pairs), data_folder=place / "machines" / ".runner")
     return runner
-
-
-def _draw(carried: Carried, paths: list[Path], *, quiet: bool) -> None:
-    if not paths:
-        return
-    from tradewind.reporting.workflow_gantt import gantt_html, gantt_png
-    from tradewind.workflow.execution.results import chart
-
-    document = chart(carried.results)
-    for path in paths:
-        if path.suffix == ".png":
-            gantt_png(document, path)
-        else:
-            path.write_text(gantt_html(document), encoding="utf-8")
-        if not quiet:
-            typer.echo(f"Written: {path}")
 
 
 def _finish(carried: Carried, place: Path, *, as_json: bool) -> None:
