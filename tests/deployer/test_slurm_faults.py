@@ -197,15 +197,15 @@ def test_jobs_that_slurmctld_forgot_are_repeated_and_end(tmp_path: Path, cluster
 
 
 def test_a_node_that_goes_down_is_the_infrastructures_fault(tmp_path: Path, cluster: SlurmCluster) -> None:
-    deployer = deployer_over(tmp_path, runner=slurm_runner(tmp_path, sbatch=["--nodelist=n2"]))
+    deployer = deployer_over(tmp_path, runner=slurm_runner(tmp_path, sbatch=[f"--nodelist={cluster.nodes[1]}"]))
     deployer.launch(row(), request_for(tmp_path, ("sleep", "60")))
     eventually(lambda: [deployer.poll(), processes_of("run-1")][-1])
-    cluster.call("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+    cluster.call("scontrol", "update", f"nodename={cluster.nodes[1]}", "state=down", "reason=test")
     [*_, last] = drive(deployer)
     assert (last.state, last.fault, last.reason) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE, "a node failed")
     deployer.settle("run-1")
     # As the engine does it: the same again under another id.
-    deployer = deployer_over(tmp_path, runner=slurm_runner(tmp_path, sbatch=["--exclude=n2"]))
+    deployer = deployer_over(tmp_path, runner=slurm_runner(tmp_path, sbatch=[f"--exclude={cluster.nodes[1]}"]))
     deployer.launch(row("run-2"), request_for(tmp_path, ("true",), "run-2"))
     [*_, last] = drive(deployer, "run-2")
     assert last.state is RunState.DONE, last.reason

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from tests.engines import program, require, until
 
-NODES = ("n1", "n2", "n3")
+NODES = 3
 
 _CONF = """\
 ClusterName={cluster}
@@ -60,8 +60,8 @@ MaxArraySize=1001
 MaxJobCount=5000
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-PartitionName=short Nodes=n3 MaxTime=2 State=UP
-PartitionName=closed Nodes=n3 State=UP AllowGroups=nobody-is-in-it
+PartitionName=short Nodes={last} MaxTime=2 State=UP
+PartitionName=closed Nodes={last} State=UP AllowGroups=nobody-is-in-it
 """
 
 _CGROUP = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainCores=yes\nConstrainRAMSpace=yes\n"
@@ -74,21 +74,25 @@ class SlurmCluster:
         folder: Where all its files go.
         cpus: CPUs of each node; more than the machine has is allowed.
         min_job_age: Seconds that the controller remembers an ended job.
+
+    Attributes:
+        nodes: The names of its nodes. Nodes of a name share their jobs' control groups, and Slurm kills all that is in
+            one: no other Slurm on this machine has such nodes.
     """
 
     def __init__(self, folder: Path, *, cpus: int = 2, min_job_age: int = 300) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         host = socket.gethostname().partition(".")[0]
-        ports = _free_ports(1 + len(NODES))
+        ports = _free_ports(1 + NODES)
+        self.nodes = tuple(f"{letter}{ports[0]}" for letter in "abc"[:NODES])
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=8000"
-            for name, port in zip(NODES, ports[1:], strict=True)
+            for name, port in zip(self.nodes, ports[1:], strict=True)
         )
-        text = _CONF.format(
-            cluster=f"tw{os.getpid()}", host=host, port=ports[0], folder=folder, nodes=nodes, min_job_age=min_job_age
-        )
-        for name in ("state", *(f"spool-{node}" for node in NODES)):
+        about = {"cluster": f"tw{os.getpid()}", "host": host, "port": ports[0], "last": self.nodes[-1]}
+        text = _CONF.format(**about, folder=folder, nodes=nodes, min_job_age=min_job_age)
+        for name in ("state", *(f"spool-{node}" for node in self.nodes)):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.conf.write_text(text)
         (folder / "cgroup.conf").write_text(_CGROUP)
@@ -113,7 +117,7 @@ class SlurmCluster:
     def start(self) -> None:
         """Start everything and wait until all nodes are idle."""
         self.start_controller()
-        for node in NODES:
+        for node in self.nodes:
             self.start_node(node)
         until(self.idle, 30, "three idle nodes", self.folder / "slurmctld.log")
 
@@ -130,7 +134,7 @@ class SlurmCluster:
 
     def idle(self) -> bool:
         """True when all nodes wait for work."""
-        return self.call("sinfo", "-h", "-p", "main", "-o", "%D %t", check=False).split() == [str(len(NODES)), "idle"]
+        return self.call("sinfo", "-h", "-p", "main", "-o", "%D %t", check=False).split() == [str(NODES), "idle"]
 
     def jobs(self, *words: str) -> list[str]:
         """The ids of the jobs that have not ended, array elements one by one."""
@@ -154,7 +158,7 @@ class SlurmCluster:
         """Start what a test has killed, and bring all nodes back."""
         if not self.answers():
             self.start_controller()
-        for node in NODES:
+        for node in self.nodes:
             if _process(self.folder / f"slurmd-{node}.pid") is None:
                 self.start_node(node)
         until(self._idle_again, 30, "three idle nodes", self.folder / "slurmctld.log")
@@ -163,7 +167,7 @@ class SlurmCluster:
         if self.jobs():
             self.call("scancel", "--me", check=False)
         if not self.idle():
-            self.call("scontrol", "update", f"nodename={','.join(NODES)}", "state=resume", check=False)
+            self.call("scontrol", "update", f"nodename={','.join(self.nodes)}", "state=resume", check=False)
         return self.idle()
 
     def _kill(self, pidfile: Path) -> None:
@@ -179,13 +183,17 @@ class SlurmCluster:
             end = time.monotonic() + 5
             while self.jobs() and time.monotonic() < end:
                 time.sleep(0.05)
-        for pidfile in (self.folder / "slurmctld.pid", *(self.folder / f"slurmd-{node}.pid" for node in NODES)):
+        for pidfile in (self.folder / "slurmctld.pid", *(self.folder / f"slurmd-{node}.pid" for node in self.nodes)):
             self._kill(pidfile)
         for process in psutil.process_iter():
             # What a killed daemon left: its steps know its configuration.
             with suppress(psutil.Error):
                 if process.name().startswith("slurm") and process.environ().get("SLURM_CONF") == str(self.conf):
                     process.kill()
+        for group in (path for node in self.nodes for path in Path("/sys/fs/cgroup").glob(f"*/slurm_{node}")):
+            for place in [*sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True), group]:
+                with suppress(OSError):
+                    place.rmdir()
 
 
 def _process(pidfile: Path) -> psutil.Process | None:
