@@ -6,15 +6,25 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from tables import build
 
-from tradewind.problem import Billing, Budget, JobParameters, PastStudy, Proposal, Trial, stable_hash
-from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.problem import (
+    Billing,
+    Budget,
+    Configuration,
+    JobParameters,
+    PastStudy,
+    Proposal,
+    Trial,
+    stable_hash,
+)
+from tradewind.problem.standing import Measured, Standing
+from tradewind.searcher.base import NothingLeft, Repeats, SearchState
 from tradewind.testing.problems import KnownProblem, drive, evaluate
 
 CAP = 20.0
@@ -93,6 +103,7 @@ class Bench:
     @contextmanager
     def as_seen(self, seed: int, past: Sequence[PastStudy] = ()) -> Iterator[KnownProblem]:
         """The problem with the noise of a seed and a past; the same draw for a table, seed and configuration."""
+        self._draws = np.random.default_rng([number(self.table["name"]), seed, 3])
         if self.noise:
             rng = np.random.default_rng([number(self.table["name"]), seed])
             draws = np.exp(self.noise * rng.standard_normal(len(self._keys)))
@@ -104,6 +115,11 @@ class Bench:
             self._factors = {}
             object.__setattr__(self.problem, "past", ())
 
+    def again(self, configuration: Configuration) -> None:
+        """Draw the noise of a configuration anew, for a run that repeats an earlier one."""
+        if self.noise:
+            self._factors[configuration.key] = math.exp(self.noise * float(self._draws.standard_normal()))
+
 
 def number(name: str) -> int:
     """A whole number that stands for a name, the same everywhere."""
@@ -114,8 +130,8 @@ def number(name: str) -> int:
 class Record:
     """What a search has reached, trial by trial.
 
-    What a search would recommend is the cheapest trial that met the deadline; how good that is, the noise-free table
-    says.
+    What a search would recommend is the cheapest trial that met the deadline, or, where it ran configurations again,
+    what the engine would (`Standing`); how good that is, the noise-free table says.
 
     Attributes:
         bench: Where it searches.
@@ -132,6 +148,8 @@ class Record:
     exact: float = NEVER
     steps: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, math.inf)])
     _seen: float = math.inf
+    _measured: dict[str, list[Measured]] = field(default_factory=dict)
+    _repeated: bool = False
     _left: int | None = None
     _further: int = FURTHER
 
@@ -139,17 +157,10 @@ class Record:
         """Take a trial in; True when nothing more can be learnt of the search."""
         self.spent += trial.spent / self.bench.mean
         self.trials += 1
-        seen = trial.observation
         if trial.proposal.fidelity < 1.0:  # a part of the input holds nothing that could be recommended
             return False
+        self._recommend(trial)
         away = self.bench.away[trial.configuration.key]
-        if seen is not None and seen.feasible and seen.objective is not None and seen.objective < self._seen:
-            self._seen = seen.objective
-            self.steps.append((self.spent, away))
-            if away <= CLOSE and self.close == NEVER:
-                self.close = self.spent
-            if away <= 1e-9 and self.exact == NEVER:
-                self.exact = self.spent
         if self._left is None and away <= 1e-9:
             self._left = AFTER if self.bench.noise else 0
         elif self._left is not None:
@@ -157,6 +168,30 @@ class Record:
         if self.close < NEVER:
             self._further -= 1
         return self._further <= 0 or (self._left is not None and self._left <= 0)
+
+    def _recommend(self, trial: Trial) -> None:
+        """Note what would be recommended now, and when that is close."""
+        seen, key = trial.observation, trial.configuration.key
+        self._repeated = self._repeated or key in self._measured
+        if (one := Measured.of(trial, self.bench.problem.objective)) is not None:
+            self._measured.setdefault(key, []).append(one)
+        if self._repeated:
+            runs = [replace(one, key=name) for name, found in self._measured.items() for one in found]
+            best = Standing(runs, self.bench.problem.constraints.deadline).best_run
+            if best is None:
+                return
+            key = best.key
+        elif seen is None or not seen.feasible or seen.objective is None or seen.objective >= self._seen:
+            return
+        else:
+            self._seen = seen.objective
+        away = self.bench.away[key]
+        if away != self.steps[-1][1]:
+            self.steps.append((self.spent, away))
+        if away <= CLOSE and self.close == NEVER:
+            self.close = self.spent
+        if away <= 1e-9 and self.exact == NEVER:
+            self.exact = self.spent
 
     def dopt(self, budget: float) -> float:
         """Distance from the optimum of what would be recommended after so many mean costs."""
@@ -177,6 +212,9 @@ def search(bench: Bench, searcher: Asks, *, abort: bool) -> tuple[Record, float]
         started = time.perf_counter()
         answer = asked(state, count)
         seconds += time.perf_counter() - started
+        for proposal in [] if isinstance(answer, NothingLeft) else answer:
+            if proposal.repeat:
+                bench.again(proposal.configuration)
         return answer
 
     def tell(trial: Trial) -> None:
@@ -186,7 +224,7 @@ def search(bench: Bench, searcher: Asks, *, abort: bool) -> tuple[Record, float]
         seconds += time.perf_counter() - started
 
     searcher.ask, searcher.tell = ask, tell  # type: ignore[method-assign]
-    most = min(len(bench), MOST_TRIALS)
+    most = MOST_TRIALS if isinstance(searcher, Repeats) else min(len(bench), MOST_TRIALS)
     drive(searcher, bench.problem, most, abort=abort, until=record.add)  # type: ignore[arg-type]
     return record, 1000.0 * seconds / max(1, record.trials)
 

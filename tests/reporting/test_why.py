@@ -170,3 +170,32 @@ def test_every_state_gives_whole_sentences(store: Store, build: Build, spec: dic
         assert sentence.endswith(".")
         assert "nan" not in sentence
         assert "None" not in sentence
+
+
+def test_a_lucky_run_is_not_recommended(store: Store, build: Build) -> None:
+    """Trial 0 was the cheapest run, and its configuration usually is not."""
+    trials = [
+        make_trial(0, {"a": 1}, 0.2, runtime=8.0),
+        make_trial(1, {"a": 1}, 0.3, runtime=12.0),
+        make_trial(2, {"a": 1}, 0.31, runtime=12.4),
+        make_trial(3, {"a": 2}, 0.23, runtime=9.2),
+        make_trial(4, {"a": 2}, 0.22, runtime=8.8),
+    ]
+    study = build(trials)
+    text = said(store, study)
+    assert "Use a=2 (trial 3)." in text
+    assert "The next best is trial 1: a=1, $0.270, 20 % dearer." in text
+    assert "Runs of one configuration vary by about" in text
+    assert StudyData.load(store, study).ranking.tolist() == [3, 4, 1, 2, 0]
+
+
+def test_a_cheaper_one_that_is_usually_late_is_called_so(store: Store, build: Build) -> None:
+    trials = [
+        make_trial(0, {"a": 1}, 0.2, runtime=19.0),
+        make_trial(1, {"a": 1}, 0.22, runtime=21.0, feasible=False),
+        make_trial(2, {"a": 1}, 0.23, runtime=22.0, feasible=False),
+        make_trial(3, {"a": 2}, 0.25, runtime=9.0),
+    ]
+    text = said(store, build(trials))
+    assert "Use a=2 (trial 3)." in text
+    assert "cheaper, but likelier to miss the deadline or another bound" in text

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.problem import COST, RUNTIME, Objective, Trial, TrialState
+from tradewind.problem.standing import Measured, Standing
 from tradewind.reporting.goal import Goal, read_goal
 from tradewind.store.base import Store, StudyRow, StudySummary
 
@@ -200,10 +201,39 @@ class StudyData:
 
     @cached_property
     def ranking(self) -> NDArray[np.int64]:
-        """Rows of the feasible trials, the best first; equal ones by run time, then by number."""
+        """Rows of the feasible trials, the best first; equal ones by run time, then by number.
+
+        Where repeated runs vary, those of a configuration stand together, the usual one of them first.
+        """
         rows = np.flatnonzero(self.feasible)
         order: NDArray[np.int64] = rows[np.lexsort((self.number[rows], self.runtime[rows], self.loss[rows]))]
-        return order
+        if self.standing is None or not self.standing.varies:
+            return order
+        places = {runs[0].key: place for place, runs in enumerate(self.standing.runs)}
+        own = np.array([places[str(key)] for key in self.words["key"][order]], dtype=int)
+        away = np.abs(self.loss[order] - self.standing.loss[own])
+        return order[np.lexsort((self.number[order], away, self.standing.value[own]))]
+
+    @cached_property
+    def standing(self) -> Standing | None:
+        """What repeated runs say of the configurations; None where none was run again."""
+        rows = np.flatnonzero(self.whole & self.having(*(state for state in TrialState if state.informs)))
+        keys = self.words["key"][rows]
+        if len(np.unique(keys)) == len(keys):
+            return None
+        aborted = self.having(TrialState.ABORTED)
+        measured = [
+            Measured(
+                int(self.number[row]),
+                str(self.words["key"][row]),
+                float(self.loss[row]),
+                float(np.nan_to_num(self.runtime[row])),
+                bool(self.feasible[row]),
+                bool(aborted[row]),
+            )
+            for row in rows
+        ]
+        return Standing(measured, self.goal.constraints.deadline)
 
     @property
     def best_row(self) -> int | None:

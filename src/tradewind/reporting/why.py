@@ -76,8 +76,10 @@ def _margin(data: StudyData) -> list[str]:
     sentences = []
     if len(others):
         second = int(others[0])
-        a, b = float(data.objective[best]), float(data.objective[second])
+        a, b = _usual(data, best), _usual(data, second)
         by = _by(a, b, opposite(objective)) if b != a else f"just as good in {objective.metric}"
+        if objective.better(b, a):
+            by = f"{_by(a, b, comparative(objective))}, but likelier to miss the deadline or another bound"
         sentences.append(
             f"The next best is trial {data.number[second]}: {compact(data.configuration(second))}, "
             f"{value_words(objective.metric, b)}, {by}."
@@ -89,6 +91,15 @@ def _margin(data: StudyData) -> list[str]:
         if a != middle:
             sentences.append(f"It is {_by(middle, a, comparative(objective))} than the median of the feasible trials.")
     return sentences
+
+
+def _usual(data: StudyData, row: int) -> float:
+    """The objective of a trial; of its configuration's runs on average where repeated runs vary."""
+    standing = data.standing
+    if standing is None or not standing.varies:
+        return float(data.objective[row])
+    place = next(i for i, runs in enumerate(standing.runs) if runs[0].key == data.words["key"][row])
+    return data.goal.objective.loss(float(standing.loss[place]))
 
 
 def _by(reference: float, value: float, word: str) -> str:
@@ -129,6 +140,11 @@ def _certainty(data: StudyData) -> list[str]:
         sentences.append(
             f"It ran {len(same)} times, between {value_words(metric, low)} and {value_words(metric, high)}."
         )
+        if data.standing is not None and data.standing.varies:
+            sentences.append(
+                f"Runs of one configuration vary by about {percent(data.standing.spread or 0.0)}, so its runs count "
+                "together: the best single run of all may be a lucky one."
+            )
     else:
         sentences.append("It ran once: how much its time varies is not known.")
     return sentences

@@ -42,6 +42,10 @@ class UsesFractions(Capability):
     """Runs parts of the input (`Proposal.fidelity`) and concludes on the whole."""
 
 
+class Repeats(Capability):
+    """Runs a configuration again (`Proposal.repeat`) where that tells more for its money than a new one."""
+
+
 class Concludes(Capability):
     """Ends by itself once its method has its answer, with configurations left untried."""
 
@@ -182,8 +186,9 @@ class Searcher(Plugin, ABC):
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """Propose up to ``count`` configurations.
 
-        None of them is among the ended or the pending trials, or among each other (by trial key), unless the
-        settings ask for repetitions. Asking twice without telling gives the same answer twice.
+        None of them is among the ended or the pending trials, or among each other (by trial key), but those that are
+        marked ``repeat``: where the settings ask for repetitions, or the searcher `Repeats`. Asking twice without
+        telling gives the same answer twice.
 
         Args:
             state: What is pending and what may still be spent.

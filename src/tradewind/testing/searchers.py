@@ -37,6 +37,7 @@ from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
     NothingLeft,
+    Repeats,
     SearchState,
 )
 from tradewind.testing import problems
@@ -47,12 +48,13 @@ from tradewind.testing.searcher_edges import (
     SearcherEdgeCases,
     chosen,
     ended,
+    fresh,
     keys,
     refused,
     whole,
 )
 
-__all__ = ["MakeSearcher", "SearcherConformance", "chosen", "ended", "keys", "refused", "whole"]
+__all__ = ["MakeSearcher", "SearcherConformance", "chosen", "ended", "fresh", "keys", "refused", "whole"]
 
 _SMALL: dict[str, Callable[[], KnownProblem]] = {
     "conditional": problems.conditional_problem,
@@ -185,20 +187,21 @@ class SearcherConformance(SearcherEdgeCases):
     ) -> None:
         """Every candidate is tried once, then the searcher says for good that nothing is left.
 
-        One that concludes by itself may leave some untried; it repeats none, and tries one on the whole input. For
-        one that runs parts of the input, only trials on the whole of it count.
+        One that repeats runs may do so in between, and stops. One that concludes by itself may leave some untried, and
+        tries one on the whole input. For one that runs parts of the input, only trials on the whole of it count.
         """
         problem = _SMALL[name]()
         if refused(name in refuses, make, problem):
             return
         searcher = make(problem, 1)
         trials = drive(searcher, problem, ENOUGH)
-        assert len(set(keys(trials))) == len(trials) < ENOUGH
+        own = fresh(searcher, trials)
+        assert len(trials) < ENOUGH
         if isinstance(searcher, Concludes):
-            assert whole(trials)
+            assert whole(own)
         else:
             every = sorted(problem.candidates.key(i) for i in range(len(problem.candidates)))
-            assert sorted(keys(whole(trials))) == every
+            assert sorted(keys(whole(own))) == every
         answer = searcher.ask(SearchState(proposed=len(trials)))
         assert isinstance(answer, NothingLeft)
         assert answer.final
@@ -231,7 +234,7 @@ class SearcherConformance(SearcherEdgeCases):
                 assert 1 <= len(answer) <= 4
                 for proposal in answer:
                     key = problem.trial_key(proposal.configuration, proposal.fidelity)
-                    assert key not in seen
+                    assert key not in seen or (proposal.repeat and isinstance(searcher, Repeats))
                     seen.add(key)
                     running.append(pending(problem, proposal, number))
                     number += 1
@@ -244,8 +247,8 @@ class SearcherConformance(SearcherEdgeCases):
         problem = problems.conditional_problem()
         searcher = make(problem, 2)
         trials = drive(searcher, problem, ENOUGH, parallel=4)
-        assert len(set(keys(trials))) == len(trials)
-        assert isinstance(searcher, Concludes) or len(whole(trials)) == len(problem.candidates)
+        own = fresh(searcher, trials)
+        assert isinstance(searcher, Concludes) or len(whole(own)) == len(problem.candidates)
 
     def test_conditions_and_constraints_are_kept(self, make: MakeSearcher) -> None:
         """Every proposal is complete and allowed, with no inactive parameter."""
@@ -287,7 +290,8 @@ class SearcherConformance(SearcherEdgeCases):
             return
         assert isinstance(searcher, ContinuousSpaces), "it takes a continuous space but does not say so"
         trials = drive(searcher, problem, self.trials)
-        assert len(set(keys(trials))) == self.trials
+        assert fresh(searcher, trials)
+        assert len(trials) == self.trials
         for trial in trials:
             assert problem.space.check(trial.configuration) == trial.configuration
 
@@ -300,7 +304,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.ABORTED, TrialState.SUCCEEDED])
     def test_goes_on_when_all_end_alike(self, make: MakeSearcher, state: TrialState) -> None:
-        """All failed, all cut short, all slower than the deadline: it goes on, without repeating."""
+        """All failed, all cut short, all slower than the deadline: it goes on, without repeating any."""
         problem = problems.table_problem()
         searcher = make(problem, 1)
         seen: set[str] = set()
@@ -353,8 +357,10 @@ class SearcherConformance(SearcherEdgeCases):
         problem = problems.table_problem(objective=objective, cliff="slow")
         if refused(metric != "runtime" and "metrics" in refuses, make, problem):
             return
-        trials = drive(make(problem, 1), problem, self.trials, parallel=2)
-        assert len(set(keys(trials))) == self.trials
+        searcher = make(problem, 1)
+        trials = drive(searcher, problem, self.trials, parallel=2)
+        assert fresh(searcher, trials)
+        assert len(trials) == self.trials
 
     def test_prices_of_zero(self, make: MakeSearcher) -> None:
         """Machines that cost nothing are searched over like others."""

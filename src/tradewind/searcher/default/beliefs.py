@@ -61,6 +61,8 @@ class PricedBeliefs(Beliefs):
         reference: Features of the candidates, shape (n, d): all, or a sample of a large space.
         hourly: Their prices, shape (n,).
         lessons: Of earlier jobs, or None.
+        usual: The loss of the best so far where repeated runs showed that the least one is a lucky one; None to take
+            the least.
 
     Attributes:
         good: What a good run costs (seconds, where the runtime is the objective): the best so far, or the least that
@@ -82,6 +84,7 @@ class PricedBeliefs(Beliefs):
         reference: Array,
         hourly: Array,
         lessons: Lessons | None = None,
+        usual: float | None = None,
     ) -> None:
         self._lessons = lessons
         self.learned = False
@@ -102,6 +105,7 @@ class PricedBeliefs(Beliefs):
             if level is None:
                 level, sd = lessons.level + float((money - reference @ self._prices).mean()), LEVEL_SD
             self.parts = [(1.0, LearnedProcess(lessons, self._prices, level, sd))]
+        self.best = self.best if usual is None else usual
         self.good = self.best if problem.objective.grows_with_time else None
         if self.best is None and self.parts and problem.objective.grows_with_time:
             outlook = self.judge(reference, hourly, PricedCaps(False, 1.0, math.inf))

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from tradewind.problem import Candidates, Configuration, Proposal
-from tradewind.searcher.base import LearnsFromPast, SearchState
+from tradewind import plugins
+from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
+from tradewind.problem.standing import Measured, Standing
+from tradewind.searcher.base import LearnsFromPast, NothingLeft, Repeats, SearchState
 from tradewind.searcher.beliefs import Beliefs, Caps
 from tradewind.searcher.default.beliefs import PricedBeliefs, PricedCaps
 from tradewind.searcher.default.past import Lessons, past_jobs
+from tradewind.searcher.default.repeating import LEAST_GAIN, gains
 from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
 from tradewind.searcher.starts import cheap_maximin
+from tradewind.searcher.surrogate.gp import Array
 
+_SEARCH = "search"
 _STARTS_SHARE = 0.5
 _BUDGET_SHARE = 0.25
 """Of the budget in dollars: the first run takes no more, unless the deadline is further off."""
@@ -39,9 +47,12 @@ class TradewindSettings(ModelledSettings):
         le=1,
         description="Share of the money for trying every candidate up to the deadline that the first run may take.",
     )
+    repeats: int = Field(
+        default=5, ge=1, description="Runs of one configuration at most; 1 for never running one again."
+    )
 
 
-class TradewindSearcher(ModelledSearcher, LearnsFromPast):
+class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
     """Spends least on the way to a good configuration.
 
     Three processes, weighed by how well they foresaw the runs so far, model ln(price x time) around a linear trend
@@ -61,12 +72,72 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast):
     - **Earlier jobs** of the store that ran on the same machines give a second process (`Lessons`): their common
       pattern as its mean, their differences as its covariance. Whichever of the two foresaw this job's runs better
       decides; where the earlier jobs resemble one another, theirs chooses the first run as well.
+    - **Repetitions**: a configuration is run again where that is expected to improve what is recommended by more for
+      its money than any new one (`gains`). The first repetition shows whether runs vary at all; where they do not,
+      none follows. Where they do, the best is told by all runs of a configuration (`Standing`).
     - **It stops**, where the job says how often it will run (``future_runs`` N), once N times the expected saving of
       every candidate is below its expected spend (Xie et al., "Cost-aware stopping for Bayesian optimization", 2025).
     """
 
     Settings = TradewindSettings
     settings: TradewindSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        self._stood: tuple[tuple[int, ...], Standing] | None = None
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The candidates that promise most for their money, and what is to be run again."""
+        answer = super().ask(state, count)
+        chosen = [] if isinstance(answer, NothingLeft) else answer
+        if self.settings.repeats == 1 or any(one.why.get("stage") != _SEARCH for one in chosen[:1]):
+            return answer
+        again = self._again(state, _rate(chosen[0]) if chosen else 0.0)
+        return answer if again is None else [again, *chosen][:count]
+
+    def _again(self, state: SearchState, rate: float) -> Proposal | None:
+        """What to run again, where that improves the recommendation by more a dollar than ``rate``."""
+        standing, objective = self._standing, self.problem.objective
+        least = standing.best_loss
+        if least is None or not objective.grows_with_time or (standing.spread is not None and not standing.varies):
+            return None
+        if standing.spread is None and any(trial.proposal.repeat for trial in state.pending):
+            return None  # whether runs vary is being found out
+        running = Counter(trial.key for trial in state.pending)
+        trials = [self._told[runs[0].number] for runs in standing.runs]
+        hourly = np.array([trial.offer.hourly for trial in trials])
+        seconds = np.exp(standing.log_time)
+        billing = self.problem.terms.billing
+        spend = np.array([billing.cost(float(s), float(h)) for s, h in zip(seconds, hourly, strict=True)])
+        moved = np.ones(len(trials))
+        if objective.metric == COST:
+            moved = np.clip(hourly * seconds / 3600.0 / np.maximum(spend, 1e-12), 0.0, 1.0)
+        times = standing.times + np.array([running[trial.key] for trial in trials])
+        gain = gains(standing, times, moved)
+        worth = (times < self.settings.repeats) & (gain >= LEAST_GAIN * abs(least)) & self._pays(gain, spend, least)
+        if state.money_left is not None:
+            worth &= spend <= state.money_left
+        score = np.where(worth, gain / np.maximum(spend, 1e-12), 0.0)
+        place = int(np.argmax(score))
+        if score[place] <= rate:
+            return None
+        why: dict[str, float | str] = {
+            "stage": f"run {times[place] + 1:.0f} of this configuration",
+            "expected_cost": float(spend[place]),
+            "expected_spend": float(spend[place]),
+            "expected_saving" if objective.metric == COST else "expected_improvement": float(gain[place]),
+        }
+        return replace(self._capped(trials[place].configuration, self._beliefs(), why), repeat=True)
+
+    def _pays(self, gain: Array, spend: Array, least: float) -> NDArray[np.bool_]:
+        """Where a repetition is worth its money by the rules that end the search."""
+        pays = np.ones(len(gain), dtype=bool)
+        if len(self.history) >= max(self.settings.min_trials, self.settings.starts):
+            if self.settings.min_improvement is not None:
+                pays &= gain >= self.settings.min_improvement * abs(least)
+            if self.problem.terms.future_runs is not None and self.problem.objective.metric == COST:
+                pays &= self.problem.terms.future_runs * gain > spend
+        return pays
 
     def _fit(self) -> PricedBeliefs:
         return PricedBeliefs(
@@ -77,7 +148,18 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast):
             reference=self._features,
             hourly=self._reference.hourly,
             lessons=self._lessons,
+            usual=self._standing.best_loss if self._standing.varies else None,
         )
+
+    @property
+    def _standing(self) -> Standing:
+        """Where the configurations stand that were run."""
+        numbers = tuple(trial.number for trial in self.history)
+        if self._stood is None or self._stood[0] != numbers:
+            found = [Measured.of(trial, self.problem.objective) for trial in self.history]
+            standing = Standing([one for one in found if one is not None], self.problem.constraints.deadline)
+            self._stood = (numbers, standing)
+        return self._stood[1]
 
     @cached_property
     def _lessons(self) -> Lessons | None:
@@ -122,3 +204,9 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast):
     def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
         first = int(np.argmin(reference.hourly))
         return cheap_maximin(self._features, reference.hourly, self.settings.starts, rng, _STARTS_SHARE, first=first)
+
+
+def _rate(proposal: Proposal) -> float:
+    """What a proposal is expected to save by its money."""
+    saving = proposal.why.get("expected_saving", proposal.why.get("expected_improvement", 0.0))
+    return float(saving) / max(float(proposal.why.get("expected_spend", 0.0)), 1e-12)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tradewind.problem import Objective
+from tradewind.problem.standing import Measured, Standing, spread_of_repeats
+from tradewind.testing.stores import trial
+
+
+def run(number: int, key: str, loss: float, runtime: float | None = None, feasible: bool = True) -> Measured:
+    return Measured(number, key, loss, 100.0 * loss if runtime is None else runtime, feasible)
+
+
+def test_the_spread_is_that_of_many_repetitions() -> None:
+    rng = np.random.default_rng(0)
+    for sd in (0.02, 0.1, 0.3):
+        deviations = sd * rng.standard_normal(200)
+        assert spread_of_repeats(float((deviations**2).sum()), 200) == pytest.approx(sd, rel=0.15)
+
+
+def test_an_exact_repetition_shows_that_runs_do_not_vary() -> None:
+    standing = Standing([run(0, "a", 1.0), run(1, "a", 1.0)], None)
+    assert standing.spread is not None
+    assert standing.spread < 0.01
+    assert not standing.varies
+    assert Standing([run(0, "a", 1.0), run(1, "a", 1.2)], None).varies
+    assert Standing([run(0, "a", 1.0), run(1, "b", 1.2)], None).spread is None
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(0.1, 9.0), st.booleans()), min_size=1, max_size=12), st.floats(5.0, 900.0))
+def test_without_repetitions_the_least_feasible_run_is_the_best(
+    runs: list[tuple[float, bool]], deadline: float
+) -> None:
+    measured = [run(i, str(i), loss, feasible=ok) for i, (loss, ok) in enumerate(runs)]
+    best = Standing(measured, deadline).best_run
+    feasible = [one for one in measured if one.feasible]
+    if not feasible:
+        assert best is None
+    else:
+        assert best is not None
+        assert (best.loss, best.number) == min((one.loss, one.number) for one in feasible)
+
+
+@settings(deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_the_runs_does_not_matter(random: object) -> None:
+    measured = [run(i, "abc"[i % 3], 1.0 + 0.1 * (i * 7 % 5)) for i in range(9)]
+    shuffled = list(measured)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert Standing(shuffled, 130.0).best_run == Standing(measured, 130.0).best_run
+
+
+def test_a_lucky_run_does_not_stand_for_its_configuration() -> None:
+    lucky = [run(0, "a", 1.0), run(1, "a", 1.4), run(2, "a", 1.5), run(3, "b", 1.15), run(4, "b", 1.05)]
+    standing = Standing(lucky, None)
+    assert standing.best_run is not None
+    assert standing.best_run.key == "b"
+    assert standing.best_loss == pytest.approx(1.1)
+
+
+def test_the_usual_time_is_held_against_the_deadline() -> None:
+    runs = [
+        run(0, "a", 1.0, 95.0),
+        run(1, "a", 1.1, 112.0, False),
+        run(2, "a", 1.1, 111.0, False),
+        run(3, "b", 1.2, 60.0),
+    ]
+    standing = Standing(runs, 100.0)
+    assert standing.best_run == runs[3]
+    in_time = [run(one.number, one.key, one.loss, one.runtime) for one in runs]
+    assert Standing(in_time, 1000.0).best_loss == pytest.approx(3.2 / 3)
+
+
+def test_failures_count_against_a_configuration() -> None:
+    good = [run(0, "a", 1.0), run(1, "a", 1.1), run(2, "b", 1.25), run(3, "b", 1.2)]
+    assert Standing(good, None).best_loss == pytest.approx(1.05)
+    failed = [Measured(number, "a", math.nan, 3.0, False) for number in (4, 5, 6)]
+    assert Standing([*good, *failed], None).best_loss == pytest.approx(1.225)
+
+
+def test_a_run_that_was_cut_short_is_a_bound_beside_others_and_nothing_alone() -> None:
+    cut = [Measured(i, "a", 1.5, 150.0, False, censored=True) for i in (1, 2)]
+    standing = Standing([run(0, "a", 1.0), *cut, run(3, "b", 1.2)], None)
+    assert standing.times.tolist() == [3.0, 1.0]
+    assert standing.best_loss == pytest.approx(1.2)
+    assert not Standing(cut, None).runs
+
+
+def test_what_trials_say_of_it() -> None:
+    seen = Measured.of(trial(3, 0.5), Objective(goal="maximise"))
+    assert seen == Measured(3, f"{3:016x}", -0.5, 61.5, True)
+    assert Measured.of(trial(3), Objective()) is None
