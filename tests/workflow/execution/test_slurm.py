@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.engines.slurm import SlurmCluster, slurm
+from tests.engines.slurm import NODES, SlurmCluster, slurm
 from tests.workflow.execution.plans import agents, carry, chunks, counted, flow_of, history, plan_of, sh, until
 
 from tradewind import plugins
@@ -44,7 +44,7 @@ def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path
     carried = carry(plan, folder, runner=on(folder), terms=TERMS)
     assert carried.ending is Ending.DONE
     nodes = {(folder / f"files/out{n}").read_text().strip() for n in range(6)}
-    assert nodes == {"n1", "n2", "n3"}
+    assert nodes == set(NODES)
     assert slurm.jobs() == []
     assert not agents(folder)
 
@@ -75,9 +75,9 @@ def test_a_node_that_dies_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> 
 
     def watch(seen: Progress) -> None:
         if not dead and seen.done >= 2:
-            slurm.kill_node("n2")
+            slurm.kill_node(NODES[1])
             for each in agents(folder):
-                if each.environ().get("SLURMD_NODENAME") == "n2":
+                if each.environ().get("SLURMD_NODENAME") == NODES[1]:
                     dead.append(each.pid)
                     each.kill()
 

@@ -1,0 +1,136 @@
+"""Actual times beside the planned ones, and what the next plan learns from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind.errors import WorkflowError
+from tradewind.plugins import Settings
+from tradewind.workflow.execution.journal import History
+from tradewind.workflow.execution.replan import plan_rest, rest_of
+from tradewind.workflow.execution.results import chart, measured_runtimes, read_results, results_of
+from tradewind.workflow.files import Plan
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.planner.heft import HeftPlanner
+from tradewind.workflow.platform import Platform, Vm
+
+FLOW = Workflow("w", (Task("a", "x", 10.0), Task("b", "x", 20.0), Task("c", "y", 5.0)), ((), (0,), (0,)))
+PLATFORM = Platform((Vm("slow", 1.0, kind="s", price_per_hour=3.6), Vm("fast", 2.0, kind="f", price_per_hour=7.2)))
+
+
+def heft() -> HeftPlanner:
+    return HeftPlanner(settings=Settings())
+
+
+def told(*records: dict[str, Any]) -> History:
+    found = History()
+    for record in records:
+        found.take(record)
+    return found
+
+
+def end(task: str, start: float, seconds: float, outcome: str = "done", attempt: int = 1) -> dict[str, Any]:
+    return {"e": "end", "at": start + seconds, "task": task, "attempt": attempt, "outcome": outcome,
+            "start": start, "finish": start + seconds, "seconds": seconds, "reason": "r"}  # fmt: skip
+
+
+def start(task: str, at: float, vm: str = "fast", attempt: int = 1) -> dict[str, Any]:
+    return {"e": "start", "at": at, "task": task, "attempt": attempt, "vm": vm, "pilot": 1}
+
+
+RUN = [
+    {"e": "run", "at": 90.0, "run": "tw1", "plan": "p", "scale": 1.0},
+    {"e": "session", "at": 90.0},
+    {"e": "up", "at": 99.0, "vm": "fast"},
+    {"e": "began", "at": 100.0},
+    start("a", 100.0),
+    end("a", 100.0, 6.0),
+    start("b", 106.0),
+    start("c", 106.0, "slow"),
+    end("c", 106.0, 20.0),
+    end("b", 106.0, 30.0),
+]
+
+
+def plan() -> Plan:
+    return Plan(FLOW, PLATFORM, heft().plan(FLOW, PLATFORM), "heft")
+
+
+def test_planned_and_actual_times() -> None:
+    found = results_of(plan(), told(*RUN), engine="process", ending="done", now=136.0)
+    assert found["planned"]["makespan"] == pytest.approx(15.0)
+    assert found["actual"]["makespan"] == pytest.approx(36.0)
+    rows = {row["task"]: row for row in found["tasks"]}
+    assert (rows["c"]["vm"], rows["c"]["actual_start"], rows["c"]["actual_finish"]) == ("slow", 6.0, 26.0)
+    assert (rows["b"]["expected"], rows["c"]["expected"]) == (10.0, 5.0)
+    assert found["kept_cost"] == pytest.approx(37 * 7.2 / 3600, rel=0.7)  # billed by the minute
+    drawn = chart(found)
+    assert drawn["tasks"][2] == {
+        "task": "c", "activity": "y", "cores": 1, "vm": "fast" if rows["c"]["planned_vm"] == "fast" else "slow",
+        "start": rows["c"]["planned_start"], "finish": rows["c"]["planned_finish"],
+        "actual_vm": "slow", "actual_start": 6.0, "actual_finish": 26.0,
+    }  # fmt: skip
+
+
+def test_pauses_are_left_out() -> None:
+    records = [*RUN[:6], {"e": "session", "at": 1000.0}, {"e": "up", "at": 1002.0, "vm": "fast"}]
+    records += [start("b", 1003.0), start("c", 1003.0, "slow"), end("c", 1003.0, 1.0), end("b", 1003.0, 10.0)]
+    found = results_of(plan(), told(*records), engine="process", ending="done", now=1013.0)
+    assert found["paused"] == 1002.0 - 106.0
+    assert found["actual"]["makespan"] == pytest.approx(106 - 100 + 1013 - 1002)
+
+
+def test_an_unfinished_run_has_rows_of_what_was_done() -> None:
+    records = [*RUN[:6], start("b", 106.0), end("b", 106.0, 1.0, "failed")]
+    found = results_of(plan(), told(*records), engine="process", ending="failed", now=110.0)
+    assert found["actual"] is None
+    rows = {row["task"]: row for row in found["tasks"]}
+    assert (rows["b"]["vm"], rows["b"]["reason"], rows["c"]["attempts"]) == (None, "r", 0)
+    assert "actual_start" not in chart(found)["tasks"][1]
+
+
+def test_the_next_plan_has_the_median_of_measured_over_expected() -> None:
+    found = results_of(plan(), told(*RUN), engine="process", ending="done", now=136.0)
+    learned = measured_runtimes(FLOW, [found])
+    # a took 6 s for 5, b 30 s for 10: the median of 1.2 and 3; c took 20 s for 5.
+    assert [task.runtime for task in learned.tasks] == pytest.approx([10 * 2.1, 20 * 2.1, 20.0])
+    assert learned.parents == FLOW.parents
+
+
+def test_without_expectations_the_measured_time_is_taken_at_the_machines_speed() -> None:
+    bare = Workflow("w", tuple(Task(task.id, task.activity, 0.0) for task in FLOW.tasks), FLOW.parents)
+    found = results_of(Plan(bare, PLATFORM, plan().schedule, "heft"), told(*RUN), engine="p", ending="done", now=136.0)
+    assert [task.runtime for task in measured_runtimes(bare, [found]).tasks] == pytest.approx([36.0, 36.0, 20.0])
+
+
+def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
+    found = results_of(plan(), told(*RUN), engine="process", ending="done", now=136.0)
+    with pytest.raises(WorkflowError, match="nothing of workflow v was measured there"):
+        measured_runtimes(Workflow("v", (Task("q", "z", 1.0),), ((),)), [found])
+    (tmp_path / "x.json").write_text('{"format": "other"}')
+    with pytest.raises(WorkflowError, match="these are no results of a run"):
+        read_results(tmp_path / "x.json")
+    (tmp_path / "y.json").write_text("{")
+    with pytest.raises(WorkflowError, match="it is no JSON"):
+        read_results(tmp_path / "y.json")
+    with pytest.raises(WorkflowError, match="there is no file"):
+        read_results(tmp_path)
+
+
+def test_what_is_left_is_planned_around_what_is_busy() -> None:
+    rest = rest_of(FLOW, [1, 2])
+    assert [task.id for task in rest.tasks] == ["b", "c"]
+    assert rest.parents == ((), ())
+    orders, vm, begin, finish = plan_rest(FLOW, PLATFORM, [1, 2], [0, 1], {1: 100.0}, heft())
+    assert orders == {0: (1, 2)}
+    assert list(vm) == [0, 0]
+    assert (begin.min(), finish.max()) == (0.0, 25.0)
+
+
+def test_what_fits_nowhere_cannot_be_planned() -> None:
+    wide = Workflow("w", (Task("a", "x", 1.0, cores=4),), ((),))
+    with pytest.raises(WorkflowError, match="uses 4 cores"):
+        plan_rest(wide, PLATFORM, [0], [0], {}, heft())
