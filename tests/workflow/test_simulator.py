@@ -152,6 +152,15 @@ def test_machines_that_drift_and_move() -> None:
     assert unknown != 300.0
 
 
+def test_a_migration_that_takes_a_whole_period_ends_whatever_the_rounding() -> None:
+    flow = Workflow("w", (Task("a", "a", 30.0),), ((),))
+    for period in (0.1, 0.7, 1 / 3, 51.17 / 20):
+        world = World(migration=0.5, pause=period, period=period, seed=1)
+        real = simulate(flow, Platform((Vm("one"),)), ByKey([0.0], [0]), world).makespan
+        still = sum(world.speed(0, place)[1] > place * period + period / 2 for place in range(int(real / period)))
+        assert real == pytest.approx(30.0 + still * period)
+
+
 def made() -> tuple[Workflow, Platform]:
     parents = tuple(tuple(sorted({i // 2, i // 3} - {i})) if i else () for i in range(40))
     tasks = tuple(Task(str(i), "t", 1.0 + (i * 7) % 5) for i in range(40))

@@ -55,7 +55,7 @@ class Arrays:
         """Of each task on each machine, as stated, reading included."""
         return self.stated + self.reading[:, None]
 
-    def given(self, world: World, periods: int = 64) -> Given:
+    def given(self, world: World, periods: int = 32) -> Given:
         """The arrays of one world.
 
         Args:
@@ -126,7 +126,7 @@ class Prepared:
     """
 
     def __init__(self, arrays: Arrays, world: World) -> None:
-        self._arrays, self._world, self._periods = arrays, world, 64
+        self._arrays, self._world, self._periods = arrays, world, 32
         self._given = arrays.given(world, self._periods)
 
     def run(self, episode: Callable[[Given], Run]) -> Run:
@@ -136,7 +136,7 @@ class Prepared:
         while True:
             run = episode(self._given)
             if run.counts[kernel.BEYOND]:
-                self._periods *= 4
+                self._periods *= 2
                 self._given = self._arrays.given(self._world, self._periods)
                 continue
             if run.counts[kernel.FINISHED] < len(self._arrays.flow):

@@ -155,21 +155,21 @@ def place(given: Given, run: Run, at: int, vm: int) -> int:
 
 @fast
 def _at_real_speed(given: Given, run: Run, vm: int, begin: float, work: float) -> float:
-    now, left, last = begin, work, given.speed.shape[1] - 1
+    now, left, period = begin, work, int(begin / given.period)
     while True:
-        period = int(now / given.period)
-        if period > last:
+        if period >= given.speed.shape[1]:
             run.counts[BEYOND] = 1
             return float(left)
-        end = (period + 1) * given.period
-        if now < given.still[vm, period]:
-            now = min(given.still[vm, period], end)
-            continue
-        possible = (end - now) * given.speed[vm, period]
-        if left <= possible or end <= now:
-            return float(now + left / given.speed[vm, period] - begin)
+        speed, still = given.speed[vm, period], given.still[vm, period]
+        # The end of a period may be rounded to before the beginning of the next: it is counted, not calculated.
+        period += 1
+        end = period * given.period
+        now = max(now, min(still, end))
+        possible = max(0.0, end - now) * speed
+        if left <= possible:
+            return float(now + left / speed - begin)
         left -= possible
-        now = end
+        now = max(now, end)
 
 
 @fast

@@ -89,6 +89,15 @@ class Learner(ABC):
         """The world of an episode; no two methods of one seed differ in it."""
         return self._settings.world(self.seed * 1_000_003 % TESTING + number)
 
+    def drawn(self, seed: int) -> World:
+        """A world of the same deviations from any seed."""
+        return self._settings.world(seed)
+
+    @property
+    def nominal(self) -> World:
+        """The world in which nothing deviates."""
+        return World()
+
     def step(self) -> Episode:
         """Run one episode and learn from it."""
         begun = time.perf_counter()

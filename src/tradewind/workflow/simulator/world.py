@@ -99,19 +99,18 @@ class World:
 
     def _at_real_speed(self, vm: int, begin: float, work: float) -> float:
         """Seconds that so much work takes on a machine whose speed changes from period to period."""
-        now, left = begin, work
+        now, left, place = begin, work, int(begin / self.period)
         while True:
-            place = int(now / self.period)
             speed, still_until = self.speed(vm, place)
-            end = (place + 1) * self.period
-            if now < still_until:
-                now = min(still_until, end)
-                continue
-            possible = (end - now) * speed
-            if left <= possible or end <= now:
+            # The end of a period may be rounded to before the beginning of the next: it is counted, not calculated.
+            place += 1
+            end = place * self.period
+            now = max(now, min(still_until, end))
+            possible = max(0.0, end - now) * speed
+            if left <= possible:
                 return now + left / speed - begin
             left -= possible
-            now = end
+            now = max(now, end)
 
     def stuck(self, flow: Workflow, ready: Sequence[int]) -> WorkflowError:
         """The error of a simulation in which nothing runs and nothing is placed."""

@@ -1,0 +1,97 @@
+"""What was learned, beside a plan that is followed and a search: in worlds that nothing was learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.plugins import create
+from tradewind.workflow.bounds import lower_bound
+from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy
+from tradewind.workflow.learning.arrays import Arrays
+from tradewind.workflow.learning.compare import Paired, followed, paired
+from tradewind.workflow.learning.learners import TESTING, Learner
+from tradewind.workflow.plan import Figures, Schedule, figures
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way of running the workflow.
+
+    Attributes:
+        name: What it is called.
+        makespan: Seconds as planned, or the geometric mean over the worlds of a test.
+        against: How much longer than HEFT's plan it takes in the same worlds, where there is a test.
+    """
+
+    name: str
+    makespan: float
+    against: Paired | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What learning came to.
+
+    Attributes:
+        plan: The best plan, as if every task took what it should take.
+        figures: Its figures.
+        rows: Ways of running the workflow, what was learned first.
+        worlds: How many worlds they were tested in; 0 where everything is known.
+    """
+
+    plan: Schedule
+    figures: Figures
+    rows: tuple[Row, ...]
+    worlds: int
+
+    @property
+    def best(self) -> Row:
+        """The shortest way."""
+        return min(self.rows, key=lambda row: row.makespan)
+
+
+def judge(learner: Learner, best: Schedule | None, *, worlds: int, seconds: float) -> Judgement:
+    """Set what was learned beside HEFT, a search and online HEFT.
+
+    Args:
+        learner: Who has learned.
+        best: The best run that was learned from, where it is a plan that holds.
+        worlds: In how many worlds to test, if anything deviates; none of them was learned from.
+        seconds: What the search may take.
+    """
+    flow, platform = learner.flow, learner.platform
+    arrays = Arrays(flow, platform)
+    bound = lower_bound(flow, platform)
+    nominal = learner.run(learner.nominal)
+    plan = nominal if best is None or nominal.makespan <= best.makespan else best
+    given = create("planner", "heft", {}).plan(flow, platform)
+    searched = create("planner", "search", {"seconds": seconds}, seed=learner.seed).plan(flow, platform)
+    said = figures(flow, platform, plan, bound)
+    plans: Mapping[str, Schedule] = {"HEFT, followed": given, "search, followed": searched}
+    if learner.certain:
+        rows = (Row(f"{learner.name}, learned", plan.makespan), *(Row(n, p.makespan) for n, p in plans.items()))
+        return Judgement(plan, said, rows, 0)
+    online = AdaptivePolicy(flow, platform, ONLINE_HEFT, arrays)
+    lengths: dict[str, list[float]] = {}
+    for number in range(worlds):
+        world = learner.drawn(TESTING + number)
+        prepared = arrays.prepared(world)
+        met = {
+            f"{learner.name}, learned": learner.run(world).makespan,
+            **{name: followed(arrays, each, prepared).makespan for name, each in plans.items()},
+            "HEFT, online": float(prepared.run(online.episode).finish.max()),
+        }
+        for name, length in met.items():
+            lengths.setdefault(name, []).append(length)
+    rows = tuple(
+        Row(
+            name,
+            float(np.exp(np.log(each).mean())),
+            None if name == "HEFT, followed" else paired(each, lengths["HEFT, followed"]),
+        )
+        for name, each in lengths.items()
+    )
+    return Judgement(plan, said, rows, worlds)
