@@ -213,6 +213,28 @@ def test_nobody_waits_for_anybody(make: Make, tmp_path: Path, cloud: SlowCloud) 
     assert (fleet(tmp_path), runner.alive()) == ({}, [])
 
 
+def test_a_stop_does_not_wait_for_machines_to_be_made(make: Make, tmp_path: Path) -> None:
+    given_up = threading.Event()
+
+    class Slowest(SlowCloud):
+        def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
+            super().make(run_id, owner, expires, offer)
+            assert given_up.wait(60), "nobody said that it is not wanted any more"
+            raise DeployError("it was given up")
+
+        def abandon(self, run_id: str) -> None:
+            assert run_id == "run-1"
+            given_up.set()
+
+    cloud = Slowest(settings=SimulatedSettings(boot=0.0, shutdown=0.0), data_folder=tmp_path / "data")
+    deployer = make(provisioner=cloud, runner=SlowRunner(tmp_path))
+    deployer.launch(row(), request_for(tmp_path, ("true",)))
+    deployer.poll()
+    ended = deployer.cancel("run-1", "enough")
+    assert ended is not None and (ended.state, ended.reason) == (RunState.CANCELLED, "enough")
+    assert fleet(tmp_path) == {}
+
+
 @pytest.mark.parametrize("kind", [SlowRunner, Together])
 def test_a_stop_at_any_moment_leaves_nothing(
     kind: type[SlowRunner], make: Make, tmp_path: Path, cloud: SlowCloud
@@ -451,11 +473,11 @@ class FarCloud(SlowCloud, ReachableBySsh):
 class Stubborn(SlowRunner):
     """Its jobs do not end when they are told to, or it is not let in to tell them."""
 
-    refuses: TradewindError | None = None
+    denies: TradewindError | None = None
 
     def cancel(self, handle: Handle) -> None:
-        if self.refuses is not None:
-            raise self.refuses
+        if self.denies is not None:
+            raise self.denies
 
 
 @pytest.mark.parametrize("refuses", [None, CredentialsError("the machine does not let us in")])
@@ -465,7 +487,7 @@ def test_a_job_that_does_not_end_goes_with_its_machines(
     monkeypatch.setattr(flight, "_STUBBORN_SECONDS", 0.3)
     cloud = FarCloud(settings=SimulatedSettings(boot=0), data_folder=tmp_path / "data")
     runner = Stubborn(tmp_path, pause=0.0)
-    runner.refuses = refuses
+    runner.denies = refuses
     deployer = make(provisioner=cloud, runner=runner)
     deployer.launch(row(), request_for(tmp_path, ("true",)))
     until(deployer, lambda: runner.alive() == ["run-1"])

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
 from tests.deployer.terraform_helpers import LATER, OFFER, at_once, over
 from tests.engines import moto as engine
 from tests.engines.moto import Moto
 
 from tradewind.deployer.provisioner.base import ClusterState
 from tradewind.deployer.provisioner.terraform_folder import RunFolder
+from tradewind.problem import RunState
 
 pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -147,3 +149,27 @@ def verify_kills(moto: Moto, base: Path, number: int, seed: int) -> None:
 
 def test_nothing_is_left_after_kill_9(moto: Moto, tmp_path: Path) -> None:
     verify_kills(moto, tmp_path, 8, seed=1)
+
+
+def test_a_cancel_in_the_middle_of_an_apply(moto: Moto, tmp_path: Path) -> None:
+    """Terraform is killed while Amazon still makes the machines, which appear later, and are found by their tags."""
+    region, asked = "ca-central-1", threading.Event()
+
+    def slowly(_: dict[str, str]) -> None:
+        asked.set()
+        time.sleep(8)
+
+    moto.refusals[region, "RunInstances"] = slowly
+    provisioner = over(tmp_path / "data", moto.endpoint, regions=[region], stop_seconds=2, listing_seconds=15)
+    deployer = deployer_over(tmp_path, provisioner=provisioner)
+    deployer.launch(row(), request_for(tmp_path, ("true",), offer=replace(OFFER, region=region)))
+    eventually(lambda: deployer.poll() or asked.is_set(), 200)
+    assert asked.wait(200)
+    begun = time.monotonic()
+    ended = deployer.cancel("run-1", "enough")
+    assert ended is not None
+    assert (ended.state, ended.machines, ended.cost > 0) == (RunState.CANCELLED, (), True)
+    assert time.monotonic() - begun < 120, "it may take 15 minutes for machines to come up"
+    assert moto.leftovers(region) == []
+    assert provisioner.find(OWNER) == []
+    deployer.close()

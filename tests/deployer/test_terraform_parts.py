@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import ValidationError
+from tests.deployer.helpers import deployer_over, eventually, request_for, row
 from tests.deployer.terraform_helpers import LATER, OFFER
 from tests.engines import moto as engine
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
@@ -44,7 +46,7 @@ from tradewind.errors import (
     TeardownError,
     UnreachableError,
 )
-from tradewind.problem import Offer
+from tradewind.problem import Offer, RunState
 from tradewind.testing.provisioners import settled
 
 pytestmark = pytest.mark.xdist_group("terraform")
@@ -177,6 +179,67 @@ def test_destroying_stops_terraform_where_it_is(terraform: str, tmp_path: Path) 
     assert len(problems) == 1
     assert provisioner.find("me") == []
     assert folder.processes() == []
+
+
+def applies(folder: RunFolder) -> bool:
+    log = folder.path / "terraform.jsonl"
+    return log.exists() and "apply_start" in log.read_text()
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_cancelling_a_run_ends_an_apply_and_takes_back_what_it_made(
+    terraform: str, tmp_path: Path, adopted: bool
+) -> None:
+    """The time that machines may take to come up is not waited for, not by the next process either."""
+    settings: dict[str, Any] = {"stop_seconds": 20, "listing_seconds": 0, "variables": {"seconds": 300}}
+    request = request_for(tmp_path, ("true",), offer=OFFER)
+    first = deployer_over(tmp_path, provisioner=own(tmp_path, **settings))
+    launched = first.launch(row(), request)
+    folder = RunFolder(tmp_path / "data/terraform/runs", "run-1")
+    eventually(lambda: not first.poll() and applies(folder), 60)
+    begun = time.monotonic()
+    if adopted:
+        # As after kill -9: terraform goes on, and nobody waits for it.
+        second = deployer_over(tmp_path, provisioner=own(tmp_path, **settings))
+        second.adopt(launched, request)
+        ended = second.cancel("run-1", "enough")
+        second.close()
+    else:
+        ended = first.cancel("run-1", "enough")
+    assert ended is not None
+    assert (ended.state, ended.reason, ended.machines) == (RunState.CANCELLED, "enough", ())
+    assert ended.cost > 0
+    assert time.monotonic() - begun < 60
+    assert (folder.processes(), folder.path.exists()) == ([], False)
+    assert own(tmp_path).find(None) == []
+    first.close()
+
+
+def test_giving_up_comes_at_any_moment(terraform: str, tmp_path: Path) -> None:
+    provisioner = own(tmp_path, listing_seconds=0)
+    provisioner.abandon("run-1")
+    with pytest.raises(DeployError, match="given up"):
+        provisioner.make("run-1", "me", LATER, OFFER)
+    assert provisioner.find("me") == []
+    cluster = provisioner.make("run-1", "me", LATER, OFFER)
+    provisioner.abandon("run-1")
+    assert provisioner.find("me") == [cluster], "it had been made by then"
+    assert provisioner.destroy(cluster).state is ClusterState.GONE
+    assert provisioner.make("run-1", "me", LATER, OFFER).machines
+    provisioner.destroy(cluster)
+
+
+def test_waiting_for_another_runs_init_is_given_up(terraform: str, tmp_path: Path) -> None:
+    provisioner = own(tmp_path, listing_seconds=0)
+    modules = tmp_path / "data/terraform/modules"
+    modules.mkdir(parents=True)
+    with (modules / "init.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        threading.Timer(1.0, provisioner.abandon, ["run-1"]).start()
+        begun = time.monotonic()
+        with pytest.raises(DeployError, match="given up"):
+            provisioner.make("run-1", "me", LATER, OFFER)
+        assert time.monotonic() - begun < 20
 
 
 def test_ready_when_the_ssh_server_answers(terraform: str, tmp_path: Path, sshd: Sshd) -> None:  # noqa: F811

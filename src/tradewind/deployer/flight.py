@@ -127,6 +127,8 @@ class Flight:
         if self.errand is not None and not self.errand.firm:
             self._ground.hooks.stop(self.run.run_id)
             self.errand = None
+        elif self.errand is not None and self.errand.creating and self.run.state is RunState.BOOTING:
+            self.note(None, self._ground.abandon(self.run.run_id))
         self.wants_submit = False
         self._error_hooks_due = False
         self.retry_at = 0.0

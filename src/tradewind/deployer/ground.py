@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tradewind.deployer.hooks import Hooks
-from tradewind.deployer.provisioner.base import MakesMachines, Provisioner, ReachableBySsh
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, ReachableBySsh
 from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import CapacityError, DeployError, TradewindError
@@ -70,6 +70,16 @@ class Ground:
     def makes(self) -> bool:
         """True when there are machines that cost money until they are destroyed."""
         return isinstance(self.provisioner, MakesMachines)
+
+    def abandon(self, run_id: str) -> Cluster | None:
+        """Have the machines that are being made for a run given up.
+
+        Returns:
+            What has been begun by now, for the bill; None if nothing has.
+        """
+        seen = self.provisioner.poll([Cluster(run_id, ClusterState.UNKNOWN)])[run_id]
+        self.provisioner.abandon(run_id)
+        return seen if seen.setup_seconds > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

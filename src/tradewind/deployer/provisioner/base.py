@@ -121,6 +121,13 @@ class Provisioner(Plugin, ABC):
             DeployError: The provider refused for another reason; ``retryable`` says whether trying again may help.
         """
 
+    def abandon(self, run_id: str) -> None:
+        """Have a `make` that is going on in another thread end soon, with an error: its run is to end.
+
+        It returns at once. What has been made by then, `make` takes back, or `find` finds. It may come before `make`
+        has begun, or after it has ended. Where making does not take long, its end is waited for.
+        """
+
     @abstractmethod
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
         """Where some clusters are, by run id."""

@@ -74,6 +74,7 @@ class TerraformProvisioner(
         self._prober = Prober()
         self._guard = threading.Lock()
         self._asked: dict[str, Cloud] = {}
+        self._abandoned: set[str] = set()
 
     def refuses(self, offer: Offer) -> str:
         """Why the machines of an offer can never be made; see `Provisioner.refuses`."""
@@ -100,16 +101,27 @@ class TerraformProvisioner(
         """
         if why := self.refuses(offer):
             raise OfferRefusedError(f"provisioner terraform cannot make {offer.key}: {why}")
+        try:
+            return self._make(run_id, owner, expires, offer)
+        finally:
+            self._wanted(run_id)
+
+    def _make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
         folder = RunFolder(self._runs, run_id)
-        folder.wait(self.settings.boot_seconds)
-        with folder.locked(self.settings.boot_seconds) as lock:
+        folder.wait(self.settings.boot_seconds, lambda: self._unwanted(run_id))
+        with folder.locked(self.settings.boot_seconds, lambda: self._unwanted(run_id)) as lock:
             record = folder.read()
+            if self._unwanted(run_id):
+                # Whatever an earlier attempt has made, destroying takes back.
+                raise DeployError(f"making the machines of run {run_id} was given up")
             if record is not None and record.made is not None:
                 return self._cluster(folder, record)
             if record is not None:
                 # An earlier attempt was cut off, and may have created what its state does not know.
                 self._clear(folder, record, lock)
-            record = Record(run_id, owner, expires, offer.to_json(), self._region(offer), offer.provider)
+            record = Record(
+                run_id, owner, expires, offer.to_json(), offer.region or self.settings.region, offer.provider
+            )
             record = folder.create(replace(record, started=self.clock.now()))
             try:
                 record = self._apply(folder, record, lock)
@@ -118,12 +130,25 @@ class TerraformProvisioner(
                 raise
         return self._cluster(folder, record)
 
+    def abandon(self, run_id: str) -> None:
+        """Have Terraform stop making machines for a run; see `Provisioner.abandon`."""
+        with self._guard:
+            self._abandoned.add(run_id)
+
+    def _wanted(self, run_id: str) -> None:
+        with self._guard:
+            self._abandoned.discard(run_id)
+
+    def _unwanted(self, run_id: str) -> bool:
+        with self._guard:
+            return run_id in self._abandoned
+
     def _apply(self, folder: RunFolder, record: Record, lock: int) -> Record:
         given, offer = self.settings, Offer.from_json(record.offer)
         cloud = self._cloud(record.provider)
         if cloud is not None:
             cloud.check()
-        program = self._program()
+        program = self._program(record.run_id)
         source = given.module or _MODULES / record.provider
         module = program.prepare([_CLOUD_INIT, source])
         program.settle(folder, module)
@@ -150,9 +175,11 @@ class TerraformProvisioner(
 
     def _machines(self, outcome: Outcome, record: Record, offer: Offer) -> tuple[Mapping[str, Any], ...]:
         """What the module says that it made, or the error that it says."""
+        if self._unwanted(record.run_id):
+            raise DeployError(f"making {offer.key} was given up")
         if outcome.late:
-            seconds = self.settings.boot_seconds
-            raise DeployError(f"terraform had not made {offer.key} after {seconds:g} s", hint="see boot_seconds")
+            words = f"terraform had not made {offer.key} after {self.settings.boot_seconds:g} s"
+            raise DeployError(words, hint="see boot_seconds")
         if outcome.code:
             if outcome.cut_off:
                 raise DeployError(f"terraform was ended while it made {offer.key} (exit code {outcome.code})")
@@ -241,16 +268,20 @@ class TerraformProvisioner(
             TeardownError: Some are still there.
         """
         folder = RunFolder(self._runs, cluster.run_id)
-        folder.stop(self.settings.stop_seconds)
-        with folder.locked(self.settings.destroy_seconds) as lock:
-            record = folder.read()
-            if record is None:
-                offer = {"provider": "", "instance_type": "", "vcpu": 0, "memory_gib": 0, "price_per_hour": 0}
-                region, provider = cluster.data.get("region", ""), cluster.data.get("provider", "")
-                record = Record(cluster.run_id, cluster.owner, cluster.expires or 0.0, offer, region, provider)
-            setup = self._cluster(folder, record).setup_seconds
-            self._clear(folder, record, lock)
-            folder.remove()
+        self.abandon(cluster.run_id)
+        try:
+            folder.stop(self.settings.stop_seconds)
+            with folder.locked(self.settings.destroy_seconds) as lock:
+                record = folder.read()
+                if record is None:
+                    offer = {"provider": "", "instance_type": "", "vcpu": 0, "memory_gib": 0, "price_per_hour": 0}
+                    region, provider = cluster.data.get("region", ""), cluster.data.get("provider", "")
+                    record = Record(cluster.run_id, cluster.owner, cluster.expires or 0.0, offer, region, provider)
+                setup = self._cluster(folder, record).setup_seconds
+                self._clear(folder, record, lock)
+                folder.remove()
+        finally:
+            self._wanted(cluster.run_id)
         return replace(cluster, state=ClusterState.GONE, setup_seconds=max(setup, cluster.setup_seconds))
 
     def _clear_after(self, error: TradewindError, folder: RunFolder, lock: int) -> None:
@@ -300,7 +331,7 @@ class TerraformProvisioner(
         return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
 
     def next_change(self, clusters: Sequence[Cluster]) -> float:
-        """A quarter of a second where machines are about to answer, else the usual second."""
+        """Sooner where machines are about to answer."""
         return 0.25 if any(cluster.state is ClusterState.BOOTING for cluster in clusters) else 1.0
 
     def _cluster(self, folder: RunFolder, record: Record) -> Cluster:
@@ -331,16 +362,15 @@ class TerraformProvisioner(
         keys = {"identity": str(folder.identity), "known_hosts": str(folder.known_hosts)}
         return machines_of(record.machines, self.settings.ssh, keys)
 
-    def _region(self, offer: Offer) -> str:
-        return offer.region or self.settings.region
-
     def _zones(self, record: Record) -> tuple[str, ...]:
         """The zones of a region among those of the settings; the names of Azure's are numbers."""
         zones = tuple(zone for zone in self.settings.zones if zone.isdigit() or zone.startswith(record.region))
         return zones or ("",)
 
-    def _program(self) -> Program:
-        return Program(self.settings.program, self._base, self.settings.stop_seconds)
+    def _program(self, making: str = "") -> Program:
+        """Terraform; for making the machines of a run, until that is given up."""
+        program, seconds = self.settings.program, self.settings.stop_seconds
+        return Program(program, self._base, seconds, lambda: self._unwanted(making))
 
     def _cloud(self, provider: str) -> Cloud | None:
         wanted = self.settings.sweep and provider in self.settings.providers

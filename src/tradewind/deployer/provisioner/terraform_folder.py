@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -156,11 +156,12 @@ class RunFolder:
         }
 
     @contextmanager
-    def locked(self, seconds: float) -> Iterator[int]:
+    def locked(self, seconds: float, given_up: Callable[[], bool] = lambda: False) -> Iterator[int]:
         """Keep others from working on the run; the lock is held until the last process that has its number is gone.
 
         Args:
             seconds: How long to wait for others.
+            given_up: Whether to wait no longer.
 
         Raises:
             DeployError: Others are at it for longer than that.
@@ -176,7 +177,7 @@ class RunFolder:
             except BlockingIOError:
                 pass
             os.close(number)
-            if time.monotonic() > until:
+            if time.monotonic() > until or given_up():
                 raise DeployError(f"another process works on the machines of run {self.run_id}")
             time.sleep(_TURN_SECONDS)
         try:
@@ -211,10 +212,10 @@ class RunFolder:
                 asked = True
             time.sleep(_TURN_SECONDS)
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float, given_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until no terraform works on the run; what a killed one has left behind is ended."""
         until = time.monotonic() + seconds
-        while (pids := self.processes()) and time.monotonic() < until:
+        while (pids := self.processes()) and time.monotonic() < until and not given_up():
             if not _leads(pids[0]):
                 self.stop(0)
             time.sleep(_TURN_SECONDS)

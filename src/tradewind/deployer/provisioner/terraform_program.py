@@ -9,17 +9,19 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of_init, error_of_template
 from tradewind.deployer.provisioner.terraform_folder import MARK, RunFolder
 from tradewind.errors import DeployError, MissingProgramError
 
 _INIT_SECONDS = 600.0
+_LOOK_SECONDS = 0.2
 _OVERRIDE = 'terraform {\n  backend "local" {}\n}\n'
 _OVERRIDE_NAME = "tradewind_override.tf"
 _LOG = "terraform.jsonl"
@@ -35,7 +37,7 @@ class Outcome:
         diagnostics: What it complained of.
         outputs: The values of the module's outputs.
         applying: True when it had begun to change things.
-        late: True when it was stopped because it took too long.
+        late: True when it was stopped, because it took too long or was given up.
     """
 
     code: int
@@ -57,12 +59,15 @@ class Program:
         wanted: ``auto``, a name or a path.
         folder: Where initialised modules and the shared plugin cache are kept.
         stop_seconds: How long a command may take to stop after it was asked to.
+        given_up: Whether what it is at is not wanted any more: it is stopped then.
 
     Raises:
         MissingProgramError: It is not there.
     """
 
-    def __init__(self, wanted: str, folder: Path, stop_seconds: float) -> None:
+    def __init__(
+        self, wanted: str, folder: Path, stop_seconds: float, given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         names = ("terraform", "tofu") if wanted == "auto" else (wanted,)
         found = next((path for name in names if (path := shutil.which(name))), None)
         if found is None:
@@ -73,6 +78,7 @@ class Program:
         self.path = found
         self._folder = folder
         self._stop_seconds = stop_seconds
+        self._given_up = given_up
 
     def prepare(self, sources: Sequence[Path]) -> Path:
         """An initialised copy of a module, made once for each content; providers are downloaded once for all.
@@ -82,7 +88,7 @@ class Program:
 
         Raises:
             MissingProgramError: A provider cannot be had.
-            DeployError: The template is wrong; the message has file and line.
+            DeployError: The template is wrong; the message has file and line. Or it was given up.
         """
         digest = hashlib.sha256(f"{self.path}\0{os.environ.get('TF_CLI_CONFIG_FILE', '')}".encode())
         files = dict(sorted(_files(sources).items()))
@@ -93,7 +99,9 @@ class Program:
         modules.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A cache of plugins is not safe for several inits at a time.
         with (modules / "init.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            while not _locked(lock):
+                self._check_wanted()
+                time.sleep(_LOOK_SECONDS)
             if not _initialised(target):
                 shutil.rmtree(target, ignore_errors=True)
                 self._initialise(target, files)
@@ -116,21 +124,38 @@ class Program:
             raise error_of_init(self.path, done.stderr.decode(errors="replace"))
         (target / ".initialised").touch()
 
+    def _check_wanted(self) -> None:
+        if self._given_up():
+            raise DeployError("making the machines was given up")
+
     def _short(self, folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
         try:
-            return subprocess.run(
+            process = subprocess.Popen(
                 [self.path, *words],
                 cwd=folder,
                 env=self._environment(folder / ".terraform"),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_INIT_SECONDS,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            raise DeployError(f"{self.path} {words[0]} did not end within {_INIT_SECONDS:g} s") from None
         except OSError as error:
             raise MissingProgramError(f"{self.path} cannot be started: {error.strerror}") from error
+        until = time.monotonic() + _INIT_SECONDS
+        with process:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=_LOOK_SECONDS)
+                    return subprocess.CompletedProcess(words, process.returncode, out, err)
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() < until and not self._given_up():
+                        continue
+                # It downloads and reads, and makes nothing that anyone pays for.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                self._check_wanted()
+                raise DeployError(f"{self.path} {words[0]} did not end within {_INIT_SECONDS:g} s")
 
     def _environment(self, data: Path) -> dict[str, str]:
         """The caller's environment, with credentials and ``TF_VAR_*``, without what would change the commands."""
@@ -170,7 +195,7 @@ class Program:
             folder: The run's.
             lock: The number of its lock.
             verb: ``apply`` or ``destroy``.
-            seconds: How long it may take before it is stopped.
+            seconds: How long it may take before it is stopped, unless it is given up before.
         """
         log = folder.path / _LOG
         words = [self.path, verb, "-json", "-input=false", "-auto-approve"]
@@ -185,11 +210,12 @@ class Program:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-        late = False
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            late = True
+        until, late = time.monotonic() + seconds, False
+        while process.poll() is None and not late:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_SECONDS)
+            late = process.poll() is None and (time.monotonic() > until or self._given_up())
+        if late:
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
             try:
@@ -221,6 +247,15 @@ def read_log(log: Path, code: int, *, late: bool = False) -> Outcome:
             case "outputs":
                 outputs = {k: v["value"] for k, v in event["outputs"].items() if "value" in v}
     return Outcome(code, tuple(diagnostics), outputs, applying, late)
+
+
+def _locked(file: IO[str]) -> bool:
+    """True when a file's lock is ours now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _files(sources: Sequence[Path]) -> dict[str, Path]:
