@@ -21,7 +21,7 @@ from tests.engines.hosts import Hosts, hosts
 from tradewind.deployer.runner.ssh import SshRunner
 from tradewind.errors import UnreachableError
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState
-from tradewind.testing.runners import OWNER_A, ended, processes_of, until
+from tradewind.testing.runners import ALIVE, OWNER_A, ended, processes_of, until
 
 pytestmark = pytest.mark.xdist_group("ssh")
 
@@ -98,6 +98,24 @@ def test_a_network_that_is_cut_while_a_run_is_submitted(three: HostsBench) -> No
         hosts.mend("h1")
         assert ended(runner, handle).state is RunState.DONE
         assert _once(three, run_id)
+
+
+def test_a_submission_that_has_only_begun_is_waited_for(three: HostsBench) -> None:
+    """The controller was killed, and the far side has made the run's folder and nothing in it yet."""
+    first, request = three.make(), _counting(three, 0.1)
+    three._made.append(first)
+    handle = first.submit(request, _first(three))
+    assert ended(first, handle).state is RunState.DONE
+    first.forget(handle)
+    eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/runs"))
+    (three.folder / "count-run-1").unlink()
+    three.hosts.run("h1", ["mkdir", f"{three.far}/runs/run-1"]).check_returncode()
+    next_one = three.runner()
+    for _ in range(2):
+        assert next_one.poll([handle])["run-1"].state in ALIVE
+        time.sleep(0.5)
+    assert ended(next_one, next_one.submit(request, _first(three))).state is RunState.DONE
+    assert _once(three)
 
 
 @pytest.mark.slow

@@ -101,7 +101,8 @@ state_of() { # NAME: says where it is
   elif ! [ -d "$_run" ]; then
     echo "$1 none"
   elif ! claim_of "$_run"; then
-    read -r _asked <"$_run/asked" || _asked=0
+    # Its submission may have made the folder and nothing in it yet; if it goes no further, time runs from now.
+    read -r _asked <"$_run/asked" || { _asked=$_now && echo "$_now" >"$_run/asked"; }
     if { [ "$((_now - _asked))" -gt 3000 ] || [ "$_asked" -gt "$_now" ]; } && ln -s cancelled "$_run/claim"; then
       echo "$1 gone 0" # and from now on it can not start any more
     else
