@@ -31,6 +31,7 @@ from tradewind.cli import (
     tune,
 )
 from tradewind.cli import run as run_command
+from tradewind.cli.cluster import add_to
 from tradewind.cli.workflow import workflow_app
 
 app = typer.Typer(
@@ -72,6 +73,7 @@ app.command("init")(init.init)
 app.command("schema")(schema.schema)
 app.add_typer(offers.offers_app, name="offers")
 app.add_typer(workflow_app, name="workflow")
+add_to(app)
 app.command("plugins")(plugins.plugins_command)
 app.command("doctor")(doctor.doctor)
 

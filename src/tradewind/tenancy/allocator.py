@@ -169,10 +169,11 @@ class Allocator:
 
     def _adopted(self, event: ev.Adopted) -> list[Instruction]:
         job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
-        if event.request in self.requests or event.node not in self.pool:
+        node = event.node or self.pool.fit(demand) or self.pool.roomiest(demand) or next(iter(self.pool), None)
+        if event.request in self.requests or node is None or node not in self.pool:
             return []
         request = self.requests[event.request] = Request(event.request, job, demand)
-        self._place(request, event.node)
+        self._place(request, node)
         return []
 
     def _withdrawn(self, event: ev.Withdrawn) -> list[Instruction]:

@@ -94,13 +94,13 @@ class Adopted:
         job: Whose run.
         request: Its id.
         demand: What it takes, by name.
-        node: Where it runs.
+        node: Where it runs, or None where that is not known: any node counts for it then.
     """
 
     job: str
     request: str
     demand: Mapping[str, float]
-    node: str
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,18 @@ class SubmitsTogether(Capability):
         """Start some runs, by run id: the handle, or what `Runner.submit` would have raised."""
 
 
+class ListsNodes(Capability):
+    """Says which nodes its engine has, so that many searches can share them."""
+
+    @abstractmethod
+    def nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """What each node that takes work has, by its name: ``cpu``, ``memory`` in GiB, ``gpu``.
+
+        Raises:
+            DeployError: The engine cannot be reached.
+        """
+
+
 class StreamsLogs(Capability):
     """Reads logs while the run is running."""
 

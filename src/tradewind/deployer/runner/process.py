@@ -7,6 +7,7 @@ import glob
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,15 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.base import LimitsCpu, LimitsMemory, LimitsTime, Runner, SurvivesController, ThisMachine
+from tradewind.deployer.runner.base import (
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    ListsNodes,
+    Runner,
+    SurvivesController,
+    ThisMachine,
+)
 from tradewind.deployer.runner.files import changed, document, folder_error
 from tradewind.deployer.runner.warden_client import WardenClient
 from tradewind.deployer.runner.warden_files import CANCEL, PID, RESULT, STARTED
@@ -40,7 +49,7 @@ class ProcessSettings(plugins.Settings):
     )
 
 
-class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesController, ThisMachine):
+class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, ListsNodes, SurvivesController, ThisMachine):
     """Runs jobs as processes of this machine, held to the CPUs and the memory of their offer.
 
     A helper process, the warden, starts and watches the jobs; it outlives this object until they have ended.
@@ -73,6 +82,11 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, SurvivesControl
         memory = sum(each.memory_gib * each.nodes for each in every) * 2**30
         have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return cpus <= len(os.sched_getaffinity(0)) + 1e-9 and memory <= have
+
+    def nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """This machine: the CPUs that this process may use, and its memory."""
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return {socket.gethostname(): {"cpu": float(len(os.sched_getaffinity(0))), "memory": have / 2**30}}
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""

@@ -20,6 +20,7 @@ from tradewind.deployer.runner.base import (
     HasOwnMachines,
     LimitsMemory,
     LimitsTime,
+    ListsNodes,
     Runner,
     SeveralNodes,
     StreamsLogs,
@@ -71,6 +72,7 @@ class RayRunner(
     HasOwnMachines,
     LimitsMemory,
     LimitsTime,
+    ListsNodes,
     SeveralNodes,
     StreamsLogs,
     SurvivesController,
@@ -109,6 +111,11 @@ class RayRunner(
     def kill_seconds(self) -> float:
         """The time in which the node notices."""
         return 1.0
+
+    def nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """The nodes of the Ray cluster that are alive."""
+        answer: Mapping[str, Mapping[str, float]] = self._call("nodes", seconds=_FETCH_SECONDS)
+        return answer
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""

@@ -127,6 +127,20 @@ class Driver:
             have = ", ".join(f"{name} {amount:g}" for name, amount in most.items())
             raise Refusal("capacity", f"{fit} of the {count} nodes needed have {asked}; the most that one has: {have}")
 
+    def nodes(self, namespace: str) -> Document:
+        """CPUs, GiB of memory and GPUs of the nodes that are alive, by name."""
+        found = {}
+        for node in self._ray.nodes():
+            if node["Alive"]:
+                has = node["Resources"]
+                amounts = {
+                    "cpu": has.get("CPU", 0.0),
+                    "memory": has.get("memory", 0.0) / 2**30,
+                    "gpu": has.get("GPU", 0),
+                }
+                found[f"{node['NodeName']}/{node['NodeID'][:8]}"] = {k: float(v) for k, v in amounts.items() if v}
+        return found
+
     def _live(self, namespace: str) -> set[str]:
         named = self._ray.util.list_named_actors(all_namespaces=True)
         return {each["name"] for each in named if each["namespace"] == namespace}

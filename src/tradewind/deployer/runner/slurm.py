@@ -20,6 +20,7 @@ from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
+    ListsNodes,
     Runner,
     SeveralNodes,
     StreamsLogs,
@@ -29,6 +30,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.files import document, folder_error, replace_document
 from tradewind.deployer.runner.slurm_follow import Follower
+from tradewind.deployer.runner.slurm_nodes import slurm_nodes
 from tradewind.deployer.runner.slurm_options import SlurmSettings
 from tradewind.deployer.runner.slurm_programs import Programs
 from tradewind.deployer.runner.slurm_queue import Queue
@@ -48,6 +50,7 @@ class SlurmRunner(
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
+    ListsNodes,
     SurvivesController,
     SeveralNodes,
     UsesImages,
@@ -87,6 +90,10 @@ class SlurmRunner(
     def kill_seconds(self) -> float:
         """The grace between SIGTERM and SIGKILL, and the time in which the job script notices."""
         return self.settings.grace + 2 * _LOOK_SECONDS
+
+    def nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """The nodes of the partition (of the whole cluster without one) that take work."""
+        return slurm_nodes(self._programs, self.settings.partition, self.settings.timeout)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""

@@ -1,0 +1,40 @@
+"""The commands of shared clusters: start one, submit searches to it, watch and steer them."""
+
+from __future__ import annotations
+
+import typer
+
+from tradewind.cli.cluster import queue, start, submit, tenant, top
+
+cluster_app = typer.Typer(
+    name="cluster",
+    help="Run a cluster that many searches share.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+cluster_app.command("start")(start.start)
+cluster_app.command("list")(start.list_clusters)
+
+tenant_app = typer.Typer(
+    name="tenant",
+    help="Say who shares a cluster, with which weight and quota.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+tenant_app.command("set")(tenant.set_tenant)
+tenant_app.command("list")(tenant.list_tenants)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add all commands of clusters to the table of commands."""
+    app.add_typer(cluster_app, name="cluster")
+    app.add_typer(tenant_app, name="tenant")
+    app.command("submit")(submit.submit)
+    app.command("queue")(queue.queue)
+    app.command("top")(top.top)
+    app.command("cancel")(queue.cancel)
+    app.command("pause")(queue.pause)
+    app.command("resume")(queue.resume)
+    app.command("nice")(queue.nice)

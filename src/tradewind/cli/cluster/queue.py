@@ -1,0 +1,127 @@
+"""``tradewind queue``, ``cancel``, ``pause``, ``resume`` and ``nice``: the searches of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tradewind.store.cluster import JobRow, Wanted
+
+_NUMBER = typer.Argument(help="The search's number; tradewind queue shows it.", show_default=False)
+_TENANT = typer.Option(help="Only of this tenant.", show_default=False)
+_STORE = typer.Option(help="Address of the store.", show_default=False)
+_NEWEST = 30
+
+
+def queue(
+    tenant: Annotated[str | None, _TENANT] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: Annotated[str | None, _STORE] = None,
+) -> None:
+    """Show the searches of a cluster: what they have found, and what they wait for."""
+    from contextlib import closing
+
+    from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.cli.common import emit_json
+
+    with closing(open_cluster_store(store)) as opened:
+        rows = opened.jobs(tenant=tenant, open_only=not everything, limit=None if as_json else _NEWEST)
+        shown = {
+            job["id"]: job
+            for cluster in opened.clusters()
+            if cluster.holder
+            for job in cluster.snapshot.get("jobs", ())
+        }
+    found = [_document(row, shown.get(row.id, {})) for row in rows]
+    if as_json:
+        emit_json(found)
+        return
+    from rich.console import Console
+
+    from tradewind.reporting.cluster import jobs_table
+
+    console = Console(highlight=False)
+    if not found:
+        console.print("No search is in the queue: tradewind submit job.yaml", markup=False)
+        return
+    console.print(jobs_table(found, console.width))
+
+
+def cancel(
+    number: Annotated[int, _NUMBER],
+    tenant: Annotated[str | None, _TENANT] = None,
+    store: Annotated[str | None, _STORE] = None,
+) -> None:
+    """End a search: its runs are cancelled and paid."""
+    _want(number, "cancel", tenant, store)
+
+
+def pause(
+    number: Annotated[int, _NUMBER],
+    tenant: Annotated[str | None, _TENANT] = None,
+    store: Annotated[str | None, _STORE] = None,
+) -> None:
+    """Start no further run of a search; what runs goes on to its end."""
+    _want(number, "pause", tenant, store)
+
+
+def resume(
+    number: Annotated[int, _NUMBER],
+    tenant: Annotated[str | None, _TENANT] = None,
+    store: Annotated[str | None, _STORE] = None,
+) -> None:
+    """Let a paused search go on."""
+    _want(number, "run", tenant, store)
+
+
+def nice(
+    number: Annotated[int, _NUMBER],
+    value: Annotated[int, typer.Argument(help="Smaller goes first within the tenant; 0 is usual.")],
+    tenant: Annotated[str | None, _TENANT] = None,
+    store: Annotated[str | None, _STORE] = None,
+) -> None:
+    """Give a search another place among those of its tenant; put -- before a negative number."""
+    from contextlib import closing
+
+    from tradewind.cli.cluster.common import open_cluster_store
+
+    with closing(open_cluster_store(store)) as opened:
+        _mine(opened.job(number), tenant)
+        row = opened.change_job(number, nice=value)
+    typer.echo(f"Search {row.id} ({row.name}): nice {row.nice}")
+
+
+def _want(number: int, wanted: Wanted, tenant: str | None, store: str | None) -> None:
+    from contextlib import closing
+
+    from tradewind.cli.cluster.common import open_cluster_store
+
+    with closing(open_cluster_store(store)) as opened:
+        _mine(opened.job(number), tenant)
+        row = opened.want(number, wanted)
+        if wanted == "cancel" and row.study_id is None and not any(each.holder for each in opened.clusters()):
+            import time
+
+            row = opened.change_job(number, state="cancelled", reason="cancelled by its owner", ended=time.time())
+    words = {"cancel": "is being cancelled", "pause": "is being paused", "run": "goes on"}[wanted]
+    typer.echo(f"Search {row.id} ({row.name}) {'is cancelled' if row.state == 'cancelled' else words}")
+
+
+def _mine(row: JobRow, tenant: str | None) -> None:
+    """See that a search is the tenant's; another's is as good as none.
+
+    Raises:
+        StudyNotFoundError: It is another's.
+    """
+    from tradewind.errors import StudyNotFoundError
+
+    if tenant is not None and row.tenant != tenant:
+        raise StudyNotFoundError(f"tenant {tenant} has no search {row.id}", hint="tradewind queue lists them")
+
+
+def _document(row: JobRow, shown: dict[str, Any]) -> dict[str, Any]:
+    kept = ("id", "tenant", "name", "state", "nice", "reason", "submitted", "started", "ended", "study_id")
+    return {**shown, **{name: getattr(row, name) for name in kept}, "why": shown.get("why", "")}

@@ -1,0 +1,109 @@
+"""``tradewind cluster start``: share this machine, a Ray cluster or a Slurm partition between searches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tradewind.tenancy.allocator import Policy
+    from tradewind.tenancy.framework import Nodes
+
+
+def start(
+    local: Annotated[bool, typer.Option("--local", help="Share this machine (the default).")] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Share a Ray cluster.")] = False,
+    slurm: Annotated[
+        str | None,
+        typer.Option("--slurm", help="Share a Slurm partition; '' for the default one.", metavar="PARTITION"),
+    ] = None,
+    name: Annotated[str, typer.Option(help="The cluster's name in the store.")] = "default",
+    fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "drf",
+    priority: Annotated[str, typer.Option(help="The rule between the searches of a tenant.")] = "gain",
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", help="A setting of the priority: declines=2; repeatable.")
+    ] = None,
+    runner: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the runner: address=...; repeatable.")
+    ] = None,
+    capacity: Annotated[
+        list[str] | None, typer.Option("--limit", help="Use no more than this of each node: cpu=4; repeatable.")
+    ] = None,
+    processes: Annotated[
+        bool, typer.Option("--core-processes", help="Each search in a process of its own, not in a thread.")
+    ] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no search is left.")] = False,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+) -> None:
+    """Share a cluster between searches until Ctrl-C; what runs is then ended, and goes on at the next start."""
+    from tradewind.cli.cluster.common import amounts, pairs
+    from tradewind.cli.signals import StopWanted
+    from tradewind.errors import InputError
+    from tradewind.paths import data_folder, store_url
+    from tradewind.tenancy.framework import Cluster, ClusterSettings
+
+    if sum((local, ray, slurm is not None)) > 1:
+        raise InputError("--local, --ray and --slurm exclude each other", hint="start one cluster for each")
+    given = pairs(runner, "--set")
+    part: dict[str, Any] = {"use": "process", **given}
+    if ray:
+        part["use"] = "ray"
+    elif slurm is not None:
+        part |= {"use": "slurm", **({"partition": slurm} if slurm else {})}
+    how = _policy(fairness, priority, pairs(policy, "--policy"))
+    nodes = _nodes(part, amounts(capacity, "--limit"))
+    words = {"engine": part["use"], "fairness": fairness, "priority": priority}
+    url = store or store_url()
+    settings = ClusterSettings(name, url, data_folder(), how, words, part, processes)
+    cluster = Cluster(settings, nodes)
+    typer.echo(f"Cluster {name} on {part['use']} ({fairness}, {priority}). Ctrl-C ends it.")
+    with StopWanted("ending: running trials are cancelled and paid; the next start goes on") as stop:
+        cluster.run(lambda: not stop.wanted and not (until_empty and cluster.empty()))
+
+
+def list_clusters(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+) -> None:
+    """List the clusters of the store, and who runs them."""
+    from contextlib import closing
+    from dataclasses import asdict
+
+    from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.cli.common import emit_json
+
+    with closing(open_cluster_store(store)) as opened:
+        rows = opened.clusters()
+    if as_json:
+        emit_json([asdict(row) for row in rows])
+        return
+    if not rows:
+        typer.echo("No cluster was started yet: tradewind cluster start")
+    for row in rows:
+        typer.echo(f"{row.name}: {row.settings.get('engine', '')}, {row.holder or 'not running'}")
+
+
+def _policy(fairness: str, priority: str, settings: Mapping[str, Any]) -> Policy:
+    from tradewind import plugins
+    from tradewind.tenancy.allocator import Policy
+
+    return Policy(plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings))
+
+
+def _nodes(part: Mapping[str, Any], most: Mapping[str, float]) -> Nodes:
+    from pathlib import Path
+
+    from tradewind.deployer.runner.base import ListsNodes
+    from tradewind.engine.deploying import make_part
+    from tradewind.errors import InputError
+    from tradewind.paths import data_folder
+    from tradewind.tenancy.framework import Limited
+
+    settings = {key: value for key, value in part.items() if key != "use"}
+    made = make_part("runner", part["use"], settings, Path.cwd(), data_folder())
+    if not isinstance(made, ListsNodes):
+        raise InputError(f"the {part['use']} runner does not say which nodes it has")
+    return Limited(made, most)

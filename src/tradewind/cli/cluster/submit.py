@@ -1,0 +1,63 @@
+"""``tradewind submit``: hand a search over to a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def submit(
+    file: Annotated[Path, typer.Argument(help="The job YAML.", show_default=False)],
+    tenant: Annotated[str, typer.Option(help="Whose search it is.")] = "default",
+    weight: Annotated[float | None, typer.Option(help="The tenant's weight from now on.", show_default=False)] = None,
+    parallel: Annotated[int | None, typer.Option(help="Trials at the same time.", show_default=False)] = None,
+    trials: Annotated[int | None, typer.Option(help="Number of trials at most.", show_default=False)] = None,
+    searcher: Annotated[str | None, typer.Option(help="Who proposes.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds give equal proposals.", show_default=False)] = None,
+    target: Annotated[
+        float | None, typer.Option(help="End when the objective is this good.", show_default=False)
+    ] = None,
+    nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
+    core_process: Annotated[
+        bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
+    ] = False,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+) -> None:
+    """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
+    from contextlib import closing
+
+    from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.cli.common import emit_json, load_job
+    from tradewind.engine.assemble import build_problem, study_document
+    from tradewind.errors import InputError
+    from tradewind.paths import data_folder
+    from tradewind.store.cluster import JobRow, TenantRow
+
+    if not tenant or "/" in tenant:
+        raise InputError(f"--tenant {tenant!r} is no name of a tenant", hint="write letters and digits, without a /")
+    if weight is not None and not 0 < weight < float("inf"):
+        raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
+    given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
+    spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
+    build_problem(spec, data_folder())  # what cannot be searched is told now, not in the queue
+    options = {"target": target, "core": "process" if core_process else "thread"}
+    with closing(open_cluster_store(store)) as opened:
+        if weight is not None:
+            known = {row.name: row for row in opened.tenants()}
+            old = known.get(tenant, TenantRow(tenant))
+            opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
+        kept = {key: value for key, value in options.items() if value is not None}
+        row = opened.submit(JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice))
+        running = any(cluster.holder for cluster in opened.clusters())
+    if as_json:
+        emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
+        return
+    typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
+    if not running:
+        typer.echo("No cluster runs: tradewind cluster start")

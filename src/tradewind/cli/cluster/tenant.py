@@ -1,0 +1,78 @@
+"""``tradewind tenant``: who shares a cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def set_tenant(
+    name: Annotated[str, typer.Argument(help="The tenant.", show_default=False)],
+    weight: Annotated[float | None, typer.Option(help="Its share against others.", show_default=False)] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="Larger goes first under strict priority.", show_default=False)
+    ] = None,
+    quota: Annotated[
+        list[str] | None, typer.Option(help="The most it may use at a time: cpu=8, memory=32GiB; repeatable.")
+    ] = None,
+    no_quota: Annotated[bool, typer.Option("--no-quota", help="Take its quota away.")] = False,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+) -> None:
+    """Add a tenant, or change its weight, priority or quota; a running cluster follows at once."""
+    from contextlib import closing
+
+    from tradewind.cli.cluster.common import amounts, open_cluster_store
+    from tradewind.errors import InputError
+    from tradewind.store.cluster import TenantRow
+
+    if not name or "/" in name:
+        raise InputError(f"{name!r} is no name of a tenant", hint="write letters and digits, without a /")
+    if weight is not None and not 0 < weight < float("inf"):
+        raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
+    most = amounts(quota, "--quota")
+    with closing(open_cluster_store(store)) as opened:
+        old = next((row for row in opened.tenants() if row.name == name), TenantRow(name))
+        row = TenantRow(
+            name,
+            old.weight if weight is None else weight,
+            old.priority if priority is None else priority,
+            {} if no_quota else {**old.quota, **most},
+            old.created,
+        )
+        opened.set_tenant(row)
+    typer.echo(_words(row.name, row.weight, row.priority, row.quota))
+
+
+def list_tenants(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+) -> None:
+    """List the tenants, and what their searches have used so far."""
+    from contextlib import closing
+
+    from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.cli.common import emit_json, open_store
+    from tradewind.tenancy.accounting import bills
+
+    with closing(open_cluster_store(store)) as opened, closing(open_store(store)) as studies:
+        found = bills(opened, studies)
+    if as_json:
+        emit_json(found)
+        return
+    from rich.console import Console
+
+    from tradewind.reporting.cluster import tenants_table
+
+    console = Console(highlight=False)
+    if not found:
+        console.print("There is no tenant yet: tradewind tenant set physics --weight 2", markup=False)
+        return
+    console.print(tenants_table(found))
+
+
+def _words(name: str, weight: float, priority: int, quota: object) -> str:
+    from tradewind.tenancy.resources import words
+
+    most = f", at most {words(quota)}" if isinstance(quota, dict) and quota else ""
+    return f"{name}: weight {weight:g}, priority {priority}{most}"

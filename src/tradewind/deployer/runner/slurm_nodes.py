@@ -1,0 +1,41 @@
+"""Which nodes a Slurm cluster has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tradewind.deployer.runner.slurm_programs import Programs
+
+_WORKS = frozenset({"idle", "mixed", "allocated", "completing", "reserved"})
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
+
+
+def slurm_nodes(programs: Programs, partition: str, timeout: float) -> dict[str, Mapping[str, float]]:
+    """CPUs, GiB of memory and GPUs of the nodes that take work, by name.
+
+    Args:
+        programs: Slurm's programs.
+        partition: The partition; all without it.
+        timeout: Seconds to wait for an answer.
+
+    Raises:
+        DeployError: Slurm does not answer.
+    """
+    words = ["-h", "-N", "-o", "%N|%c|%m|%G|%T"]
+    answer = programs.ask("sinfo", *words, *(["-p", partition] if partition else []), timeout=timeout)
+    return read_nodes(answer)
+
+
+def read_nodes(text: str) -> dict[str, Mapping[str, float]]:
+    """The nodes of what ``sinfo`` prints; those that are down, drained or do not answer are left out."""
+    found: dict[str, Mapping[str, float]] = {}
+    for line in text.splitlines():
+        name, cpus, megabytes, devices, state = line.strip().split("|")
+        # A star behind the state: the node does not answer. Other signs say that it sleeps or reboots.
+        if state.rstrip("+") not in _WORKS:
+            continue
+        gpus = sum(int(count) for count in _GPUS.findall(devices))
+        amounts = {"cpu": float(cpus), "memory": float(megabytes) / 1024.0, "gpu": float(gpus)}
+        found[name] = {kind: amount for kind, amount in amounts.items() if amount}
+    return found

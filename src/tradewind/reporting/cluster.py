@@ -1,0 +1,134 @@
+"""A shared cluster on the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tradewind.units import format_duration, format_money
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+_BAR = 20
+
+
+def screen(document: Mapping[str, Any], width: int, height: int | None = None) -> Group:
+    """The whole cluster: its state, the tenants with their shares, and the searches.
+
+    Args:
+        document: Of `tradewind.tenancy.watching.snapshot_of`, with ``name``, ``settings``, ``holder`` and ``age``.
+        width: Columns of the terminal.
+        height: Its lines; what does not fit is counted. None for no end.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    total = document.get("total", {})
+    used: dict[str, float] = dict.fromkeys(total, 0.0)
+    for node in document.get("nodes", {}).values():
+        for kind, amount in node["has"].items():
+            used[kind] = used.get(kind, 0.0) + amount - node["free"].get(kind, 0.0)
+    settings = document.get("settings", {})
+    state = "running" if document.get("holder") else "not running"
+    head = Text.assemble(
+        (f"cluster {document['name']}", "bold"),
+        f"  {settings.get('engine', '')}, {settings.get('fairness', '')}, {settings.get('priority', '')}  ",
+        (state, "green" if document.get("holder") else "red"),
+        f"  {len(document.get('nodes', {}))} nodes  ",
+        "  ".join(f"{kind} {used[kind]:.4g} of {amount:.4g}" for kind, amount in total.items()),
+    )
+    jobs = document.get("jobs", [])
+    tenants = [{"tenant": name, **each} for name, each in document.get("tenants", {}).items()]
+    room = None if height is None else max(3, height - len(tenants) - 8)
+    parts: list[Any] = [head, Text(), shares_table(tenants), Text(), jobs_table(jobs[:room], width)]
+    if room is not None and len(jobs) > room:
+        parts.append(Text(f"and {len(jobs) - room} more: tradewind queue", style="bright_black"))
+    return Group(*parts)
+
+
+def shares_table(tenants: Sequence[Mapping[str, Any]]) -> Table:
+    """The tenants with their dominant shares as bars, what is due to each by its weight marked."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("tenant", "weight", "share", "", "running", "waiting", "CPU h"):
+        table.add_column(name, justify="left" if name in ("tenant", "") else "right", no_wrap=True)
+    for each in tenants:
+        filled = round(each["share"] * _BAR)
+        table.add_row(
+            Text(str(each["tenant"])),
+            f"{each['weight']:g}",
+            f"{each['share']:.0%}",
+            Text("█" * filled + "░" * (_BAR - filled), style="cyan"),
+            str(each["running"]),
+            str(each["waiting"]),
+            f"{each['usage'].get('cpu', 0.0) / 3600:.2f}",
+        )
+    return table
+
+
+def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """Searches: how far they are, the best so far, and what they wait for."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    wide = width >= 100
+    names = ["id", "tenant", "search", "state", "runs", "waits", "trials", "best", "spent", *(["age"] if wide else [])]
+    for name in (*names, "why"):
+        left = name in ("tenant", "search", "state", "why")
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "why", overflow="ellipsis")
+    now = time.time()
+    for job in jobs:
+        best = job.get("best")
+        money = job.get("spent")
+        row = [
+            str(job["id"]),
+            str(job["tenant"]),
+            str(job["name"]),
+            str(job["state"]),
+            str(job.get("running", "")),
+            str(job.get("waiting", "")),
+            _of(job.get("trials"), job.get("most")),
+            "" if best is None else format_money(best) if job.get("metric") == "cost" else f"{best:.6g}",
+            "" if money is None else format_money(money),
+            *([format_duration(now - job["submitted"])] if wide else []),
+            str(job.get("reason") or job.get("why") or ""),
+        ]
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """What tenants have used so far (`tradewind.tenancy.accounting.bills`)."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("tenant", "weight", "priority", "quota", "searches", "runs", "CPU h", "GiB h", "spent"):
+        table.add_column(name, justify="left" if name in ("tenant", "quota") else "right")
+    for row in rows:
+        quota = ", ".join(f"{kind} {amount:g}" for kind, amount in row["quota"].items())
+        hours = {kind: amount / 3600 for kind, amount in row["seconds"].items()}
+        table.add_row(
+            Text(row["tenant"]),
+            f"{row['weight']:g}",
+            str(row["priority"]),
+            Text(quota or "none"),
+            str(row["searches"]),
+            str(row["runs"]),
+            f"{hours.get('cpu', 0.0):.3f}",
+            f"{hours.get('memory', 0.0):.3f}",
+            format_money(row["dollars"]),
+        )
+    return table
+
+
+def _of(count: int | None, most: int | None) -> str:
+    if count is None:
+        return ""
+    return str(count) if most is None else f"{count}/{most}"

@@ -1,0 +1,356 @@
+"""The framework of a shared cluster: carries out what the allocator says, with Cores, a store and an engine's nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tradewind.errors import InputError, TradewindError
+from tradewind.store.base import this_process
+from tradewind.store.cluster import OPEN, ClusterStore, JobRow
+from tradewind.tenancy import events as ev
+from tradewind.tenancy.allocator import Allocator, Policy
+from tradewind.tenancy.core import CoreSettings
+from tradewind.tenancy.messages import (
+    Began,
+    Drops,
+    End,
+    Gone,
+    Grant,
+    Learned,
+    Message,
+    Over,
+    Runs,
+    Shows,
+    Wants,
+)
+from tradewind.tenancy.seats import ProcessSeat, Seat, ThreadSeat
+from tradewind.tenancy.watching import snapshot_of
+
+_log = logging.getLogger("tradewind.tenancy")
+
+LEASE_SECONDS = 60.0
+"""How long a cluster stays taken when its process says nothing; a process of this host that died lets go at once."""
+
+_LOOK = 0.25
+"""Seconds between two looks into the store for what users want."""
+
+_NODES = 5.0
+"""Seconds between two looks at the engine's nodes."""
+
+_SNAPSHOT = 1.0
+_CRASHES = 3
+"""A Core that crashed so often is not started again."""
+
+
+class Nodes(Protocol):
+    """Says which nodes there are: a runner with the capability ``ListsNodes``."""
+
+    def nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """Capacity by node."""
+        ...
+
+
+class Limited:
+    """Nodes of which no more than some amounts are used.
+
+    Args:
+        nodes: The nodes.
+        most: The most of each resource that is used on each node, by name.
+    """
+
+    def __init__(self, nodes: Nodes, most: Mapping[str, float]) -> None:
+        self._nodes, self._most = nodes, most
+
+    def nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """Capacity by node."""
+        return {
+            node: {kind: min(amount, self._most.get(kind, amount)) for kind, amount in capacity.items()}
+            for node, capacity in self._nodes.nodes().items()
+        }
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """How a cluster is run.
+
+    Attributes:
+        name: Its name in the store.
+        url: Address of the store.
+        data_folder: For runs, runners and refreshed prices.
+        policy: How the allocator decides.
+        words: How it was started, for those who watch.
+        runner: The runner of all runs, as a job YAML has it; each job's own without it.
+        core_in_process: Every Core gets a process of its own, not only those that ask for it.
+    """
+
+    name: str
+    url: str
+    data_folder: Path
+    policy: Policy
+    words: Mapping[str, Any]
+    runner: Mapping[str, Any] | None = None
+    core_in_process: bool = False
+
+
+class Cluster:
+    """A shared cluster on its way.
+
+    Args:
+        settings: How it is run.
+        nodes: Which nodes there are.
+    """
+
+    def __init__(self, settings: ClusterSettings, nodes: Nodes) -> None:
+        self.settings = settings
+        self.allocator = Allocator(settings.policy)
+        self.store = ClusterStore(settings.url)
+        self.shown: dict[int, Mapping[str, Any]] = {}
+        self._engine = nodes
+        self._outbox: queue.Queue[Message] = queue.Queue()
+        self._seats: dict[int, Seat] = {}
+        self._jobs: dict[int, JobRow] = {}
+        self._starting: set[int] = set()
+        self._crashes: dict[int, int] = {}
+        self._known: Mapping[str, Mapping[str, float]] = {}
+        self._tenants: dict[str, Any] = {}
+        self._token = ""
+        self._next = {"look": 0.0, "nodes": 0.0, "snapshot": 0.0, "wake": float("inf")}
+        self._stopping = False
+
+    def run(self, wanted: Callable[[], bool]) -> None:
+        """Run until it is not wanted any more; then all searches are ended so that the next start goes on with them.
+
+        Args:
+            wanted: Asked often.
+
+        Raises:
+            StudyBusyError: Another live process runs this cluster, or has taken it over.
+            StoreError: The store cannot be read or written any more.
+        """
+        settings = self.settings
+        self._token = self.store.hold(settings.name, this_process(), LEASE_SECONDS, settings.words)
+        try:
+            self._look_at_nodes()
+            while not (self._stopping and not self._seats):
+                if not self._stopping and not wanted():
+                    self._stop()
+                self._turn()
+        finally:
+            for number, seat in self._seats.items():
+                seat.send(End("left"))
+                _log.info("waiting for search %d", number)
+            for seat in self._seats.values():
+                seat.join(30.0)
+            with contextlib.suppress(TradewindError):
+                self.store.renew(settings.name, self._token, LEASE_SECONDS, self._snapshot())
+            self.store.release(settings.name, self._token)
+            self.store.close()
+
+    def empty(self) -> bool:
+        """True when no search is left that is not over."""
+        return not self._jobs and not self.store.jobs(open_only=True, limit=1)
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        for what, action, seconds in (
+            ("look", self._look, _LOOK),
+            ("nodes", self._look_at_nodes, _NODES),
+            ("snapshot", self._keep_snapshot, _SNAPSHOT),
+        ):
+            if now >= self._next[what]:
+                self._next[what] = now + seconds
+                action()
+        if now >= self._next["wake"]:
+            self._next["wake"] = float("inf")
+            self._feed(ev.Tick())
+        patience = max(0.0, min(self._next.values()) - time.monotonic())
+        try:
+            message = self._outbox.get(timeout=min(patience, _LOOK))
+        except queue.Empty:
+            return
+        events = self._take(message)
+        while True:  # what has come meanwhile is decided on together
+            try:
+                events += self._take(self._outbox.get_nowait())
+            except queue.Empty:
+                break
+        self._feed(*events)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for seat in self._seats.values():
+            seat.send(End("left"))
+
+    # ------------------------------------------------------------------ what users want
+
+    def _look(self) -> None:
+        """Take what has changed in the store: tenants, new searches, wishes."""
+        events: list[ev.Event] = []
+        jobs = self.store.jobs(open_only=True)  # before the tenants: each of them has one
+        for tenant in self.store.tenants():
+            if self._tenants.get(tenant.name) != tenant:
+                self._tenants[tenant.name] = tenant
+                try:
+                    self._feed(ev.TenantSet(tenant.name, tenant.weight, tenant.priority, tenant.quota))
+                except InputError as error:
+                    _log.warning("tenant %s is left as it was: %s", tenant.name, error)
+        if self._stopping:
+            return
+        for job in sorted(jobs, key=lambda each: each.id):
+            events += self._want(job)
+        self._feed(*events)
+
+    def _want(self, job: JobRow) -> list[ev.Event]:
+        known = self._jobs.get(job.id)
+        self._jobs[job.id] = job
+        name = str(job.id)
+        if known is None:
+            if job.wanted == "cancel":
+                self._finish(job.id, "cancelled", "cancelled by its owner")
+                return []
+            core = job.options.get("core_demand", {})
+            events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, job.options.get("demand", {}), job.nice)]
+            if job.wanted == "pause":
+                events.append(ev.JobPaused(name))
+                self._change(job.id, state="paused")
+            if not core:
+                self._start_core(job.id)
+            return events
+        if job.wanted == "cancel" and known.wanted != "cancel":
+            if job.id in self._seats:
+                self._seats[job.id].send(End("cancelled"))
+                return [ev.JobPaused(name)]
+            self._finish(job.id, "cancelled", "cancelled by its owner")
+            return [ev.JobEnded(name)]
+        found: list[ev.Event] = []
+        if job.nice != known.nice:
+            found.append(ev.JobReniced(name, job.nice))
+        if job.wanted != known.wanted and job.wanted in ("pause", "run"):
+            paused = job.wanted == "pause"
+            found.append(ev.JobPaused(name) if paused else ev.JobResumed(name))
+            begun = job.id in self._seats
+            self._change(job.id, state="paused" if paused else "running" if begun else "queued")
+        return found
+
+    # ------------------------------------------------------------------ Cores
+
+    def _start_core(self, number: int) -> None:
+        job = self._jobs[number]
+        settings = self.settings
+        core = CoreSettings(job, settings.url, settings.data_folder, settings.runner)
+        apart = settings.core_in_process or job.options.get("core") == "process"
+        self._seats[number] = (ProcessSeat if apart else ThreadSeat)(core, self._outbox)
+
+    def _take(self, message: Message) -> list[ev.Event]:
+        """What a Core says, as events of the allocator."""
+        name = str(message.job)
+        match message:
+            case Began(number, study_id):
+                paused = self._jobs[number].wanted == "pause"
+                started = self._jobs[number].started or time.time()
+                self._change(number, study_id=study_id, started=started, state="paused" if paused else "running")
+            case Wants(_, request, demand):
+                return [ev.Asked(name, request, demand)]
+            case Drops(_, request):
+                return [ev.Withdrawn(request), ev.Ended(request)]
+            case Runs(_, request, demand):
+                return [ev.Adopted(name, request, demand)]
+            case Gone(_, request):
+                return [ev.Ended(request)]
+            case Learned(_, value, seconds, gain):
+                return [ev.Told(name, value, seconds, gain)]
+            case Shows(number, document):
+                self.shown[number] = document
+            case Over():
+                return self._over(message)
+        return []
+
+    def _over(self, message: Over) -> list[ev.Event]:
+        number, name = message.job, str(message.job)
+        self._seats.pop(number, None)
+        gone: list[ev.Event] = [ev.Ended(each) for each in self._requests_of(name)]
+        match message.state:
+            case "crashed":
+                self._crashes[number] = self._crashes.get(number, 0) + 1
+                if self._crashes[number] < _CRASHES and not self._stopping:
+                    self._start_core(number)
+                    return gone
+                self._finish(number, "failed", message.reason)
+            case "left":
+                self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")
+            case state:
+                self._finish(number, state, message.reason)
+        return [*gone, ev.JobEnded(name)]
+
+    def _requests_of(self, name: str) -> list[str]:
+        job = self.allocator.jobs.get(name)
+        return [] if job is None else [*job.running, *(request.id for request in job.waiting)]
+
+    def _finish(self, number: int, state: str, reason: str) -> None:
+        self._change(number, state=state, reason=reason, ended=time.time())
+        self._jobs.pop(number, None)
+        self.shown.pop(number, None)
+
+    def _change(self, number: int, **fields: Any) -> None:
+        self._jobs[number] = self.store.change_job(number, **fields)
+        if self._jobs[number].state not in OPEN:
+            del self._jobs[number]
+
+    # ------------------------------------------------------------------ the allocator
+
+    def _feed(self, *events: ev.Event) -> None:
+        for instruction in self.allocator.handle_all(self._sound(events), time.monotonic()):
+            match instruction:
+                case ev.Start(request, job, _):
+                    if (seat := self._seats.get(int(job))) is not None:
+                        seat.send(Grant(request))
+                case ev.StartCore(job, _):
+                    self._start_core(int(job))
+                case ev.Refused(_, job, reason):
+                    self._refuse(int(job), reason)
+                case ev.Wake(at):
+                    self._next["wake"] = min(self._next["wake"], at)
+                case ev.LostCore(job, node):
+                    _log.warning("node %s is gone, the Core of search %s goes on here", node, job)
+
+    def _sound(self, events: tuple[ev.Event, ...]) -> list[ev.Event]:
+        """The events that are not about a search that was over before they came."""
+        return [each for each in events if (job := getattr(each, "job", None)) is None or self._is_known(job, events)]
+
+    def _is_known(self, job: str, events: tuple[ev.Event, ...]) -> bool:
+        return job in self.allocator.jobs or any(isinstance(e, ev.JobSubmitted) and e.job == job for e in events)
+
+    def _refuse(self, number: int, reason: str) -> None:
+        if (seat := self._seats.get(number)) is not None:
+            seat.send(End("cancelled"))
+        self._change(number, reason=reason)
+
+    def _look_at_nodes(self) -> None:
+        try:
+            found = {name: dict(each) for name, each in self._engine.nodes().items()}
+        except TradewindError as error:
+            # An engine that does not answer has not lost its nodes.
+            _log.warning("the nodes cannot be asked for: %s", error)
+            return
+        events: list[ev.Event] = [ev.NodeLost(name) for name in self._known if name not in found]
+        names = self.settings.policy.kinds.names
+        for name, capacity in found.items():
+            if self._known.get(name) != capacity:
+                events.append(ev.NodeJoined(name, {kind: each for kind, each in capacity.items() if kind in names}))
+        self._known = found
+        self._feed(*events)
+
+    # ------------------------------------------------------------------ watching
+
+    def _snapshot(self) -> dict[str, Any]:
+        return snapshot_of(self.allocator, self._jobs, self.shown, time.monotonic())
+
+    def _keep_snapshot(self) -> None:
+        self.store.renew(self.settings.name, self._token, LEASE_SECONDS, self._snapshot())

@@ -1,0 +1,104 @@
+"""Where Cores run: in threads of the cluster's process, or in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+from typing import Any, Protocol
+
+from tradewind.tenancy.core import CoreSettings, Outbox, run_core
+from tradewind.tenancy.messages import Order, Over
+
+
+class Seat(Protocol):
+    """A Core that runs."""
+
+    def send(self, order: Order) -> None:
+        """Give it an order."""
+        ...
+
+    def alive(self) -> bool:
+        """False when it has ended, however it did."""
+        ...
+
+    def join(self, seconds: float) -> None:
+        """Wait for its end."""
+        ...
+
+
+class ThreadSeat:
+    """A Core in a thread: quick to start; its searcher shares the processor with all others of the process.
+
+    Args:
+        settings: What it searches.
+        outbox: Where its messages go.
+    """
+
+    def __init__(self, settings: CoreSettings, outbox: Outbox) -> None:
+        self._inbox: queue.Queue[Order] = queue.Queue()
+        name = f"core-{settings.job.id}"
+        self._thread = threading.Thread(target=run_core, args=(settings, self._inbox, outbox), name=name, daemon=True)
+        self._thread.start()
+
+    def send(self, order: Order) -> None:
+        """See `Seat.send`."""
+        self._inbox.put(order)
+
+    def alive(self) -> bool:
+        """See `Seat.alive`."""
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """See `Seat.join`."""
+        self._thread.join(seconds)
+
+
+class ProcessSeat:
+    """A Core in a process of its own, for searchers that are heavy or the user's own; it may be killed.
+
+    Args:
+        settings: What it searches.
+        outbox: Where its messages go.
+    """
+
+    def __init__(self, settings: CoreSettings, outbox: Outbox) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._inbox: Any = context.Queue()
+        self._messages: Any = context.Queue()
+        self._job = settings.job.id
+        self._outbox = outbox
+        name = f"tradewind-core-{settings.job.id}"
+        arguments = (settings, self._inbox, self._messages)
+        self.process = context.Process(target=run_core, args=arguments, name=name, daemon=True)
+        self.process.start()
+        self._forwarder = threading.Thread(target=self._forward, name=f"{name}-messages", daemon=True)
+        self._forwarder.start()
+
+    def send(self, order: Order) -> None:
+        """See `Seat.send`."""
+        self._inbox.put(order)
+
+    def alive(self) -> bool:
+        """See `Seat.alive`."""
+        return self._forwarder.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """See `Seat.join`."""
+        self._forwarder.join(seconds)
+
+    def _forward(self) -> None:
+        """Pass messages on until the last one; a process that ends without it has crashed."""
+        while True:
+            try:
+                message = self._messages.get(timeout=0.2)
+            except queue.Empty:
+                if not self.process.is_alive() and self._messages.empty():
+                    why = f"its Core ended with {self.process.exitcode}"
+                    self._outbox.put(Over(self._job, "crashed", why))
+                    return
+                continue
+            self._outbox.put(message)
+            if isinstance(message, Over):
+                self.process.join(5.0)
+                return
