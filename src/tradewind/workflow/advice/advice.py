@@ -234,7 +234,7 @@ def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ..
     minimum = terms.billing.minimum_seconds
     paid = f"each VM is paid from its order to the end, {format_duration(terms.boot_seconds)} of boot included"
     found.append(paid + (f", and for {format_duration(minimum)} at least" if minimum else ""))
-    return tuple(found)
+    return (*wanted.flow.warnings, *found)
 
 
 def _nothing(wanted: Wanted, searched: Searched, rows: Sequence[Choice]) -> NothingFeasibleError:
