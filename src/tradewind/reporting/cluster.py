@@ -38,7 +38,7 @@ def screen(document: Mapping[str, Any], width: int, height: int | None = None) -
         f"  {settings.get('engine', '')}, {settings.get('fairness', '')}, {settings.get('priority', '')}  ",
         (state, "green" if document.get("holder") else "red"),
         f"  {len(document.get('nodes', {}))} nodes  ",
-        "  ".join(f"{kind} {used[kind]:.4g} of {amount:.4g}" for kind, amount in total.items()),
+        "  ".join(f"{kind} {max(0.0, round(used[kind], 6)):.4g} of {amount:.4g}" for kind, amount in total.items()),
     )
     jobs = document.get("jobs", [])
     tenants = [{"tenant": name, **each} for name, each in document.get("tenants", {}).items()]

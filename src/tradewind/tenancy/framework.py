@@ -118,6 +118,7 @@ class Cluster:
         self._jobs: dict[int, JobRow] = {}
         self._starting: set[int] = set()
         self._crashes: dict[int, int] = {}
+        self._reasons: dict[int, str] = {}  # why a search was ended from here
         self._known: Mapping[str, Mapping[str, float]] = {}
         self._tenants: dict[str, Any] = {}
         self._token = ""
@@ -225,6 +226,7 @@ class Cluster:
             return events
         if job.wanted == "cancel" and known.wanted != "cancel":
             if job.id in self._seats:
+                self._reasons[job.id] = "cancelled by its owner"
                 self._seats[job.id].send(End("cancelled"))
                 return [ev.JobPaused(name)]
             self._finish(job.id, "cancelled", "cancelled by its owner")
@@ -286,7 +288,7 @@ class Cluster:
             case "left":
                 self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")
             case state:
-                self._finish(number, state, message.reason)
+                self._finish(number, state, self._reasons.pop(number, message.reason))
         return [*gone, ev.JobEnded(name)]
 
     def _requests_of(self, name: str) -> list[str]:
@@ -329,8 +331,8 @@ class Cluster:
 
     def _refuse(self, number: int, reason: str) -> None:
         if (seat := self._seats.get(number)) is not None:
+            self._reasons[number] = reason
             seat.send(End("cancelled"))
-        self._change(number, reason=reason)
 
     def _look_at_nodes(self) -> None:
         try:

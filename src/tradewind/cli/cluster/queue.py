@@ -35,7 +35,8 @@ def queue(
             if cluster.holder
             for job in cluster.snapshot.get("jobs", ())
         }
-    found = [_document(row, shown.get(row.id, {})) for row in rows]
+    known = _figures([row for row in rows if row.id not in shown and row.study_id is not None], store)
+    found = [_document(row, shown.get(row.id, known.get(row.id, {}))) for row in rows]
     if as_json:
         emit_json(found)
         return
@@ -120,6 +121,29 @@ def _mine(row: JobRow, tenant: str | None) -> None:
 
     if tenant is not None and row.tenant != tenant:
         raise StudyNotFoundError(f"tenant {tenant} has no search {row.id}", hint="tradewind queue lists them")
+
+
+def _figures(rows: list[JobRow], url: str | None) -> dict[int, dict[str, Any]]:
+    """What searches have found that no cluster runs now, from their studies."""
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+
+    if not rows:
+        return {}
+    with closing(open_store(url)) as studies:
+        found = {each.study.id: each for each in studies.summaries([row.study_id for row in rows if row.study_id])}
+    figures: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        if (summary := found.get(row.study_id or 0)) is not None:
+            seen = None if summary.best is None else summary.best.observation
+            figures[row.id] = {
+                "trials": sum(summary.counts.values()),
+                "best": None if seen is None else seen.objective,
+                "metric": summary.study.spec.get("objective", {}).get("metric"),
+                "spent": summary.spent,
+            }
+    return figures
 
 
 def _document(row: JobRow, shown: dict[str, Any]) -> dict[str, Any]:

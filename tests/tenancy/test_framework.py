@@ -1,0 +1,284 @@
+"""A real cluster on this machine: searches that share it, wishes of users, and crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.tenancy.cluster import policy
+
+from tradewind import plugins
+from tradewind.cli.app import run
+from tradewind.engine.assemble import study_document
+from tradewind.errors import StudyBusyError
+from tradewind.problem.spec import parse_spec
+from tradewind.store.base import Store
+from tradewind.store.cluster import ClusterStore, JobRow, TenantRow
+from tradewind.tenancy.framework import Cluster, ClusterSettings
+
+JOB = """
+name: {name}
+job:
+  command:
+    - {python}
+    - -c
+    - |
+      import os, time
+      with open({marks!r} + "/{name}", "a") as file:
+          file.write(f"begin {{time.time()}} {{os.environ['TRADEWIND_RUN_ID']}}\\n")
+      time.sleep({seconds})
+      with open({marks!r} + "/{name}", "a") as file:
+          file.write(f"end {{time.time()}} {{os.environ['TRADEWIND_RUN_ID']}}\\n")
+      print("loss", (({{{{ x }}}}) - 5) ** 2)
+space: {{x: 1..40}}
+offers: {{provider: local, vcpu: 1, memory: 1}}
+objective: {{minimise: loss}}
+interpret: [{{use: regex, patterns: 'loss (?P<loss>[0-9.]+)'}}]
+budget: {{trials: {trials}}}
+searcher: random
+parallel: {parallel}
+"""
+
+
+class FourCpus:
+    """One node with four CPUs, whatever this machine has: the jobs sleep."""
+
+    def nodes(self) -> dict[str, dict[str, float]]:
+        return {"here": {"cpu": 4.0, "memory": 8.0}}
+
+
+class World:
+    """A store, a folder for marks, and clusters on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.url = folder, f"sqlite:///{folder}/tradewind.db"
+        self.marks = folder / "marks"
+        self.marks.mkdir()
+        self.store = ClusterStore(self.url)
+        self.studies: Store = plugins.create("store", "sql", {}, url=self.url)
+
+    def submit(
+        self, name: str, tenant: str = "A", trials: int = 6, seconds: float = 0.05, parallel: int = 2, **options: Any
+    ) -> JobRow:
+        text = JOB.format(
+            name=name, python=sys.executable, marks=str(self.marks), seconds=seconds, trials=trials, parallel=parallel
+        )
+        spec = parse_spec(text, base=self.folder)
+        return self.store.submit(JobRow(0, tenant, name, study_document(spec), options))
+
+    def cluster(self, **more: Any) -> Cluster:
+        settings = ClusterSettings("default", self.url, self.folder, policy(), {"engine": "process"}, **more)
+        return Cluster(settings, FourCpus())
+
+    def run_until(self, done: Callable[[], bool], seconds: float = 60.0, **more: Any) -> Cluster:
+        cluster, until = self.cluster(**more), time.monotonic() + seconds
+        cluster.run(lambda: not done() and time.monotonic() < until)
+        return cluster
+
+    def over(self) -> bool:
+        return not self.store.jobs(open_only=True)
+
+    def marks_of(self, name: str) -> list[list[str]]:
+        path = self.marks / name
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    with closing(made.store), closing(made.studies):
+        yield made
+
+
+def check_accounts(world: World, row: JobRow, trials: int) -> None:
+    """Each trial ended once, each run was run once and has ended, and the money is the sum of the runs."""
+    row = world.store.job(row.id)
+    assert row.study_id is not None
+    found = world.studies.trials(row.study_id)
+    assert Counter(trial.state.value for trial in found) == {"succeeded": trials}
+    runs = world.studies.runs(row.study_id)
+    assert all(run.state.ended for run in runs)
+    begun = Counter(mark[2] for mark in world.marks_of(row.name) if mark[0] == "begin")
+    assert set(begun.values()) == {1}
+    assert set(begun) <= {run.run_id for run in runs}
+    assert sum(trial.spent for trial in found) == pytest.approx(sum(run.cost for run in runs))
+
+
+def test_two_searches_share_a_machine_and_both_end(world: World) -> None:
+    one, two = world.submit("one"), world.submit("two", "B")
+    cluster = world.run_until(world.over)
+    for row in (one, two):
+        assert world.store.job(row.id).state == "done"
+        check_accounts(world, row, 6)
+    assert cluster.allocator.decisions == 12
+    assert not cluster.allocator.requests
+    assert world.studies.find_studies("A/one")
+    assert world.studies.find_studies("B/two")
+    kept = world.store.clusters()[0]
+    assert kept.holder == ""
+    assert set(kept.snapshot["tenants"]) == {"A", "B"}
+
+
+def test_weights_hold_while_both_have_work(world: World) -> None:
+    world.store.set_tenant(TenantRow("A", weight=3.0))
+    world.store.set_tenant(TenantRow("B", weight=1.0))
+    for name, tenant in (("one", "A"), ("two", "B")):
+        world.submit(name, tenant, trials=30, seconds=0.3, parallel=4)
+    cluster, until = world.cluster(), time.monotonic() + 60
+    seen: list[tuple[float, float]] = []
+
+    def wanted() -> bool:
+        tenants = cluster.allocator.tenants
+        busy = [job for job in cluster.allocator.jobs.values() if job.waiting]
+        if len(busy) == 2:
+            seen.append((tenants["A"].view.share, tenants["B"].view.share))
+        return len(seen) < 200 and time.monotonic() < until
+
+    cluster.run(wanted)
+    settled = seen[50:]
+    assert Counter(settled).most_common(1)[0][0] == (0.75, 0.25)
+
+
+def test_wishes_are_followed(world: World) -> None:
+    going, paused, ended = world.submit("going"), world.submit("paused"), world.submit("ended", trials=500)
+    world.store.want(paused.id, "pause")
+    begun = time.monotonic()
+
+    def done() -> bool:
+        if time.monotonic() - begun > 1.5:
+            world.store.want(ended.id, "cancel") if world.store.job(ended.id).state == "running" else None
+        return world.store.job(going.id).state == "done" and world.store.job(ended.id).state == "cancelled"
+
+    world.run_until(done)
+    assert world.store.job(going.id).state == "done"
+    assert world.store.job(ended.id).state == "cancelled"
+    assert world.store.job(paused.id).state == "paused"
+    assert world.marks_of("paused") == []
+    world.store.want(paused.id, "run")
+    world.run_until(world.over)
+    assert world.store.job(paused.id).state == "done"
+    check_accounts(world, paused, 6)
+
+
+def test_a_search_that_cannot_run_fails_alone(world: World) -> None:
+    good = world.submit("good")
+    bad = world.store.submit(JobRow(0, "A", "bad", {"version": 1, "base": str(world.folder), "job": {"name": "bad"}}))
+    world.run_until(world.over)
+    assert world.store.job(good.id).state == "done"
+    failed = world.store.job(bad.id)
+    assert failed.state == "failed"
+    assert failed.reason
+
+
+def test_a_quota_too_small_is_told(world: World) -> None:
+    world.store.set_tenant(TenantRow("A", quota={"cpu": 0.5}))
+    row = world.submit("small")
+    world.run_until(world.over)
+    refused = world.store.job(row.id)
+    assert refused.state == "cancelled"
+    assert "quota of 0.5 cpu" in refused.reason
+
+
+def test_one_cluster_of_a_name_at_a_time(world: World) -> None:
+    token = world.store.hold("default", "elsewhere:1:0.0", 60.0, {})
+    with pytest.raises(StudyBusyError, match="cluster default is being run by"):
+        world.cluster().run(lambda: False)
+    world.store.release("default", token)
+    world.cluster().run(lambda: False)
+
+
+@pytest.mark.slow
+def test_a_core_in_a_process_that_is_killed_is_started_again(world: World) -> None:
+    row = world.submit("killed", trials=8, seconds=0.4, parallel=2, core="process")
+    killed: list[int] = []
+
+    def done() -> bool:
+        if not killed and len(world.marks_of("killed")) >= 4:
+            for child in psutil.Process().children():
+                with suppress(psutil.Error):
+                    if "spawn_main" in " ".join(child.cmdline()):
+                        child.kill()
+                        killed.append(child.pid)
+        return world.over()
+
+    world.run_until(done)
+    assert killed
+    assert world.store.job(row.id).state == "done"
+    check_accounts(world, row, 8)
+
+
+_START = "import sys; from tradewind.cli.app import run; sys.exit(run(sys.argv[1:]))"
+
+
+@contextmanager
+def cluster_process(world: World) -> Iterator[subprocess.Popen[bytes]]:
+    """``tradewind cluster start`` in a process of its own."""
+    words = ["cluster", "start", "--limit", "cpu=2", "--store", world.url, "--until-empty"]
+    environment = {**os.environ, "TRADEWIND_HOME": str(world.folder)}
+    with subprocess.Popen(
+        [sys.executable, "-c", _START, *words], env=environment, stdout=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_cluster_loses_and_repeats_nothing(world: World) -> None:
+    rows = [world.submit(name, tenant, trials=10, seconds=0.15) for name, tenant in (("one", "A"), ("two", "B"))]
+    for turn in range(6):
+        with cluster_process(world) as process:
+            time.sleep(1.2 + 0.23 * turn)
+            process.send_signal(signal.SIGKILL)
+    with cluster_process(world) as process:
+        assert process.wait(timeout=90) == 0
+    for row in rows:
+        assert world.store.job(row.id).state == "done"
+        check_accounts(world, row, 10)
+
+
+def test_the_commands(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(world.folder))
+    monkeypatch.setenv("TRADEWIND_STORE", world.url)
+    text = JOB.format(name="job", python=sys.executable, marks=str(world.marks), seconds=0.05, trials=4, parallel=2)
+    (world.folder / "job.yaml").write_text(text)
+    file = str(world.folder / "job.yaml")
+    assert run(["submit", file, "--tenant", "physics", "--weight", "2", "--parallel", "4"]) == 0
+    assert run(["submit", file, "--tenant", "bio", "--json", "--target", "0"]) == 0
+    out = capsys.readouterr().out
+    assert "No cluster runs: tradewind cluster start" in out
+    assert json.loads(out.splitlines()[-1]) == {"id": 2, "tenant": "bio", "name": "job", "state": "queued"}
+    assert run(["tenant", "set", "bio", "--quota", "cpu=1", "--quota", "memory=4GiB"]) == 0
+    assert run(["nice", "1", "--", "-5"]) == 0
+    assert run(["queue"]) == 0
+    assert "physics" in capsys.readouterr().out
+    assert run(["cluster", "start", "--until-empty", "--limit", "cpu=2"]) == 0
+    assert run(["queue", "--all", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {job["tenant"]: job["state"] for job in found} == {"physics": "done", "bio": "done"}
+    assert next(job for job in found if job["tenant"] == "physics")["trials"] == 4
+    assert run(["tenant", "list", "--json"]) == 0
+    bills = {row["tenant"]: row for row in json.loads(capsys.readouterr().out)}
+    assert bills["physics"]["runs"] == 4
+    assert bills["bio"]["quota"] == {"cpu": 1.0, "memory": 4.0}
+    assert bills["physics"]["seconds"]["cpu"] > 0
+    assert run(["top", "--once"]) == 0
+    assert "not running" in capsys.readouterr().out
+    assert run(["top", "--prometheus"]) == 0
+    assert 'tradewind_tenant_weight{cluster="default",tenant="physics"} 2' in capsys.readouterr().out
+    assert run(["cancel", "1"]) == 3
+    assert "search 1 (job) is over: done" in capsys.readouterr().err
+    assert run(["cancel", "2", "--tenant", "physics"]) != 0
+    assert "tenant physics has no search 2" in capsys.readouterr().err
