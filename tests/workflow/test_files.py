@@ -92,7 +92,7 @@ def test_edges_may_be_written_only(tmp_path: Path) -> None:
         ("  mail:", "  sum:", 12, "the key 'sum' is written twice"),
         ("name: totals", "name: !!python/object:os.system totals", 1, "tag"),
         ("name: totals", "edges: both", 1, "'edges' is 'both'"),
-        ("  mail: {command: ./mail.sh, runtime: 1, after: [sum]}", "  mail: ./mail.sh", 12, "task 'mail' is no mapping"),
+        ("  mail: {command: ./mail.sh, runtime: 1, after: [sum]}", "  mail: ./mail.sh", 12, "no mapping"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_has_its_line(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
@@ -245,7 +245,7 @@ def test_the_machines_of_paper_3(vcpu: int, slow: int, fast: int) -> None:
 
 @pytest.mark.parametrize("text", ["paper3:9", "paper3:many", "paper4:16"])
 def test_sets_that_do_not_exist(text: str) -> None:
-    with pytest.raises(WorkflowError, match="paper3 has no set|there is no file paper4:16"):
+    with pytest.raises(WorkflowError, match=r"paper3 has no set|there is no file paper4:16"):
         open_platform(text)
 
 

@@ -170,5 +170,5 @@ def test_ten_thousand_tasks_are_read_within_a_second() -> None:
 
 
 def test_another_version_is_not_written() -> None:
-    with pytest.raises(WorkflowError, match="WfFormat 2.0 is not written"):
+    with pytest.raises(WorkflowError, match=r"WfFormat 2\.0 is not written"):
         write_wfformat(Workflow("w", (Task("a", "a", 1.0),), ((),)), version="2.0")

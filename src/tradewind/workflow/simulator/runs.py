@@ -11,11 +11,12 @@ import numpy as np
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.clustering.clustered import Clustered
 from tradewind.workflow.clustering.methods import cluster
-from tradewind.workflow.graph import Workflow
+from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Figures, Schedule, figures
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.reference import Director, Following, simulate
+from tradewind.workflow.simulator.compiled import Compiled
+from tradewind.workflow.simulator.reference import Following, simulate
 from tradewind.workflow.simulator.world import World
 
 
@@ -74,12 +75,12 @@ def run(case: Case, world: World, repeat: int, clustering: str | None = None, jo
     """
     clustered = None if clustering is None else cluster(case.flow, clustering, joining)
     flow = case.flow if clustered is None else clustered.flow
-    director = _directors(case, flow)
+    simulation = _simulation(case, flow, world)
     bound = lower_bound(case.flow, case.platform)
     first: Schedule | None = None
     found = []
     for place in range(repeat):
-        jobs = simulate(flow, case.platform, director(), replace(world, seed=world.seed + place))
+        jobs = simulation(replace(world, seed=world.seed + place))
         tasks = jobs if clustered is None else clustered.unfold(jobs)
         first = tasks if first is None else first
         found.append(figures(case.flow, case.platform, tasks, bound))
@@ -88,18 +89,31 @@ def run(case: Case, world: World, repeat: int, clustering: str | None = None, jo
     return Result(case.platform, first, tuple(found), seeds, _notes(first, clustered))
 
 
-def _directors(case: Case, flow: Workflow) -> Callable[[], Director]:
-    """Who decides in each simulation: the plan, or a planner that goes on deciding, or its plan."""
-    if case.schedule is not None:
-        schedule = case.schedule
-        return lambda: Following(schedule)
-    assert case.make is not None
-    planner = case.make()
-    if isinstance(planner, Online):
-        online = planner
-        return lambda: online.director(flow, case.platform)
-    planned = planner.plan(flow, case.platform)
-    return lambda: Following(planned)
+def _simulation(case: Case, flow: Workflow, world: World) -> Callable[[World], Schedule]:
+    """What simulates: with the plan, or a planner that goes on deciding, or its plan.
+
+    A plan in a world of noise and delays only is followed by the compiled simulator, which comes to the same times.
+    """
+    platform, schedule = case.platform, case.schedule
+    if schedule is None:
+        assert case.make is not None
+        planner = case.make()
+        if isinstance(planner, Online):
+            online = planner
+            return lambda given: simulate(flow, platform, online.director(flow, platform), given)
+        schedule = planner.plan(flow, platform)
+    planned = schedule
+    if world.failure or world.unknown or world.drift or world.migration:
+        return lambda given: simulate(flow, platform, Following(planned), given)
+    compiled = Compiled(flow, platform, world.delays)
+    return lambda given: compiled.follow(planned, _noise(flow, given))
+
+
+def _noise(flow: Workflow, world: World) -> Numbers | None:
+    """What each task's time is multiplied with."""
+    if not world.noise:
+        return None
+    return np.array([world.luck(task, 0)[0] for task in range(len(flow))])
 
 
 def _notes(schedule: Schedule, clustered: Clustered | None) -> tuple[tuple[str, str], ...]:

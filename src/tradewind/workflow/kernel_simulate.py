@@ -1,0 +1,338 @@
+"""The inner loops of simulating over arrays; compiled where numba is installed.
+
+They do what `tradewind.workflow.simulator.reference` does in a world without noise and failures. They stay in one file
+because numba renews a cached function when its own file changes, and not when a file that it calls changes. Import this
+module inside functions: it loads numba.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.compiling import fast, inlined
+from tradewind.workflow.graph import Numbers
+
+Ints = NDArray[np.integer[Any]]
+
+Graph = tuple[Ints, Ints, Ints]
+"""Where the children of each task begin, the children of all tasks, and how many parents each task has."""
+
+Files = tuple[Ints, Ints, Ints, Ints, Numbers, int]
+"""Under local storage: where the files that each task reads begin, those files, the same two for what it writes, the
+seconds to fetch each file, and how many machines there are; else zero machines."""
+
+Delays = tuple[Numbers, Numbers, Numbers]
+"""Seconds for each task before it is ready, between its placement and its start, and after its end."""
+
+
+@fast
+def follow_plan(
+    graph: Graph, seconds: Numbers, vm: Ints, before: Ints, after: Ints, cores: Ints, slots: Ints, ready_at: Numbers,
+    files: Files, delays: Delays,
+) -> tuple[Numbers, Numbers, int]:  # fmt: skip
+    """Let each machine run its tasks in their order, each as soon as it is ready and finds free slots.
+
+    What one machine does depends on the others only through the graph: tasks are taken in any order that keeps the
+    graph and the machines' orders, without a clock.
+
+    Args:
+        graph: Who waits for whom.
+        seconds: Of each task on each machine; shape (tasks, machines).
+        vm: The machine of each task.
+        before: The task before each one on its machine, or -1.
+        after: The task after each one on its machine, or -1.
+        cores: That each task uses.
+        slots: Of each machine.
+        ready_at: When each machine can run its first task.
+        files: What tasks read and write.
+        delays: Of the workflow system.
+
+    Returns:
+        Start and finish of each task, and how many tasks were run: fewer than there are where the plan contradicts
+        the graph.
+    """
+    child_starts, children, parents = graph
+    in_starts, ins, out_starts, outs, fetch, machines = files
+    engine, queue, post = delays
+    tasks = len(vm)
+    start, finish, placed, ready = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
+    # Of the parents that have ended, the one that ends last: its delay decides, of equal ones that of the last.
+    ended, last = np.full(tasks, -1.0), np.full(tasks, -1, np.int64)
+    here = np.full((len(fetch) if machines else 0, machines), np.inf)
+    lane_starts = np.zeros(len(slots) + 1, np.int64)
+    for each in range(len(slots)):
+        lane_starts[each + 1] = lane_starts[each] + slots[each]
+    lanes = np.zeros(lane_starts[-1])
+    for each in range(len(slots)):
+        lanes[lane_starts[each] : lane_starts[each + 1]] = ready_at[each]
+    left, waiting, count = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0
+    for task in range(tasks):
+        left[task] = parents[task] + (1 if before[task] >= 0 else 0)
+        ready[task] = engine[task]
+        if left[task] == 0:
+            waiting[count] = task
+            count += 1
+    done = 0
+    while count > 0:
+        count -= 1
+        task = waiting[count]
+        done += 1
+        where, need = vm[task], cores[task]
+        first, beyond = lane_starts[where], lane_starts[where + 1]
+        at = ready[task]
+        if before[task] >= 0:
+            at = max(at, placed[before[task]])
+        # Lanes are sorted by when they are free: the last of those that are needed decides.
+        at = max(at, lanes[first + need - 1])
+        took = seconds[task, where]
+        if machines:
+            fetching = 0.0
+            for each in range(in_starts[task], in_starts[task + 1]):
+                if here[ins[each], where] > at:
+                    fetching += fetch[ins[each]]
+                    here[ins[each], where] = at
+            took = fetching + took
+        placed[task], start[task] = at, at + queue[task]
+        end = start[task] + took
+        finish[task] = end
+        _keep(lanes, first, beyond, need, end)
+        if machines:
+            for each in range(out_starts[task], out_starts[task + 1]):
+                here[outs[each], where] = min(here[outs[each], where], end)
+        for each in range(child_starts[task], child_starts[task + 1]):
+            child = children[each]
+            if end > ended[child] or (end == ended[child] and task > last[child]):
+                ended[child], last[child] = end, task
+            left[child] -= 1
+            if left[child] == 0 or (left[child] == 1 and before[child] >= 0):
+                ready[child] = ended[child] + (post[last[child]] + engine[child])
+            if left[child] == 0:
+                waiting[count] = child
+                count += 1
+        following = after[task]
+        if following >= 0:
+            left[following] -= 1
+            if left[following] == 0:
+                waiting[count] = following
+                count += 1
+    return start, finish, done
+
+
+@inlined
+def _keep(lanes: Numbers, first: int, beyond: int, need: int, end: float) -> None:
+    """Occupy the lanes of a machine that are free first until a task's end, and keep them sorted."""
+    at = first
+    while at + need < beyond and lanes[at + need] <= end:
+        lanes[at] = lanes[at + need]
+        at += 1
+    for each in range(at, at + need):
+        lanes[each] = end
+
+
+@fast
+def run_queue(
+    graph: Graph, seconds: Numbers, ranks: Ints, preference: Ints, cores: Ints, slots: Ints, ready_at: Numbers,
+    files: Files, delays: Delays,
+) -> tuple[Ints, Numbers, Numbers, int]:  # fmt: skip
+    """Give the first ready task that fits somewhere to the most preferred machine with room for it.
+
+    Args:
+        graph: Who waits for whom.
+        seconds: Of each task on each machine; shape (tasks, machines).
+        ranks: Ready tasks go in the order of these, ties in the order in which they became ready; from 0, below 2³¹.
+        preference: The machines, the most preferred first.
+        cores: That each task uses.
+        slots: Of each machine.
+        ready_at: When each machine can run its first task.
+        files: What tasks read and write.
+        delays: Of the workflow system.
+
+    Returns:
+        Machine, start and finish of each task, and how many tasks were run.
+    """
+    child_starts, children, parents = graph
+    in_starts, ins, out_starts, outs, fetch, machines = files
+    engine, queue, post = delays
+    tasks, vms = len(ranks), len(slots)
+    vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
+    left, free = parents.astype(np.int64), np.zeros(vms, np.int64)
+    here = np.zeros((len(fetch) if machines else 0, machines), np.bool_)
+    # What happens: a heap by (time, number): tasks that become ready, tasks that end, machines that come up.
+    # As many tasks run as there are slots; what waits for a delay comes on top.
+    waits = engine.max() > 0.0 or post.max() > 0.0
+    most = min(tasks, int(slots.sum())) + vms + (tasks if waits else 0)
+    when, what, events = np.empty(most), np.empty(most, np.int64), 0
+    for each in range(vms):
+        events = _push_time(when, what, events, ready_at[each], 2 * tasks + each)
+    # One rank and no task that could be passed over: a line, of which `head` is the first.
+    plain = int(cores.max()) == 1
+    line, head = plain and int(ranks.max()) == int(ranks.min()), 0
+    # Ready tasks: a heap of rank and arrival in one number; those that became ready just now; those passed over.
+    heap, waiting, of_arrival, arrived = np.empty(0 if line else tasks, np.int64), 0, np.empty(tasks, np.int64), 0
+    fresh, news, aside = np.empty(tasks, np.int64), 0, np.empty(0 if plain else tasks, np.int64)
+    for task in range(tasks):
+        if left[task] == 0:
+            if engine[task] > 0.0:
+                events = _push_time(when, what, events, engine[task], task)
+            else:
+                fresh[news] = task
+                news += 1
+    room, done = 0, 0
+    now = 0.0
+    while events > 0 or news > 0:
+        if news == 0 or when[0] == now:
+            now = when[0] if events > 0 else now
+            while events > 0 and when[0] == now:
+                each = what[0]
+                events = _drop_time(when, what, events)
+                if each >= 2 * tasks:
+                    free[each - 2 * tasks] = slots[each - 2 * tasks]
+                    room += slots[each - 2 * tasks]
+                    continue
+                if each < tasks:
+                    fresh[news] = each
+                    news += 1
+                    continue
+                task = each - tasks
+                done += 1
+                free[vm[task]] += cores[task]
+                room += cores[task]
+                if machines:
+                    for at in range(out_starts[task], out_starts[task + 1]):
+                        here[outs[at], vm[task]] = True
+                for at in range(child_starts[task], child_starts[task + 1]):
+                    child = children[at]
+                    left[child] -= 1
+                    if left[child] == 0:
+                        wait = post[task] + engine[child]
+                        if wait > 0.0:
+                            events = _push_time(when, what, events, now + wait, child)
+                        else:
+                            fresh[news] = child
+                            news += 1
+        # What became ready at one instant is in the order of the tasks.
+        _sort(fresh, news)
+        for at in range(news):
+            of_arrival[arrived] = fresh[at]
+            if line:
+                waiting += 1
+            else:
+                waiting = _push(heap, waiting, (ranks[fresh[at]] << 32) + arrived)
+            arrived += 1
+        news, passed, place = 0, 0, 0
+        while waiting > 0 and room > 0:
+            code = head if line else heap[0]
+            task = of_arrival[code & 0xFFFFFFFF]
+            need = cores[task]
+            if not plain:
+                place = 0
+            while place < vms and free[preference[place]] < need:
+                place += 1
+            if line:
+                head += 1
+                waiting -= 1
+            else:
+                waiting = _drop(heap, waiting)
+            if place == vms:
+                aside[passed] = code
+                passed += 1
+                continue
+            where = preference[place]
+            took = seconds[task, where]
+            if machines:
+                fetching = 0.0
+                for at in range(in_starts[task], in_starts[task + 1]):
+                    if not here[ins[at], where]:
+                        fetching += fetch[ins[at]]
+                        here[ins[at], where] = True
+                took = fetching + took
+            vm[task], start[task] = where, now + queue[task]
+            finish[task] = start[task] + took
+            free[where] -= need
+            room -= need
+            events = _push_time(when, what, events, finish[task], tasks + task)
+        for at in range(passed):
+            waiting = _push(heap, waiting, aside[at])
+    return vm, start, finish, done
+
+
+@inlined
+def _sort(values: Ints, count: int) -> None:
+    """Sort the first values; they are nearly in order."""
+    for at in range(1, count):
+        value = values[at]
+        place = at
+        while place > 0 and values[place - 1] > value:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value
+
+
+@inlined
+def _push(heap: Ints, count: int, code: int) -> int:
+    at = count
+    while at > 0:
+        above = (at - 1) >> 1
+        if heap[above] <= code:
+            break
+        heap[at] = heap[above]
+        at = above
+    heap[at] = code
+    return count + 1
+
+
+@inlined
+def _drop(heap: Ints, count: int) -> int:
+    """Take the first entry away."""
+    count -= 1
+    code = heap[count]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= count:
+            break
+        if below + 1 < count and heap[below + 1] < heap[below]:
+            below += 1
+        if heap[below] >= code:
+            break
+        heap[at] = heap[below]
+        at = below
+    heap[at] = code
+    return count
+
+
+@inlined
+def _push_time(when: Numbers, what: Ints, count: int, time: float, item: int) -> int:
+    at = count
+    while at > 0:
+        above = (at - 1) >> 1
+        if when[above] < time or (when[above] == time and what[above] <= item):
+            break
+        when[at], what[at] = when[above], what[above]
+        at = above
+    when[at], what[at] = time, item
+    return count + 1
+
+
+@inlined
+def _drop_time(when: Numbers, what: Ints, count: int) -> int:
+    """Take the first entry away."""
+    count -= 1
+    time, item = when[count], what[count]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= count:
+            break
+        other = below + 1
+        if other < count and (when[other] < when[below] or (when[other] == when[below] and what[other] < what[below])):
+            below = other
+        if when[below] > time or (when[below] == time and what[below] >= item):
+            break
+        when[at], what[at] = when[below], what[below]
+        at = below
+    when[at], what[at] = time, item
+    return count

@@ -1,0 +1,116 @@
+"""The compiled simulator comes to the times of the readable one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.workflow.datasets import dax, needs_datasets
+
+from tradewind.errors import WorkflowError
+from tradewind.workflow.files import open_platform
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import Schedule, check
+from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.simulator.compiled import Compiled
+from tradewind.workflow.simulator.reference import ByKey, Following, simulate
+from tradewind.workflow.simulator.world import World
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> Workflow:
+    """Graphs whose tasks stand in any order in the file, of several cores, some without length.
+
+    Where a task may read a file without waiting for the one that writes it, all have a length: see `Compiled`.
+    """
+    count = draw(st.integers(1, 16))
+    loose = draw(st.booleans())
+    place = draw(st.permutations(range(count)))
+    rows: list[tuple[int, ...]] = [()] * count
+    for task in range(count):
+        drawn = draw(st.sets(st.integers(0, task - 1), max_size=3)) if task else set()
+        rows[place[task]] = tuple(sorted(place[parent] for parent in drawn))
+    tasks = []
+    for i in range(count):
+        extra = draw(st.sampled_from([(), ("outside",), (f"f{(i + 1) % count}",) if loose else ()]))
+        inputs = tuple(dict.fromkeys((*(f"f{p}" for p in rows[i]), *extra)))
+        time = draw(st.sampled_from([0.25 if loose else 0.0, 0.5, 1.0, 3.0, 7.25]))
+        tasks.append(Task(str(i), "t", time, inputs, (f"f{i}",), draw(st.sampled_from([1, 1, 1, 2, 3]))))
+    sizes = {f"f{i}": 3_000_000 * (i % 4) for i in range(count)} | {"outside": 7_000_000}
+    return Workflow("drawn", tuple(tasks), tuple(rows), sizes)
+
+
+@st.composite
+def platforms(draw: st.DrawFn) -> Platform:
+    kinds = [(1.0, 1, 0.0), (4.0, 1, 0.0), (2.0, 3, 0.0), (4.0, 2, 5.0), (1.0, 4, 1.0)]
+    rows = [*draw(st.lists(st.sampled_from(kinds), max_size=3)), (2.0, 3, 0.5)]
+    vms = tuple(Vm(f"vm{i}", speed, slots, boot_seconds=boot) for i, (speed, slots, boot) in enumerate(rows))
+    return Platform(vms, draw(st.sampled_from(["none", "shared", "local"])), latency=draw(st.sampled_from([0.0, 0.25])))
+
+
+delays = st.fixed_dictionaries(
+    {},
+    optional={
+        "engine": st.sampled_from([0.0, 1.0, [2.0, 0.0, 0.5]]),
+        "queue": st.sampled_from([0.5, [0.0, 1.0]]),
+        "post": st.sampled_from([1.5, [0.0, 3.0, 0.0]]),
+    },
+)
+
+
+def same(quick: Schedule, plain: Schedule) -> None:
+    assert quick.vm.tolist() == plain.vm.tolist()
+    assert quick.start.tolist() == plain.start.tolist()
+    assert quick.finish.tolist() == plain.finish.tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(workflows(), platforms(), delays, st.randoms(use_true_random=False))
+def test_policies(flow: Workflow, platform: Platform, delays: dict[str, object], chance: object) -> None:
+    given = World(delays=delays)  # type: ignore[arg-type]
+    keys = [float(chance.randint(0, 3)) for _ in range(len(flow))]  # type: ignore[attr-defined]
+    preference = list(range(len(platform.vms)))
+    chance.shuffle(preference)  # type: ignore[attr-defined]
+    expected = simulate(flow, platform, ByKey(keys, preference), given)
+    same(Compiled(flow, platform, delays).queue(keys, preference), expected)  # type: ignore[arg-type]
+
+
+@settings(max_examples=300, deadline=None)
+@given(workflows(), platforms(), delays, st.integers(0, 5), st.booleans())
+def test_plans(flow: Workflow, platform: Platform, delays: dict[str, object], seed: int, noisy: bool) -> None:
+    rng = np.random.default_rng(seed)
+    plan = simulate(flow, platform, ByKey(rng.random(len(flow)).tolist(), rng.permutation(len(platform.vms)).tolist()))
+    given = World(delays=delays, noise=0.3 if noisy else 0.0, seed=seed)  # type: ignore[arg-type]
+    expected = simulate(flow, platform, Following(plan), given)
+    factors = np.array([given.luck(task, 0)[0] for task in range(len(flow))]) if noisy else None
+    quick = Compiled(flow, platform, delays).follow(plan, factors)  # type: ignore[arg-type]
+    same(quick, expected)
+    if not delays:
+        check(flow, platform, quick)
+
+
+def test_a_plan_against_the_graph_stands_still() -> None:
+    flow = Workflow("w", (Task("a", "a", 1.0), Task("b", "b", 1.0)), ((), (0,)))
+    wrong = Schedule(np.array([0, 0]), np.array([5.0, 0.0]), np.array([6.0, 1.0]))
+    with pytest.raises(WorkflowError, match="stands still: a is ready"):
+        Compiled(flow, Platform((Vm("one"),))).follow(wrong)
+
+
+def test_a_plan_on_a_machine_that_is_too_small() -> None:
+    flow = Workflow("w", (Task("a", "a", 1.0, cores=2),), ((),))
+    plan = Schedule(np.array([0]), np.array([0.0]), np.array([1.0]))
+    with pytest.raises(WorkflowError, match="stands still: a is ready"):
+        Compiled(flow, Platform((Vm("small"), Vm("large", slots=2)))).follow(plan)
+
+
+@needs_datasets
+@pytest.mark.parametrize("graph", ["Montage_100", "Epigenomics_100", "Sipht_60", "CyberShake_100"])
+@pytest.mark.parametrize("vcpu", [16, 128])
+def test_real_graphs(graph: str, vcpu: int) -> None:
+    flow, platform = dax(graph), open_platform(f"paper3:{vcpu}")
+    preference = np.argsort(-platform.speeds, kind="stable").tolist()
+    compiled = Compiled(flow, platform)
+    plan = compiled.queue(np.zeros(len(flow)), preference)
+    same(plan, simulate(flow, platform, ByKey([0.0] * len(flow), preference)))
+    same(compiled.follow(plan), simulate(flow, platform, Following(plan)))
