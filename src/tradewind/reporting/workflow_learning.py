@@ -20,7 +20,9 @@ def curve_lines(makespans: Sequence[float], width: int) -> list[str]:
     return step_plot(places, makespans, width=width, y_words=format_duration, x_words=lambda at: f"{at:.0f}")
 
 
-def draw_curve(title: str, makespans: Sequence[float], lines: Mapping[str, float], path: Path) -> None:
+def draw_curve(
+    title: str, makespans: Sequence[float], lines: Mapping[str, float], path: Path, *, best: bool = True
+) -> None:
     """Draw the makespans of episodes, the best so far, and what they are compared with.
 
     Args:
@@ -28,6 +30,7 @@ def draw_curve(title: str, makespans: Sequence[float], lines: Mapping[str, float
         makespans: Seconds of each episode.
         lines: Seconds of other ways, by their names.
         path: The PNG file.
+        best: Draw the best so far: where episodes meet different worlds, it would show their luck.
 
     Raises:
         MissingProgramError: matplotlib is not installed.
@@ -43,19 +46,20 @@ def draw_curve(title: str, makespans: Sequence[float], lines: Mapping[str, float
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9, 5.2), dpi=130)
         FigureCanvasAgg(figure)
-        _draw(figure, title, makespans, lines)
+        _draw(figure, title, makespans, lines, best)
         try:
             figure.savefig(path, format="png")
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}", hint="name a file in another folder") from None
 
 
-def _draw(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[str, float]) -> None:
+def _draw(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[str, float], best: bool) -> None:
     axes = figure.add_subplot()
     episodes = range(1, len(makespans) + 1)
-    best = [min(makespans[: at + 1]) for at in range(len(makespans))]
     axes.scatter(episodes, makespans, s=12, c="#0072b2", alpha=0.5, linewidths=0, label="episode")
-    axes.step(episodes, best, where="post", color="#0072b2", linewidth=2, label="best so far")
+    if best:
+        least = [min(makespans[: at + 1]) for at in range(len(makespans))]
+        axes.step(episodes, least, where="post", color="#0072b2", linewidth=2, label="best so far")
     for colour, (name, length) in zip(_COLOURS, lines.items(), strict=False):
         axes.axhline(length, color=colour, linewidth=1.5, linestyle="--", label=f"{name}: {format_duration(length)}")
     axes.set_title(title)
@@ -63,4 +67,4 @@ def _draw(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[st
     axes.set_ylabel("makespan")
     axes.set_xlim(0.5, len(makespans) + 0.5)
     words_axis(axes.yaxis, format_duration, log=False)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)

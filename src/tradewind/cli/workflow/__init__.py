@@ -7,6 +7,7 @@ import typer
 from tradewind.cli.workflow.advise import advise
 from tradewind.cli.workflow.convert import convert
 from tradewind.cli.workflow.info import info
+from tradewind.cli.workflow.learn import learn
 from tradewind.cli.workflow.plan import plan
 from tradewind.cli.workflow.run import run
 from tradewind.cli.workflow.simulate import simulate
@@ -22,6 +23,7 @@ workflow_app = typer.Typer(
 workflow_app.command()(info)
 workflow_app.command()(plan)
 workflow_app.command()(simulate)
+workflow_app.command()(learn)
 workflow_app.command()(advise)
 workflow_app.command()(run)
 workflow_app.command()(convert)

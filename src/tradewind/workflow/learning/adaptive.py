@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Weights:
     """What the adaptive policy can be taught; the fields stand in the order of the compiled loops.
 
+    The defaults were learned by ``benchmarks/learning/prepare.py`` over graphs, machines and worlds of all kinds.
+
     Attributes:
         deviation: How far ln(real speed / stated speed) of a machine may be off before anything has run.
         drift: How far it may move in the mean run time of a task.
@@ -35,13 +37,13 @@ class Weights:
         fastest: Share of ranks over the fastest machine's seconds, the rest over the mean of all slots (as in HEFT).
     """
 
-    deviation: float = 0.3
-    drift: float = 0.05
-    noise: float = 0.3
-    overdue: float = 0.3
-    caution: float = 0.0
-    patience: float = 0.0
-    own: float = 0.0
+    deviation: float = 0.62
+    drift: float = 0.13
+    noise: float = 0.25
+    overdue: float = 0.29
+    caution: float = 0.2
+    patience: float = -0.06
+    own: float = -0.01
     fastest: float = 0.0
 
     @property
@@ -71,7 +73,7 @@ class Weights:
 NAMES = tuple(each.name for each in fields(Weights))
 _POSITIVE = frozenset({"deviation", "drift", "noise", "overdue"})
 
-ONLINE_HEFT = Weights(deviation=0.0, drift=0.0, noise=1.0, overdue=0.0)
+ONLINE_HEFT = Weights(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Weights with which nothing is learned: ranks of HEFT, and each task to where it ends first at stated speeds."""
 
 

@@ -159,7 +159,7 @@ def _at_real_speed(given: Given, run: Run, vm: int, begin: float, work: float) -
     while True:
         if period >= given.speed.shape[1]:
             run.counts[BEYOND] = 1
-            return float(left)
+            return float(now - begin + left)
         speed, still = given.speed[vm, period], given.still[vm, period]
         # The end of a period may be rounded to before the beginning of the next: it is counted, not calculated.
         period += 1

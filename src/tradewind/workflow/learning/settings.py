@@ -26,7 +26,11 @@ class WorldSettings(Settings):
         )
 
     @property
+    def varying(self) -> bool:
+        """True when speeds are not as stated or change."""
+        return bool(self.unknown or self.drift or (self.migration and self.pause))
+
+    @property
     def certain(self) -> bool:
         """True when nothing deviates."""
-        moves = self.migration > 0 and self.pause > 0
-        return not (self.noise or self.unknown or self.drift or moves or self.failure)
+        return not (self.noise or self.failure or self.varying)

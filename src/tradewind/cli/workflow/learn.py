@@ -1,0 +1,218 @@
+"""``tradewind workflow learn``: learn from simulated runs where tasks go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tradewind.workflow.learning.folder import TrainingFolder
+    from tradewind.workflow.learning.judging import Judgement
+    from tradewind.workflow.learning.learners import Learner
+    from tradewind.workflow.plan import Schedule
+
+_NO_DEFAULT: dict[str, Any] = {"show_default": False}
+
+
+def _deviation(words: str) -> Any:
+    return typer.Option(help=words, **_NO_DEFAULT)
+
+
+def learn(
+    file: Annotated[Path, typer.Argument(help="The workflow.", show_default=False)],
+    vms: Annotated[str, typer.Option(help="The machines: a file, or a set such as paper3:16.", show_default=False)],
+    episodes: Annotated[int, typer.Option(min=1, help="Simulated runs to learn from, those of before included.")] = 100,
+    method: Annotated[str, typer.Option(help="adaptive, or q_learning as in paper 3.")] = "adaptive",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the method, explore=0.1; tradewind plugins lists them; repeatable."),
+    ] = None,
+    noise: Annotated[float | None, _deviation("How far ln(run time) of an attempt is off: 0.3.")] = None,
+    unknown: Annotated[float | None, _deviation("How far ln(speed) of a machine is off.")] = None,
+    drift: Annotated[float | None, _deviation("How far ln(speed) of a machine moves in each period.")] = None,
+    period: Annotated[str | None, _deviation("Time between changes of speed; 1m without it.")] = None,
+    migration: Annotated[float | None, _deviation("Chance of a machine to be moved in each period.")] = None,
+    pause: Annotated[str | None, _deviation("Time that it then stands still.")] = None,
+    failure: Annotated[float | None, _deviation("Chance of an attempt to fail.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds learn the same.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder that keeps every episode.", **_NO_DEFAULT)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder has.")] = False,
+    worlds: Annotated[int, typer.Option(min=2, help="Worlds to test in, if anything deviates.")] = 30,
+    png: Annotated[Path | None, typer.Option(help="Draw the makespan of each episode there.", **_NO_DEFAULT)] = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Accept sizes and run times below zero.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while learning.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+) -> None:
+    """Learn from simulated runs where tasks go; Ctrl-C keeps what was learned, --resume goes on.
+
+    With nothing that deviates, HEFT and a search plan better than any learning. Learning is for machines whose speeds
+    are noisy, drift, or are not as stated: say so with --noise, --unknown, --drift and the others. What was learned is
+    then tested in worlds that it has not met, beside HEFT's plan followed in the same worlds.
+    """
+    from tradewind.errors import InputError, InterruptedSearch
+    from tradewind.units import parse_duration
+    from tradewind.workflow.files import open_platform, read_workflow
+    from tradewind.workflow.learning.folder import TrainingFolder, open_learner
+
+    if resume and out is None:
+        raise InputError("--resume goes on with a folder, and there is none", hint="name it with --out")
+    if png is not None and not png.absolute().parent.is_dir():
+        raise InputError(f"--png {png}: there is no folder {png.parent}", hint="make it, or name another file")
+    given: dict[str, Any] = {
+        "noise": noise,
+        "unknown": unknown,
+        "drift": drift,
+        "period": None if period is None else parse_duration(period),
+        "migration": migration,
+        "pause": None if pause is None else parse_duration(pause),
+        "failure": failure,
+    }
+    settings = _settings(method, {key: value for key, value in given.items() if value is not None}, set_)
+    learner = open_learner(method, read_workflow(file, lenient=lenient), open_platform(vms), settings, seed)
+    folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
+    makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
+    if not makespans:
+        raise InterruptedSearch("interrupted before the first episode had ended")
+    _finish(learner, makespans, best, out=out, png=png, worlds=worlds, stopped=stopped, as_json=as_json)
+    if stopped:
+        hint = f"--out {out} --resume goes on" if out is not None else "with --out FOLDER, --resume would go on"
+        raise InterruptedSearch(f"interrupted after {len(makespans)} episodes", hint=hint)
+
+
+def _settings(method: str, given: dict[str, Any], more: list[str] | None) -> dict[str, Any]:
+    """The settings of a method, checked."""
+    import yaml
+
+    from tradewind import plugins
+    from tradewind.errors import InputError
+    from tradewind.workflow.learning.learners import LEARNERS
+
+    if method not in LEARNERS:
+        raise InputError(f"--method {method}: there is no such method", hint=f"methods are {', '.join(LEARNERS)}")
+    for text in more or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text!r} is not NAME=VALUE", hint="write --set explore=0.1")
+        if key == "episodes":
+            raise InputError("--set episodes: that is --episodes")
+        given[key] = yaml.safe_load(value)
+    part = plugins.load("planner", method)
+    checked = plugins.settings_for(part, given, where=f"method {method}").model_dump()
+    return {key: value for key, value in checked.items() if key != "episodes"}
+
+
+def _train(
+    learner: Learner, folder: TrainingFolder | None, episodes: int, *, quiet: bool
+) -> tuple[list[float], Schedule | None, bool]:
+    """Learn until so many episodes have been run: their makespans, the best run where it is a plan, and if stopped."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tradewind.cli.signals import StopWanted
+    from tradewind.units import format_duration
+
+    makespans: list[float] = []
+    best: Schedule | None = None
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}"),
+    )  # fmt: skip
+    console = Console(stderr=True, quiet=quiet)
+    with (
+        StopWanted("stopping after this episode") as stop,
+        Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress,
+    ):
+        bar = progress.add_task("episodes", total=episodes, said="")
+        recalled = iter(()) if folder is None else folder.recall()
+        while len(makespans) < episodes and not stop.wanted:
+            episode = next(recalled, None)
+            if episode is None:
+                episode = learner.step()
+                if folder is not None:
+                    folder.keep(episode)
+            makespans.append(episode.makespan)
+            if learner.certain and (best is None or episode.makespan < best.makespan):
+                best = episode.schedule
+            progress.update(bar, advance=1, said=f"best {format_duration(min(makespans))}")
+        return makespans, best, stop.wanted
+
+
+def _finish(
+    learner: Learner, makespans: list[float], best: Schedule | None, *, out: Path | None, png: Path | None,
+    worlds: int, stopped: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Judge what was learned, write it, and say it."""
+    from tradewind.workflow.files import Plan, write_plan
+    from tradewind.workflow.learning.judging import judge
+
+    judged = judge(learner, best, worlds=worlds, seconds=2.0)
+    written = []
+    if out is not None:
+        write_plan(out / "plan.json", Plan(learner.flow, learner.platform, judged.plan, learner.name))
+        written = [out / "table.csv", out / "plan.json"]
+    if png is not None:
+        from tradewind.reporting.workflow_learning import draw_curve
+
+        title = f"{learner.flow.name}: {learner.name}, {len(makespans)} episodes"
+        draw_curve(title, makespans, {row.name: row.makespan for row in judged.rows[1:]}, png, best=learner.certain)
+        written.append(png)
+    if as_json:
+        _print_json(learner, makespans, judged, stopped)
+        return
+    _print(learner, makespans, judged)
+    for path in written:
+        typer.echo(f"Written: {path}")
+
+
+def _print(learner: Learner, makespans: list[float], judged: Judgement) -> None:
+    import shutil
+
+    from tradewind.reporting.workflow_learning import curve_lines
+    from tradewind.units import format_duration
+
+    typer.echo(f"Makespan of each of {len(makespans)} episodes:")
+    for line in curve_lines(makespans, min(shutil.get_terminal_size().columns, 100)):
+        typer.echo(line)
+    said = judged.figures
+    typer.echo(
+        f"Best plan, if all goes as stated: makespan {format_duration(said.makespan)}, lower bound "
+        f"{format_duration(said.lower_bound)}, gap {said.gap:.1%}, serial time {format_duration(said.serial)}, "
+        f"utilisation {said.utilisation:.0%}"
+        + (f", cost ${said.cost:.4f} this run" if said.cost else "")
+    )  # fmt: skip
+    where = f"Mean of {judged.worlds} worlds that nothing was learned from" if judged.worlds else "Makespan, all known"
+    typer.echo(f"{where}:")
+    for row in judged.rows:
+        against = ""
+        if row.against is not None:
+            change = row.against
+            against = f"  {change.ratio - 1:+.1%} against HEFT [{change.low - 1:+.1%}, {change.high - 1:+.1%}]"
+        elif not judged.worlds and said.lower_bound:
+            against = f"  gap {row.makespan / said.lower_bound - 1:.1%}"
+        typer.echo(f"  {row.name:<22} {format_duration(row.makespan):>9}{against}")
+    if not judged.worlds and judged.best is not judged.rows[0]:
+        typer.echo(
+            f"Where everything is known, {judged.best.name.partition(',')[0]} plans better than what was learned."
+        )
+
+
+def _print_json(learner: Learner, makespans: list[float], judged: Judgement, stopped: bool) -> None:
+    from dataclasses import asdict
+
+    from tradewind.cli.common import emit_json
+
+    emit_json(
+        {
+            "workflow": learner.flow.name,
+            "method": learner.name,
+            "episodes": len(makespans),
+            "interrupted": stopped,
+            "makespans": makespans,
+            "best": asdict(judged.figures),
+            "worlds": judged.worlds,
+            "rows": [asdict(row) for row in judged.rows],
+            "table": [list(line) for line in learner.lines()],
+        }
+    )
