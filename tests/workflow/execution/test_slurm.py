@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.engines.slurm import NODES, SlurmCluster, slurm
+from tests.engines.slurm import SlurmCluster, slurm
 from tests.workflow.execution.plans import agents, carry, chunks, counted, flow_of, history, plan_of, sh, until
 
 from tradewind import plugins
@@ -44,8 +44,8 @@ def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path
     carried = carry(plan, folder, runner=on(folder), terms=TERMS)
     assert carried.ending is Ending.DONE
     nodes = {(folder / f"files/out{n}").read_text().strip() for n in range(6)}
-    assert nodes == set(NODES)
-    assert slurm.jobs() == []
+    assert nodes == set(slurm.nodes)
+    until(lambda: slurm.jobs() == [])
     assert not agents(folder)
 
 
@@ -75,9 +75,9 @@ def test_a_node_that_dies_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> 
 
     def watch(seen: Progress) -> None:
         if not dead and seen.done >= 2:
-            slurm.kill_node(NODES[1])
+            slurm.kill_node(slurm.nodes[1])
             for each in agents(folder):
-                if each.environ().get("SLURMD_NODENAME") == NODES[1]:
+                if each.environ().get("SLURMD_NODENAME") == slurm.nodes[1]:
                     dead.append(each.pid)
                     each.kill()
 
@@ -117,7 +117,7 @@ def test_machines_that_wait_in_the_queue_are_given_up(slurm: SlurmCluster, tmp_p
     carried = carry(plan, folder, runner=on(folder), terms=TERMS, synthetic=True, gather=1.0, give_up=2.0)
     assert carried.ending is Ending.DONE
     assert "has not come" in carried.results["machines_lost"][0]["reason"]
-    assert slurm.jobs() == []
+    until(lambda: slurm.jobs() == [])
 
 
 def test_what_slurm_refuses_is_said(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ it can read the run's secret. A controller that dies is waited for: tasks go on 
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import hmac
 import json
@@ -378,7 +379,9 @@ def main(words: list[str]) -> int:
     if not (run / "secret").is_file() or not machine.is_dir():
         sys.stderr.write(f"{socket.gethostname()} does not see the folder {run}\n")
         return NO_FOLDER
-    Agent(run, machine, host, linger).serve()
+    agent = Agent(run, machine, host, linger)
+    gc.freeze()  # children that only sleep share all that is there now
+    agent.serve()
     return 0
 
 

@@ -166,7 +166,16 @@ class Pilots:
             part.replace(program / "agent.py")
         host = "127.0.0.1" if self._here else "0.0.0.0"  # noqa: S104  (who connects must know the secret)
         run_id = f"{self._run_id}-m{vm + 1}-{number}"
-        words = (self._terms.python, "agent.py", str(self._folder.path), str(folder), host, f"{self._terms.linger:g}")
+        words = (
+            self._terms.python,
+            "-I",
+            "-S",
+            "agent.py",
+            str(self._folder.path),
+            str(folder),
+            host,
+            f"{self._terms.linger:g}",
+        )
         # Processes of this machine are not pinned to CPUs: the slots of the plan are what limits them.
         vcpu = 0.0 if self._here else float(machine.slots)
         memory = vcpu * self._terms.memory_gib

@@ -1,0 +1,110 @@
+"""Carry out plans for real and measure how much longer they take than planned; see README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tradewind import plugins  # noqa: E402
+from tradewind.deployer.runner.base import Runner  # noqa: E402
+from tradewind.workflow.execution.options import Options  # noqa: E402
+from tradewind.workflow.execution.pilots import Terms  # noqa: E402
+from tradewind.workflow.execution.run import carry_out  # noqa: E402
+from tradewind.workflow.files import Plan, read_plan  # noqa: E402
+from tradewind.workflow.graph import Workflow  # noqa: E402
+
+SLEEP = shutil.which("sleep") or "/bin/sleep"
+
+
+@contextmanager
+def engine(name: str, base: Path) -> Iterator[dict[str, object]]:
+    """Start what a runner needs, as the tests do, and give its settings."""
+    if name == "local":
+        yield {}
+    elif name == "slurm":
+        from tests.engines.slurm import slurm_cluster
+
+        with slurm_cluster(base / "cluster", cpus=4) as cluster:
+            os.environ["SLURM_CONF"] = str(cluster.conf)
+            yield {"sbatch": ["--mem=200M"]}
+    else:
+        from tests.engines.ray import RayCluster
+
+        ray = RayCluster()
+        try:
+            ray.start()
+            yield {"address": ray.address}
+        finally:
+            ray.stop()
+
+
+def programs(plan: Plan) -> Plan:
+    """The same plan with a real program for each task: sleep, for the time that the plan has for it."""
+    spans = plan.schedule.finish - plan.schedule.start
+    tasks = tuple(
+        replace(task, command=(SLEEP, f"{span:.6f}")) for task, span in zip(plan.flow.tasks, spans, strict=True)
+    )
+    return replace(plan, flow=Workflow(plan.flow.name, tasks, plan.flow.parents))
+
+
+def once(plan: Plan, name: str, settings: dict[str, object], base: Path) -> dict[str, object]:
+    """One run of a plan."""
+    folder = Path(tempfile.mkdtemp(dir=base))
+    part = "process" if name == "local" else name
+    runner: Runner = plugins.create("runner", part, settings, data_folder=folder / ".runner")
+    began, used = time.perf_counter(), time.process_time()
+    carried = carry_out(
+        plan,
+        folder,
+        runner,
+        options=Options(inputs=folder, synthetic=True, gather=120.0),
+        planner=plugins.create("planner", "heft", {}),
+        terms=Terms(poll_seconds=0.5 if name == "local" else 2.0),
+    )
+    wall, cpu = time.perf_counter() - began, time.process_time() - used
+    shutil.rmtree(folder)
+    planned, actual = carried.results["planned"]["makespan"], carried.results["actual"]["makespan"]
+    return {"planned": planned, "actual": actual, "ratio": actual / planned, "around": wall - actual, "cpu": cpu}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plans", type=Path, default=Path("/tmp/tradewind-execution"))
+    parser.add_argument("--on", nargs="+", choices=("local", "slurm", "ray"), default=["local"])
+    parser.add_argument("--only", nargs="+", default=[], help="names of plans")
+    parser.add_argument("--ways", nargs="+", choices=("played", "program"), default=["played", "program"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("/tmp/tradewind-execution/results.jsonl"))
+    given = parser.parse_args()
+    plans = {path.stem: read_plan(path) for path in sorted(given.plans.glob("*.json"))}
+    for name in given.on:
+        with tempfile.TemporaryDirectory() as scratch, engine(name, Path(scratch)) as settings:
+            for turn in range(given.rounds):
+                for plan_name, plan in plans.items():
+                    if given.only and plan_name not in given.only:
+                        continue
+                    if name == "ray" and len(plan.platform.vms) > 2:
+                        continue  # the cluster has two nodes of one CPU
+                    for way in given.ways:
+                        measured = once(plan if way == "played" else programs(plan), name, settings, Path(scratch))
+                        row = {"on": name, "plan": plan_name, "way": way, "turn": turn, "load": os.getloadavg()[0]}
+                        row |= {"tasks": len(plan.flow), "vms": len(plan.platform.vms), **measured}
+                        with given.out.open("a") as file:
+                            file.write(json.dumps(row) + "\n")
+                        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
