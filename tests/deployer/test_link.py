@@ -139,6 +139,26 @@ def test_files_and_folders_go_there_and_come_back(linked: Linker, tmp_path: Path
     assert sorted(path.name for path in there.iterdir()) == ["big one", "folder", "run"]
 
 
+def test_what_a_killed_sender_has_sent_gets_no_name(linked: Linker, tmp_path: Path) -> None:
+    """To the other side its end looks like that of a sender that is ready."""
+    link = linked()
+    sent = [
+        (["sh", "-c", link_files._PUT, "put", str(tmp_path / "file"), "600", "1000"], bytes(500), 1),
+        (["sh", "-c", link_files._PUT, "put", str(tmp_path / "file"), "600", "1000"], b"", 1),
+        (
+            ["sh", "-c", link_files._PUT_FOLDER, "put", str(tmp_path / "folder"), str(tmp_path / "part")],
+            bytes(10240),
+            0,
+        ),
+    ]
+    for argv, content, code in sent:
+        with link.session(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            _, errors = process.communicate(content, timeout=30)
+        assert process.returncode == code
+        assert (f"{len(content)} of 1000 bytes have come" in errors.decode()) == bool(code)
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
 def test_a_transfer_that_fails_leaves_nothing(linked: Linker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = linked()
     with pytest.raises(DeployError, match="No such file"):

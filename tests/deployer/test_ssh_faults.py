@@ -118,6 +118,18 @@ def test_a_submission_that_has_only_begun_is_waited_for(three: HostsBench) -> No
     assert _once(three)
 
 
+def test_files_that_cannot_be_unpacked_there_are_one_clear_error(three: HostsBench) -> None:
+    runner, machines = three.runner(), _first(three)
+    first = runner.submit(_counting(three, 0.1), machines)
+    assert ended(runner, first).state is RunState.DONE
+    spoil = f"for file in {three.far}/bundles/*.tar; do echo spoilt >$file; done"
+    three.hosts.run("h1", ["sh", "-c", spoil]).check_returncode()
+    status = ended(runner, runner.submit(_counting(three, 0.1, "run-2"), machines))
+    assert (status.state, status.fault) == (RunState.FAILED, Fault.INFRASTRUCTURE)
+    assert "cannot be unpacked" in status.reason
+    assert not (three.folder / "count-run-2").exists()
+
+
 @pytest.mark.slow
 def test_a_network_that_is_cut_while_a_run_runs(three: HostsBench) -> None:
     runner, hosts = three.runner(), three.hosts

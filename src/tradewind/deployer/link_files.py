@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shlex
 import tarfile
 import tempfile
@@ -25,13 +26,15 @@ TRANSFER_SECONDS = 3600.0
 _MARK = b"--tradewind: from here on--\n"
 _NOISE_BYTES = 1 << 16
 _PIECE = 1 << 18
-_PUT = (
-    'umask 077; part=$1.part.$$; cat >"$part" && chmod "$2" "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }'
-)
-_PUT_FOLDER = (
-    'umask 077; part=$1.part.$$; mkdir -p "$part" && tar xf - -C "$part" && rm -rf "$1" && mv "$part" "$1" '
-    '|| { rm -rf "$part"; exit 1; }'
-)
+# What a killed sender has sent ends like something whole: a file is measured, a folder gets its name by a second call.
+_PUT = """
+umask 077; part=$1.part.$$
+cat >"$part" && chmod "$2" "$part" && {
+  size=$(wc -c <"$part"); [ "$size" -eq "$3" ] || { echo "$size of $3 bytes have come" >&2; false; }
+} && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }
+"""
+_PUT_FOLDER = 'umask 077; mkdir -p "$2" && tar xf - -C "$2" || { rm -rf "$2"; exit 1; }'
+_NAME_FOLDER = 'rm -rf "$1" && mv "$2" "$1" || { rm -rf "$2"; exit 1; }'
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ class Transfers(ABC):
                 while piece := file.read(_PIECE):
                     pipe.write(piece)
 
-        self._send(["sh", "-c", _PUT, "put", remote, f"{mode:o}"], send, timeout)
+        size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        self._send(["sh", "-c", _PUT, "put", remote, f"{mode:o}", str(size)], send, timeout)
 
     def put_folder(self, source: Path, remote: str, *, timeout: float = TRANSFER_SECONDS) -> None:
         """Make a folder there, in place of what has its name; see `put`.
@@ -97,7 +101,9 @@ class Transfers(ABC):
                 while piece := file.read(_PIECE):
                     pipe.write(piece)
 
-        self._send(["sh", "-c", _PUT_FOLDER, "put", remote], send, timeout)
+        part = f"{remote}.part.{secrets.token_hex(6)}"
+        self._send(["sh", "-c", _PUT_FOLDER, "put", remote, part], send, timeout)
+        self._send(["sh", "-c", _NAME_FOLDER, "put", remote, part], lambda _: None, timeout)
 
     def _send(self, argv: Sequence[str], send: Callable[[IO[bytes]], None], timeout: float) -> None:
         with (

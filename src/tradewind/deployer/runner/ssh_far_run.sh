@@ -152,7 +152,7 @@ supervise() { # NAME TOKEN OPTION...
   _end=$((_now + _expires * 100))
   echo "$(($(date +%s) + _expires))" >expires
   identity .
-  _page=$((_page / 1024)) _peak=0 _mine= _list= _group= _begun=$_now _timer= _missing=
+  _page=$((_page / 1024)) _peak=0 _mine= _list= _group= _begun=$_now _timer= _missing= _drain_o= _drain_e=
   if ! [ -d work ] && ! (cd ../.. && unfold "runs/$_name" "$_token" "$_bundle" "$_inputs"); then
     finish unfolded ""
   fi
@@ -209,9 +209,9 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
   _runtime=$((_now - _begun))
   [ -z "$_timer" ] || kill "$_timer" 2>/dev/null
   if [ "$_state" = ended ] || [ "$_state" = missing ]; then _wait=0; else _wait=$_grace; fi
-  end_all "$_wait" || kill "$_drain_o" "$_drain_e" 2>/dev/null
+  end_all "$_wait" || kill $_drain_o $_drain_e 2>/dev/null
   _cut=0 _full=0
-  if [ -p o ]; then
+  if [ -n "$_drain_o" ]; then # the job was near its start, at least
     : 1<>o
     : 1<>e
     _drains="$_drain_o $_drain_e"
