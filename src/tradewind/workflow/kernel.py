@@ -18,6 +18,9 @@ from tradewind.workflow.graph import Numbers
 
 Ints = NDArray[np.integer[Any]]
 
+_PATIENCE = 3000
+"""Changes without a gain after which a climb begins elsewhere."""
+
 
 @fast
 def upward_ranks(order: Ints, child_starts: Ints, children: Ints, weights: Numbers) -> Numbers:
@@ -294,10 +297,10 @@ def climb(
     lane_vm: Ints, ready_at: Numbers, now: Numbers, best: Numbers, past: Numbers, goal: float, turns: int, turn: int,
     state: Ints,
 ) -> int:  # fmt: skip
-    """Change priorities and leanings of tasks at random, and keep what is no longer than some changes ago.
+    """Change priorities and leanings of tasks at random, and keep what is no longer; when stuck, begin elsewhere.
 
-    Late acceptance: Burke and Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017. A priority never
-    falls below a child's, so that sorting by it keeps parents before children.
+    Iterated local search: Lourenço, Martin and Stützle, in "Handbook of Metaheuristics", 2003. A priority never falls
+    below a child's, so that sorting by it keeps parents before children.
 
     Args:
         order: The tasks, parents before children.
@@ -310,7 +313,7 @@ def climb(
         ready_at: When each lane can run its first task.
         now: Priorities and leanings (see `insert_all`) that changes begin with; it is changed; shape (2, tasks).
         best: The best ones so far; likewise.
-        past: Makespans: of ``now``, of ``best``, and of those that were kept some changes ago; it is changed.
+        past: The makespan of ``now``, that of ``best``, and the turn of the last gain; it is changed.
         goal: A makespan that need not be beaten.
         turns: Changes to try.
         turn: How many were tried before.
@@ -319,47 +322,54 @@ def climb(
     Returns:
         The changes that have been tried, those before included.
     """
-    tasks, late = now.shape[1], len(past) - 2
     trial = now.copy()
-    place = np.empty(tasks, np.int64)
-    for at in range(tasks):
-        place[order[at]] = at
+    place = np.argsort(order)
     span = max(best[0].max(), 1e-12)
     for _ in range(turns):
         if past[1] <= goal:
             return turn
-        trial[:] = now
-        strength = _chance(state)
-        count = 1 + int(strength * strength * strength * 0.3 * tasks)
-        ranks = _chance(state) < 0.5
-        for _ in range(count):
-            task = int(_chance(state) * tasks)
-            # The sum of twelve has nearly a normal distribution of deviation one around six.
-            normal = -6.0
-            for _ in range(12):
-                normal += _chance(state)
-            if ranks:
-                trial[0, task] = max(0.0, trial[0, task] + span * 0.3 * normal * strength)
-            elif _chance(state) < 0.3:
-                trial[1, task] = 0.0
-            else:
-                trial[1, task] = max(-0.95, trial[1, task] + 2.0 * normal * strength)
-        for at in range(tasks - 1, -1, -1):
-            task = order[at]
+        kick = turn - past[2] > _PATIENCE
+        trial[:] = best if kick else now
+        _change(trial, span, 1.0 if kick else _chance(state), state)
+        for task in order[::-1]:
             for each in range(child_starts[task], child_starts[task + 1]):
                 trial[0, task] = max(trial[0, task], trial[0, children[each]])
         sequence = _sorted_by(trial[0], place)
         _, _, finish = insert_all(sequence, parent_starts, parents, seconds, lane_vm, ready_at, trial[1])
         length = finish.max()
-        if length <= past[0] or length <= past[2 + turn % late]:
+        if kick or length <= past[0]:
+            if kick or length < past[0]:
+                past[2] = turn
             past[0] = length
             now[:] = trial
             if length < past[1]:
                 past[1] = length
                 best[:] = trial
-        past[2 + turn % late] = past[0]
         turn += 1
     return turn
+
+
+@fast
+def _change(trial: Numbers, span: float, strength: float, state: Ints) -> None:
+    """Change the priorities of some tasks, or their leanings; few of them and by little where the strength is small."""
+    tasks = trial.shape[1]
+    kind = _chance(state)
+    for _ in range(1 + int(strength * strength * strength * 0.3 * tasks)):
+        task = int(_chance(state) * tasks)
+        # The sum of twelve has nearly a normal distribution of deviation one around six.
+        normal = -6.0
+        for _ in range(12):
+            normal += _chance(state)
+        if kind < 0.3:
+            trial[0, task] = max(0.0, trial[0, task] + span * 0.3 * normal * strength)
+        elif kind < 0.6:
+            # Just before or after another one.
+            trial[0, task] = trial[0, int(_chance(state) * tasks)] * (1.0 + 1e-9 * normal)
+        elif kind < 0.8:
+            trial[1, task] = max(-0.95, trial[1, task] + 2.0 * normal * strength)
+        else:
+            # Straight to the slowest that is free, to the first end, or to wait for the fastest.
+            trial[1, task] = (-0.95, 0.0, 20.0)[int(_chance(state) * 3.0)]
 
 
 @fast

@@ -10,7 +10,7 @@ from tradewind import plugins
 from tradewind.testing.planners import PLATFORMS, PlannerConformance, example_flow
 from tradewind.workflow.planner.base import Planner
 
-QUICK: dict[str, dict[str, Any]] = {"search": {"turns": 200}, "cp_sat": {"work": 0.02}}
+QUICK: dict[str, dict[str, Any]] = {"search": {"turns": 100}, "cost_search": {"turns": 60}, "cp_sat": {"work": 0.02}}
 """Settings with which a planner is quick, and depends on its seed alone."""
 
 

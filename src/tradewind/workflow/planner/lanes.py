@@ -9,10 +9,6 @@ from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
 
 
-_LATE = 30
-"""A change is kept when it is no longer than what was kept so many changes ago."""
-
-
 class Climb:
     """Where a climb is.
 
@@ -24,7 +20,7 @@ class Climb:
     Attributes:
         now: Priorities and leanings to fast machines that the next change begins with; shape (2, tasks).
         best: The best ones so far.
-        past: Makespans: of ``now``, of ``best``, and of those that were kept some changes ago.
+        past: The makespan of ``now``, that of ``best``, and the turn of the last gain.
         turn: The changes that were tried.
         state: Of the random numbers.
     """
@@ -32,7 +28,7 @@ class Climb:
     def __init__(self, ranks: Numbers, makespan: float, seed: int) -> None:
         self.now = np.stack([ranks, np.zeros_like(ranks)])
         self.best = self.now.copy()
-        self.past = np.full(2 + _LATE, makespan)
+        self.past = np.array([makespan, makespan, 0.0])
         self.turn = 0
         self.state = np.array([1 + seed * 7919 % 2147483646])
 

@@ -1,9 +1,10 @@
-"""Hill climbing over the priorities of a list scheduler."""
+"""Local search over the priorities of a list scheduler, and over what it prefers."""
 
 from __future__ import annotations
 
 import time
 
+import numpy as np
 from pydantic import Field
 
 from tradewind.plugins import Settings
@@ -12,7 +13,8 @@ from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.planner.lanes import Climb, Lanes
-from tradewind.workflow.planner.sequence import by_rank
+from tradewind.workflow.planner.machines import Machines, is_plain
+from tradewind.workflow.planner.sequence import above_children, by_rank
 from tradewind.workflow.platform import Platform
 
 _WORK = 20_000
@@ -27,10 +29,13 @@ class SearchSettings(Settings):
 
 
 class SearchPlanner(Planner):
-    """Begins with HEFT, and changes priorities at random as long as the schedule gets no longer.
+    """Search: begins with HEFT, and changes priorities and choices of machines as long as the plan gets no longer.
 
-    It ends early when the lower bound is reached, which proves the schedule optimal. With ``turns`` the plan depends on
-    the seed alone; with ``seconds`` also on the machine that plans.
+    A task's leaning says how much more than its end its own time counts where machines are compared: leaning to fast
+    machines it waits for one, away from them it leaves them to others. When nothing helps for long, the search begins
+    elsewhere and keeps the best plan (iterated local search: Lourenço, Martin and Stützle, in "Handbook of
+    Metaheuristics", 2003). It ends early when the lower bound is reached, which proves the plan optimal. With ``turns``
+    the plan depends on the seed alone; with ``seconds`` also on the machine that plans.
     """
 
     Settings = SearchSettings
@@ -38,16 +43,46 @@ class SearchPlanner(Planner):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        until = time.process_time() + self.settings.seconds
+        self._until = time.process_time() + self.settings.seconds
+        goal = lower_bound(flow, platform) * (1.0 + 1e-9)
+        found = self._plain(flow, platform, goal) if is_plain(flow, platform) else self._general(flow, platform, goal)
+        self.said = "proven optimal: the lower bound is reached" if found.makespan <= goal else ""
+        return found
+
+    def _goes_on(self, turn: int) -> bool:
+        if self.settings.turns is not None:
+            return turn < self.settings.turns
+        return time.process_time() < self._until
+
+    def _plain(self, flow: Workflow, platform: Platform, goal: float) -> Schedule:
         lanes = Lanes(flow, platform)
         ranks = lanes.mean_ranks()
-        first = lanes.place(by_rank(flow, ranks))
-        goal = lower_bound(flow, platform) * (1.0 + 1e-9)
-        climb = Climb(ranks, first.makespan, self.seed)
+        climb = Climb(ranks, lanes.place(by_rank(flow, ranks)).makespan, self.seed)
         block = max(1, _WORK // len(flow))
-        while climb.past[1] > goal:
+        while climb.past[1] > goal and self._goes_on(climb.turn):
             left = block if self.settings.turns is None else min(block, self.settings.turns - climb.turn)
-            if left <= 0 or (self.settings.turns is None and time.process_time() >= until):
-                break
             lanes.climb(climb, goal, left)
         return lanes.place(by_rank(flow, climb.best[0]), climb.best[1])
+
+    def _general(self, flow: Workflow, platform: Platform, goal: float) -> Schedule:
+        """The same where tasks use several cores or files lie on machines: slower, and never from elsewhere."""
+        machines = Machines(flow, platform)
+        chance = np.random.default_rng(self.seed)
+        ranks, lean = machines.upward(machines.means), np.zeros(len(flow))
+        fits = np.isfinite(machines.seconds)
+        took = np.where(fits, machines.seconds, 0.0)
+        best, turn = machines.insert(by_rank(flow, ranks)), 0
+        while best.makespan > goal and self._goes_on(turn):
+            turn += 1
+            strength = chance.random()
+            some = chance.integers(len(flow), size=1 + int(strength**3 * 0.3 * len(flow)))
+            new_ranks, new_lean = ranks.copy(), lean.copy()
+            if chance.random() < 0.5:
+                new_ranks[some] += ranks.max() * 0.3 * strength * chance.standard_normal(len(some))
+                new_ranks = above_children(flow, np.maximum(new_ranks, 0.0))
+            else:
+                new_lean[some] = np.maximum(-0.95, lean[some] + 2.0 * strength * chance.standard_normal(len(some)))
+            found = machines.insert(by_rank(flow, new_ranks), new_lean[:, None] * took)
+            if found.makespan <= best.makespan:
+                ranks, lean, best = new_ranks, new_lean, found
+        return best

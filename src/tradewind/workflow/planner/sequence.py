@@ -28,3 +28,11 @@ def by_priority(flow: Workflow, priorities: Numbers) -> Indices:
             if not left[child]:
                 heapq.heappush(heap, (-priorities[child], int(flow.places[child]), child))
     return np.array(found, dtype=np.int32)
+
+
+def above_children(flow: Workflow, ranks: Numbers) -> Numbers:
+    """Ranks of which none is below a child's."""
+    for task in flow.order[::-1]:
+        for child in flow.children[task]:
+            ranks[task] = max(ranks[task], ranks[child])
+    return ranks

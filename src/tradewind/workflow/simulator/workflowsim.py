@@ -15,6 +15,7 @@ from functools import partial
 from typing import Literal
 
 from tradewind.workflow.graph import Workflow
+from tradewind.workflow.simulator.workflowsim_heft import heft
 
 Storage = Literal["SHARED", "LOCAL"]
 
@@ -85,7 +86,7 @@ class WorkflowSim:
     Args:
         workflow: The workflow.
         vms: The VMs, in order.
-        policy: One of `POLICIES`, or ``DHEFT``.
+        policy: One of `POLICIES`, or ``DHEFT`` or ``HEFT``.
         storage: Where files are.
     """
 
@@ -102,7 +103,8 @@ class WorkflowSim:
         """Simulate it."""
         self.busy = [False] * len(self.vms)
         self.replicas = {}
-        self.plan = dheft(self.workflow, self.vms) if self.policy == "DHEFT" else None
+        plans = {"DHEFT": dheft, "HEFT": heft}
+        self.plan = plans[self.policy](self.workflow, self.vms) if self.policy in plans else None
         jobs = _Events(self, _static if self.plan is not None else POLICIES[self.policy]).run()
         return Outcome(
             max(job.end for job in jobs),
