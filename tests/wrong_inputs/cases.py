@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tests.wrong_inputs.other_cases import COMMANDS, DATA, PROGRAMS, STORES
 from tests.wrong_inputs.table import Case
 from tests.wrong_inputs.workflow_cases import ADVICE
+from tests.wrong_inputs.workflow_run_cases import RUNS
 from tests.wrong_inputs.yaml_cases import YAML
 
 GROUPS: Mapping[str, Sequence[Case]] = {
@@ -16,6 +17,7 @@ GROUPS: Mapping[str, Sequence[Case]] = {
     "Programs and their output": PROGRAMS,
     "Stores, disks and packages": STORES,
     "Machines for a workflow": ADVICE,
+    "Carrying out a plan": RUNS,
 }
 
 CASES = [case for cases in GROUPS.values() for case in cases]
