@@ -68,7 +68,7 @@ def line(progress: Progress, *, bar: bool = True) -> str:
         *([f"{progress.running} running"] if progress.running else []),
         *([f"{progress.failed} failed"] if progress.failed else []),
         *([f"{progress.up} of {progress.machines} machines"] if progress.done < progress.tasks else []),
-        f"{format_money(progress.cost)} so far",
+        f"{format_money(progress.cost)} this run so far",
     ]
     if progress.seconds is not None:
         words.append(format_duration(progress.seconds))
@@ -90,7 +90,7 @@ def comparison(results: Mapping[str, Any]) -> str:
         for name, words in (("makespan", "makespan"), ("serial", "serial time"))
     ]
     rows.append(("utilisation", f"{100 * planned['utilisation']:.1f} %", f"{100 * actual['utilisation']:.1f} %"))
-    rows.append(("cost", format_money(planned["cost"]), format_money(actual["cost"])))
+    rows.append(("cost this run", format_money(planned["cost"]), format_money(actual["cost"])))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     text = [
         f"{first:<{widths[0]}}  {second:>{widths[1]}}  {third:>{widths[2]}}".rstrip() for first, second, third in rows
