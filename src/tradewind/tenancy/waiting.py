@@ -21,7 +21,7 @@ class Reservations:
 
     def __init__(self, pool: Pool, patience: float) -> None:
         self._pool, self._patience = pool, patience
-        self._since: dict[Amounts, float] = {}
+        self._until: dict[Amounts, float] = {}
         self._kept: dict[Amounts, str] = {}
 
     def find(self, demand: Amounts) -> str | None:
@@ -34,7 +34,7 @@ class Reservations:
 
     def placed(self, demand: Amounts) -> None:
         """A demand has found room: what was kept for it is open again."""
-        self._since.pop(demand, None)
+        self._until.pop(demand, None)
         kept = self._kept.pop(demand, None)
         if kept is not None:
             self._pool.unkeep(kept)
@@ -45,15 +45,15 @@ class Reservations:
         Returns:
             When the next of them has waited too long, or None.
         """
-        for gone in [demand for demand in self._since if demand not in demands]:
+        for gone in [demand for demand in self._until if demand not in demands]:
             self.placed(gone)
         due: list[float] = []
         for demand in demands:
-            since = self._since.setdefault(demand, now)
+            until = self._until.setdefault(demand, now + self._patience)
             if demand in self._kept:
                 continue
-            if now - since < self._patience:
-                due.append(since + self._patience)
+            if now < until:
+                due.append(until)
             elif (node := self._pool.roomiest(demand)) is not None:
                 self._pool.keep(node)
                 self._kept[demand] = node
