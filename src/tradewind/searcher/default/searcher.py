@@ -96,10 +96,12 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         return answer if again is None else [again, *chosen][:count]
 
     def _again(self, state: SearchState, rate: float) -> Proposal | None:
-        """What to run again, where that improves the recommendation by more a dollar than ``rate``."""
+        """What to run again, where that is worth more a dollar than the ``rate`` of a new configuration."""
         standing, objective = self._standing, self.problem.objective
         least = standing.best_loss
-        if least is None or not objective.grows_with_time or (standing.spread is not None and not standing.varies):
+        if standing.best is None or least is None or not objective.grows_with_time:
+            return None
+        if standing.spread is not None and not standing.varies:
             return None
         if standing.spread is None and any(trial.proposal.repeat for trial in state.pending):
             return None  # whether runs vary is being found out
@@ -119,7 +121,8 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
             worth &= spend <= state.money_left
         score = np.where(worth, gain / np.maximum(spend, 1e-12), 0.0)
         place = int(np.argmax(score))
-        if score[place] <= rate:
+        # A new one that looks better is not known to be better before it has run as often as the best.
+        if score[place] * standing.times[standing.best] <= rate:
             return None
         why: dict[str, float | str] = {
             "stage": f"run {times[place] + 1:.0f} of this configuration",
