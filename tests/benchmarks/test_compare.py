@@ -180,6 +180,39 @@ def test_the_record_counts_money_and_distance(scripts: Any) -> None:
     assert record.dopt(first) == pytest.approx(bench.away[feasible[-1].key])
 
 
+def test_a_repetition_draws_its_noise_anew_and_the_record_goes_by_all_runs(scripts: Any) -> None:
+    bench = scripts.bench.Bench(made_up(scripts, "toys/one"), "noise10")
+    feasible = [
+        c for i in range(len(bench)) if math.isfinite(bench.away[(c := bench.problem.candidates.configuration(i)).key])
+    ]
+    runs = []
+    for _ in range(2):
+        with bench.as_seen(5) as problem:
+            record, seen = scripts.bench.Record(bench), []
+            for number in range(6):
+                if number:
+                    bench.again(feasible[0])
+                trial = evaluate(problem, Proposal(feasible[0], repeat=number > 0), number)
+                record.add(trial)
+                assert trial.observation
+                seen.append(trial.observation.runtime)
+            assert record.dopt(20) == pytest.approx(bench.away[feasible[0].key])
+            runs.append(seen)
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == 6
+
+
+def test_a_search_that_repeats_ends_and_counts_them(scripts: Any) -> None:
+    bench = scripts.bench.Bench(made_up(scripts, "toys/one"), "noise10")
+    with bench.as_seen(2) as problem:
+        searcher = plugins.create("searcher", "tradewind", {}, problem=problem, seed=2)
+        record, _ = scripts.bench.search(bench, searcher, abort=True)
+    repeated = sum(trial.proposal.repeat for trial in searcher.history)
+    assert record.trials == len(searcher.history) <= scripts.bench.MOST_TRIALS
+    assert record.trials - repeated <= len(bench)
+    assert record.spent == pytest.approx(sum(t.spent for t in searcher.history) / bench.mean)
+
+
 def test_a_search_is_what_drive_does(scripts: Any) -> None:
     bench = scripts.bench.Bench(made_up(scripts, "toys/two"), "minimum60")
     with bench.as_seen(7) as problem:
