@@ -26,7 +26,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_long(item: pytest.Item) -> bool:
-    """Slow, or about faults: cables are cut and daemons killed there, and waited for."""
+    """Slow, or about faults: cables are cut and daemons killed there, and waited for; but no documented example."""
+    if item.get_closest_marker("example") is not None:
+        return False
     return item.get_closest_marker("slow") is not None or item.path.stem.endswith("_faults")
 
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from tests.deployer.slurm_helpers import programs, slurm_runner
 from tests.engines import require
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd
+from tests.examples.shortened import assert_searched, shortened
 
 from tradewind.deployer.runner.slurm import SlurmRunner
 from tradewind.errors import DeployError, ImageError, OfferRefusedError, UnreachableError
@@ -455,18 +455,11 @@ def test_of_two_jobs_for_one_run_one_runs_it(make: Make, tmp_path: Path) -> None
     assert (request.workdir / "count").read_text() == "ran\n"
 
 
-@pytest.mark.slow
+@pytest.mark.example
+@pytest.mark.timeout(300)
 def test_the_example_is_a_study_on_slurm(cluster: SlurmCluster, tmp_path: Path) -> None:
-    example = Path(__file__).parents[2] / "examples" / "slurm" / "job.yaml"
-    done = subprocess.run(
-        [sys.executable, "-m", "tradewind", "tune", str(example), "--trials", "2", "--json"],
-        env={**os.environ, "TRADEWIND_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["trials"] == {"succeeded": 2}
+    job = shortened("slurm", tmp_path, lambda job: job["job"]["parameters"].update(darts=60000), trials=2)
+    result = assert_searched(job, tmp_path / "home", trials=2)
+    assert result["best"]["observation"]["metrics"]["pi"] > 3.1
     assert not cluster.jobs()
     assert not list((tmp_path / "home" / "slurm" / "batches").iterdir())
