@@ -1,0 +1,85 @@
+"""A cluster on the terminal, and for Prometheus."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tradewind.reporting.cluster import screen, tenants_table
+from tradewind.reporting.prometheus import metrics_text
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return {
+        "name": "main",
+        "settings": {"engine": "process", "fairness": "drf", "priority": "gain"},
+        "holder": "host:1:0.0",
+        "age": 0.2,
+        "total": {"cpu": 8.0, "memory": 32.0},
+        "nodes": {"n1": {"has": {"cpu": 8.0, "memory": 32.0}, "free": {"cpu": 2.0, "memory": 20.0}}},
+        "decisions": 17,
+        "tenants": {
+            'phys"ics': {
+                "weight": 2.0, "share": 0.5, "used": {"cpu": 4.0}, "usage": {"cpu": 7200.0}, "running": 4, "waiting": 1,
+            },
+            "bio": {"weight": 1.0, "share": 0.25, "used": {"cpu": 2.0}, "usage": {}, "running": 2, "waiting": 9},
+        },
+        "jobs": [
+            {
+                "id": i, "tenant": "bio", "name": "fold [red]", "state": "running", "nice": 0, "submitted": 1e9,
+                "running": 2, "waiting": 3, "why": "it has stopped improving and gives way", "trials": 12, "most": 50,
+                "best": 0.0123, "metric": "loss", "spent": 1.5, "budget": None,
+            }
+            for i in range(30)
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_screen_fits_and_says_who_gave_way(document: dict[str, Any], width: int) -> None:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(screen(document, width, 24))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    text = out.getvalue()
+    assert "cpu 6 of 8" in " ".join(text.split())
+    assert "██████████░░░░░░░░░░" in text
+    assert "12/50" in text
+    assert "more: tradewind queue" in text
+    if width > 100:
+        assert "it has stopped improving and gives way" in text
+        assert "fold [red]" in text
+
+
+def test_an_empty_cluster_has_a_screen() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80).print(screen({"name": "new", "holder": ""}, 80))
+    assert "not running" in out.getvalue()
+
+
+def test_what_tenants_used() -> None:
+    row = {
+        "tenant": "bio", "weight": 1.0, "priority": 0, "quota": {"cpu": 4.0}, "searches": 2, "runs": 7, "dollars": 0.25,
+        "seconds": {"cpu": 7200.0},
+    }  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=100, highlight=False).print(tenants_table([row]))
+    assert "cpu 4" in out.getvalue()
+    assert "2.000" in out.getvalue()
+    assert "$0.25" in out.getvalue()
+
+
+def test_metrics_are_as_prometheus_reads_them(document: dict[str, Any]) -> None:
+    text = metrics_text(document)
+    assert 'tradewind_tenant_dominant_share{cluster="main",tenant="phys\\"ics"} 0.5' in text
+    assert 'tradewind_cluster_free{cluster="main",node="n1",resource="cpu"} 2' in text
+    assert text.count("# TYPE tradewind_search_trials gauge") == 1
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            assert name.startswith("tradewind_")
+            float(value)
