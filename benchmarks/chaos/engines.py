@@ -206,6 +206,7 @@ def terraform(folder: Path) -> Iterator[Engine]:
         instance = {"provider": "aws", "region": "us-east-1", "types": ["t3.small"]}
         runner = {"use": "ssh", "folder": str(folder / "far")}
         environment = engine.environment(folder)
+        os.environ.update(environment)  # asking moto needs them too
 
         def left() -> list[str]:
             return server.leftovers("us-east-1")
@@ -213,28 +214,8 @@ def terraform(folder: Path) -> Iterator[Engine]:
         yield Engine(runner, left, provisioner, instance=instance, environment=environment, longest=40.0)
 
 
-@contextmanager
-def libvirt(folder: Path) -> Iterator[Engine]:
-    """Virtual machines of libvirt; the jobs run on this machine."""
-    from tests.engines.guest_image import guest_image
-    from tests.engines.libvirt import Libvirt
-
-    made = Libvirt(folder / "libvirt", guest_image())
-    try:
-        made.start()
-        provisioner = {"use": "libvirt", **made.settings()}
-
-        def left() -> list[str]:
-            return [*made.names(), *made.pids()]
-
-        yield Engine({"use": "process"}, left, provisioner, instance=_LOCAL, longest=8.0)
-    finally:
-        made.stop()
-
-
 ENGINES: Mapping[str, Callable[[Path], Any]] = {
-    each.__name__: each
-    for each in (process, docker, ssh, slurm, htcondor, opennebula, kubernetes, ray, terraform, libvirt)
+    each.__name__: each for each in (process, docker, ssh, slurm, htcondor, opennebula, kubernetes, ray, terraform)
 }
 """All of them, by name."""
 

@@ -174,12 +174,14 @@ def kill(name: str, kills: int, each: int, seed: int) -> int:
                 for words in [*found.wrong, *(f"repeated: {each}" for each in found.repeated)]:
                     print(f"  {words}", flush=True)
                 wrong += len(found.wrong)
-                if not found.wrong:
-                    shutil.rmtree(folder, ignore_errors=True)
+                if found.wrong or found.repeated:
+                    print(f"  what there was: {folder}", flush=True)
+                else:
+                    shutil.rmtree(folder)
         finally:
             controllers.close()
-    if not wrong:
-        shutil.rmtree(base, ignore_errors=True)
+            if not any(base.iterdir()):
+                base.rmdir()
     return wrong
 
 

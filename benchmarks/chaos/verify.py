@@ -72,7 +72,8 @@ def look(home: Path, work: Path, left: Callable[[], list[str]], *, makes_machine
     found.repeated = [f"{run.run_id} {run.state}: {run.reason}" for run in runs if run.state is not RunState.DONE]
     found.twice = [f"run {run_id} began {len(times)} times" for run_id, times in began.items() if len(times) > 1]
     found.lost = _lost(trials, runs, set(began), set(ended))
-    found.money = _money(trials, runs, {name: (began[name][0], ended[name][-1]) for name in began if name in ended})
+    measured = {name: ended[name][-1] - began[name][0] for name in began if name in ended}
+    found.money = _money(trials, runs, measured, makes_machines=makes_machines)
     for words, amount in (("runs", sum(run.cost for run in runs)), ("trials", sum(trial.spent for trial in trials))):
         if abs(amount - summary.spent) > 1e-9:
             found.money.append(f"the study has spent {summary.spent}, and its {words} {amount}")
@@ -108,16 +109,15 @@ def _lost(trials: list[Trial], runs: list[Run], began: set[str], ended: set[str]
     return wrong + [f"configuration {key} was tried {count} times" for key, count in keys.items() if count > 1]
 
 
-def _money(trials: list[Trial], runs: list[Run], measured: dict[str, tuple[float, float]]) -> list[str]:
+def _money(trials: list[Trial], runs: list[Run], measured: dict[str, float], *, makes_machines: bool) -> list[str]:
     prices = {trial.number: trial.offer.hourly / 3600.0 for trial in trials}
     wrong = []
     for run in runs:
         if run.run_id not in measured:
             continue
-        least = measured[run.run_id][1] - measured[run.run_id][0]
-        charged = run.cost / prices[run.trial]
+        least, charged = measured[run.run_id], run.cost / prices[run.trial]
         most = least + SLACK_AFTER
-        if run.machines and run.started is not None and run.ended is not None:
+        if makes_machines and run.started is not None and run.ended is not None:
             most = run.ended - run.started + SLACK_AFTER  # machines are paid while they boot, too
         if not least - SLACK_BEFORE <= charged <= most:
             wrong.append(f"run {run.run_id} took {least:.2f} s and was charged {charged:.2f} s")
