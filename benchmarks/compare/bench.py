@@ -198,13 +198,19 @@ class Record:
         return [away for spent, away in self.steps if spent <= budget * (1 + 1e-9)][-1]
 
 
-def search(bench: Bench, searcher: Asks, *, abort: bool) -> tuple[Record, float]:
+def search(bench: Bench, searcher: Asks, *, abort: bool, record: Record | None = None) -> tuple[Record, float]:
     """Search until the optimum is found, or the money or the trials are used up.
+
+    Args:
+        bench: Where to search.
+        searcher: Who searches.
+        abort: Cut runs short, see `drive`.
+        record: What is told of each trial, and says when it is enough; a new one without it.
 
     Returns:
         The record, and the wall time of a proposal in milliseconds: asking and telling, without the table.
     """
-    record, seconds = Record(bench), 0.0
+    record, seconds = record or Record(bench), 0.0
     asked, told = searcher.ask, searcher.tell
 
     def ask(state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
