@@ -96,6 +96,14 @@ def test_a_lost_machine_gives_its_tasks_to_the_others() -> None:
     assert runs.attempts == [2, 1, 0, 0]
 
 
+def test_what_is_lost_while_the_rest_is_planned_is_planned_at_once_too() -> None:
+    runs = machine([(), (), ()], {0: [0], 1: [1], 2: [2]}, slots=(1, 1, 1))
+    up(runs, 0, 1, 2)
+    assert runs.handle(MachineLost(0)) == [Replan((0,), (1, 2))]
+    assert runs.handle(MachineLost(1)) == []
+    assert runs.handle(Planned({2: (0,)})) == [Replan((0, 1), (2,))]
+
+
 def test_a_task_that_takes_its_machines_along_is_given_up() -> None:
     runs = machine([(), ()], {0: [0], 1: [1]}, slots=(1, 1, 1, 1), losses=1)
     up(runs, 0, 1, 2, 3)
@@ -167,6 +175,7 @@ class World:
     started: list[Launch] = field(default_factory=list)
     ending: Ending | None = None
     replanned: bool = False
+    late: list[Ended] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.machine = ExecutionMachine(self.graph, self.order, self.patience)
@@ -192,6 +201,7 @@ class World:
             ]
             troubles += [MachineLost(vm) for vm in range(len(self.graph.slots)) if vm not in self.lost]
             troubles += ["crash"] if self.crash else []
+            troubles += self.late  # a machine that was given up speaks after all
             choices = troubles or choices
         assert choices, "nothing is under way, and it does not end"
         chosen = self.chance.choice(choices)
@@ -231,6 +241,7 @@ class World:
                 self.finished[event.task] += 1
         if isinstance(event, MachineLost):
             self.lost.add(event.vm)
+            self.late += [Ended(task, n, DONE) for task, (vm, n) in self.running.items() if vm == event.vm]
             self.running = {task: place for task, place in self.running.items() if place[0] != event.vm}
         for instruction in self.machine.handle(event):
             match instruction:

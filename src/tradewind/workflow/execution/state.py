@@ -114,7 +114,6 @@ class ExecutionMachine:
         self._moved: dict[int, int] = {}  # tasks that are tried once more, on a machine that they have not failed on
         self._left = len(graph.parents)
         self._planning = False
-        self._again = False  # what was lost since the plan was asked for is not in it
         self._stuck = False
 
     @property
@@ -258,13 +257,10 @@ class ExecutionMachine:
     # ------------------------------------------------------------------ plans of what is left
 
     def _replan(self) -> list[Instruction]:
-        if self._planning:
-            self._again = True
-            return []
         tasks, vms = self.left, self.vms
-        if not tasks or not vms:
+        if self._planning or not tasks or not vms:
             return []
-        self._planning, self._again = True, False
+        self._planning = True
         return [Replan(tasks, vms)]
 
     def _take(self, order: Mapping[int, Sequence[int]]) -> list[Instruction]:
@@ -282,7 +278,8 @@ class ExecutionMachine:
             queue.extend(task for task in order.get(vm, ()) if self.steps[task] is Step.WAITING and task not in moved)
             queue.extendleft(task for task, where in moved.items() if where == vm)
             placed.update(queue)
-        return self._replan() if self._again or placed < set(self.left) else []
+        # What has lost its machine since the plan was asked for is not in it.
+        return [] if placed.issuperset(self.left) else self._replan()
 
     # ------------------------------------------------------------------ what can be started
 
