@@ -44,7 +44,9 @@ _Storage = Annotated[str, typer.Option(help="Where files are: none (they cost no
 _Searcher = Annotated[
     str, typer.Option(help="Who proposes sets: bounds knows the workflow; tradewind plugins lists others.")
 ]
-_Refine = Annotated[str, typer.Option(help="Time to look for a better plan on each of the best sets; 0 for none.")]
+_Refine = Annotated[
+    str, typer.Option(help="Processor time to look for a better plan on each of the best sets; 0 for none.")
+]
 _Csv = Annotated[str | None, typer.Option(help="A CSV of your own offers, besides or instead.")]
 _Set = Annotated[_Texts, typer.Option("--set", help="A catalogue's setting: local.price_per_vcpu=0.05; repeatable.")]
 _Out = Annotated[Path | None, typer.Option(help="Write the plan there, for workflow run.", **_NO_DEFAULT)]
@@ -73,7 +75,7 @@ def advise(
     planner: Annotated[str, typer.Option(help="Who plans while sets are compared.")] = "heft",
     searcher: _Searcher = "bounds",
     trials: Annotated[int, typer.Option(min=1, help="Sets to try at most.")] = 300,
-    seconds: Annotated[str, typer.Option(help="Time that the search may take.")] = "20s",
+    seconds: Annotated[str, typer.Option(help="Processor time that the search may take.")] = "20s",
     refine: _Refine = "1s",
     seed: Seed = 0,
     csv: _Csv = None,
