@@ -24,7 +24,6 @@ TESTING = (
     "Epigenomics_100",
     "Inspiral_100",
     "Sipht_100",
-    "floodplain",
     "Montage_1000",
 )
 

@@ -25,7 +25,8 @@ UNSURE = {"noise": 0.3, "unknown": 0.6, "drift": 0.1, "period": 5.0, "failure": 
 
 def play(env: WorkflowEnv, choose: Any, seed: int) -> tuple[float, dict[str, Any], int]:
     seen, _ = env.reset(seed=seed)
-    total, steps, ended, info = 0.0, 0, False, {}
+    total, steps, ended = 0.0, 0, False
+    info: dict[str, Any] = {}
     while not ended:
         seen, reward, ended, cut, info = env.step(choose(seen))
         assert env.observation_space.contains(seen)

@@ -16,32 +16,48 @@ if TYPE_CHECKING:
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
 
 
-def _deviation(words: str) -> Any:
-    return typer.Option(help=words, **_NO_DEFAULT)
+_Vms = Annotated[str, typer.Option(help="The machines: a file, or a set such as paper3:16.", show_default=False)]
+_Episodes = Annotated[int, typer.Option(min=1, help="Simulated runs to learn from, those of before included.")]
+_Method = Annotated[str, typer.Option(help="adaptive, or q_learning as in paper 3.")]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of the method, explore=0.1; tradewind plugins lists them; repeatable."),
+]
+_Noise = Annotated[float | None, typer.Option(help="How far ln(run time) of an attempt is off: 0.3.", **_NO_DEFAULT)]
+_Unknown = Annotated[float | None, typer.Option(help="How far ln(speed) of a machine is off.", **_NO_DEFAULT)]
+_Drift = Annotated[float | None, typer.Option(help="How far ln(speed) moves in each period.", **_NO_DEFAULT)]
+_Period = Annotated[str | None, typer.Option(help="Time between changes of speed; 1m without it.", **_NO_DEFAULT)]
+_Migration = Annotated[float | None, typer.Option(help="Chance to be moved in each period.", **_NO_DEFAULT)]
+_Pause = Annotated[str | None, typer.Option(help="Time that a moved machine stands still.", **_NO_DEFAULT)]
+_Failure = Annotated[float | None, typer.Option(help="Chance of an attempt to fail.", **_NO_DEFAULT)]
+_Out = Annotated[Path | None, typer.Option(help="Folder that keeps every episode.", **_NO_DEFAULT)]
+_Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder has.")]
+_Worlds = Annotated[int, typer.Option(min=2, help="Worlds to test in, if anything deviates.")]
+_Search = Annotated[str, typer.Option(help="Processor time of the search that it is compared with.")]
+_Png = Annotated[Path | None, typer.Option(help="Draw the makespan of each episode there.", **_NO_DEFAULT)]
+_Lenient = Annotated[bool, typer.Option("--lenient", help="Accept sizes and run times below zero.")]
 
 
 def learn(
     file: Annotated[Path, typer.Argument(help="The workflow.", show_default=False)],
-    vms: Annotated[str, typer.Option(help="The machines: a file, or a set such as paper3:16.", show_default=False)],
-    episodes: Annotated[int, typer.Option(min=1, help="Simulated runs to learn from, those of before included.")] = 100,
-    method: Annotated[str, typer.Option(help="adaptive, or q_learning as in paper 3.")] = "adaptive",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the method, explore=0.1; tradewind plugins lists them; repeatable."),
-    ] = None,
-    noise: Annotated[float | None, _deviation("How far ln(run time) of an attempt is off: 0.3.")] = None,
-    unknown: Annotated[float | None, _deviation("How far ln(speed) of a machine is off.")] = None,
-    drift: Annotated[float | None, _deviation("How far ln(speed) of a machine moves in each period.")] = None,
-    period: Annotated[str | None, _deviation("Time between changes of speed; 1m without it.")] = None,
-    migration: Annotated[float | None, _deviation("Chance of a machine to be moved in each period.")] = None,
-    pause: Annotated[str | None, _deviation("Time that it then stands still.")] = None,
-    failure: Annotated[float | None, _deviation("Chance of an attempt to fail.")] = None,
+    vms: _Vms,
+    episodes: _Episodes = 100,
+    method: _Method = "adaptive",
+    set_: _Set = None,
+    noise: _Noise = None,
+    unknown: _Unknown = None,
+    drift: _Drift = None,
+    period: _Period = None,
+    migration: _Migration = None,
+    pause: _Pause = None,
+    failure: _Failure = None,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds learn the same.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder that keeps every episode.", **_NO_DEFAULT)] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder has.")] = False,
-    worlds: Annotated[int, typer.Option(min=2, help="Worlds to test in, if anything deviates.")] = 30,
-    png: Annotated[Path | None, typer.Option(help="Draw the makespan of each episode there.", **_NO_DEFAULT)] = None,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Accept sizes and run times below zero.")] = False,
+    out: _Out = None,
+    resume: _Resume = False,
+    worlds: _Worlds = 30,
+    search: _Search = "2s",
+    png: _Png = None,
+    lenient: _Lenient = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while learning.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
@@ -60,22 +76,18 @@ def learn(
         raise InputError("--resume goes on with a folder, and there is none", hint="name it with --out")
     if png is not None and not png.absolute().parent.is_dir():
         raise InputError(f"--png {png}: there is no folder {png.parent}", hint="make it, or name another file")
-    given: dict[str, Any] = {
-        "noise": noise,
-        "unknown": unknown,
-        "drift": drift,
-        "period": None if period is None else parse_duration(period),
-        "migration": migration,
-        "pause": None if pause is None else parse_duration(pause),
-        "failure": failure,
-    }
+    given: dict[str, Any] = {"noise": noise, "unknown": unknown, "drift": drift, "migration": migration}
+    given |= {"period": period and parse_duration(period), "pause": pause and parse_duration(pause), "failure": failure}
     settings = _settings(method, {key: value for key, value in given.items() if value is not None}, set_)
+    seconds = parse_duration(search)
+    if seconds <= 0:
+        raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
     learner = open_learner(method, read_workflow(file, lenient=lenient), open_platform(vms), settings, seed)
     folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
     makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
     if not makespans:
         raise InterruptedSearch("interrupted before the first episode had ended")
-    _finish(learner, makespans, best, out=out, png=png, worlds=worlds, stopped=stopped, as_json=as_json)
+    _finish(learner, makespans, best, out=out, png=png, worlds=worlds, search=seconds, stopped=stopped, as_json=as_json)
     if stopped:
         hint = f"--out {out} --resume goes on" if out is not None else "with --out FOLDER, --resume would go on"
         raise InterruptedSearch(f"interrupted after {len(makespans)} episodes", hint=hint)
@@ -141,13 +153,13 @@ def _train(
 
 def _finish(
     learner: Learner, makespans: list[float], best: Schedule | None, *, out: Path | None, png: Path | None,
-    worlds: int, stopped: bool, as_json: bool,
+    worlds: int, search: float, stopped: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge what was learned, write it, and say it."""
     from tradewind.workflow.files import Plan, write_plan
     from tradewind.workflow.learning.judging import judge
 
-    judged = judge(learner, best, worlds=worlds, seconds=2.0)
+    judged = judge(learner, best, worlds=worlds, seconds=search)
     written = []
     if out is not None:
         write_plan(out / "plan.json", Plan(learner.flow, learner.platform, judged.plan, learner.name))
