@@ -90,9 +90,10 @@ class Following(Director):
         """The next task of a machine, when it is ready and fits."""
         if self._turns is None:
             self._turns = {vm: list(reversed(tasks)) for vm, tasks in self._schedule.order_in(state.flow).items()}
-        there = set(ready)
-        for vm, turns in self._turns.items():
-            if turns and turns[-1] in there and state.fits(turns[-1], vm):
+        waiting = [(vm, turns) for vm, turns in self._turns.items() if turns and state.free[vm]]
+        there = set(ready) if waiting else set()
+        for vm, turns in waiting:
+            if turns[-1] in there and state.fits(turns[-1], vm):
                 return turns.pop(), vm
         return None
 
@@ -115,6 +116,8 @@ class ByKey(Director):
 
     def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
         """The first task in the order of keys that fits somewhere."""
+        if not any(state.free):
+            return None
         for task in sorted(ready, key=lambda each: self._keys[each]):
             for vm in self._preference:
                 if state.fits(task, vm):

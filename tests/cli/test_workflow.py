@@ -1,0 +1,188 @@
+"""``tradewind workflow`` info, plan, simulate and convert."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.app import run
+
+WORKFLOW = """\
+name: totals
+files: {raw.csv: 30MB}
+tasks:
+  split: {command: ./split.sh, runtime: 4s, inputs: [raw.csv], outputs: [a, b, c]}
+  one: {activity: sum, runtime: 10s, inputs: [a], outputs: [x]}
+  two: {activity: sum, runtime: 20s, inputs: [b], outputs: [y]}
+  three: {activity: sum, runtime: 30s, inputs: [c], outputs: [z]}
+  join: {runtime: 2s, inputs: [x, y, z], outputs: [all.csv]}
+"""
+VMS = "vms:\n  - {kind: small, count: 2, price: $3.6/h}\n  - {kind: large, speed: 2, price: $7.2/h}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "w.yaml").write_text(WORKFLOW)
+    (tmp_path / "vms.yaml").write_text(VMS)
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    code = run(["workflow", *words])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return out
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    found = json.loads(said(capsys, *words, "--json"))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.usefixtures("folder")
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "info", "w.yaml")
+    for words in (
+        "tasks          5 in 3 activities, 1 with a command",
+        "edges          6",
+        "levels         3, up to 3 tasks wide",
+        "critical path  36.00 s (36.0 s), 3 tasks",
+        "critical path: split > sum > join",
+        "    1      3  ########",
+        "warning: 7 files have no size and count as empty",
+    ):
+        assert words in out
+    facts = document(capsys, "info", "w.yaml")
+    assert facts["widths"] == [1, 3, 1]
+    assert facts["critical_path"] == {"seconds": 36.0, "tasks": ["split", "three", "join"]}
+
+
+def test_info_draws_the_graph(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "info", "w.yaml", "--dag", "dag.html", "--dag", "dag.png")
+    assert "three" in (folder / "dag.html").read_text()
+    assert (folder / "dag.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_info_fits_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.cli.workflow.common.width", lambda: columns)
+    out = said(capsys, "info", "w.yaml")
+    table = out[out.index("activity") :].splitlines()
+    assert all(len(line) <= columns for line in table if not line.startswith("warning"))
+    assert any(line.startswith("sum ") for line in table)
+
+
+def test_plan_and_simulate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(
+        capsys, "plan", "w.yaml", "--vms", "vms.yaml", "--planner", "heft", "--out", "plan.json",
+        "--gantt", "plan.html", "--gantt", "plan.png",
+    )  # fmt: skip
+    for words in ("makespan     ", "lower bound  ", "gap          ", "serial time  ", "utilisation  ", "cost         "):
+        assert words in out
+    assert "written: plan.json" in out
+    assert "three" in (folder / "plan.html").read_text()
+    assert (folder / "plan.png").read_bytes().startswith(b"\x89PNG")
+    planned = json.loads((folder / "plan.json").read_text())
+    for given in (["w.yaml", "--plan", "plan.json"], ["plan.json"]):
+        result = document(capsys, "simulate", *given)
+        figures = result["figures"]
+        assert isinstance(figures, dict)
+        assert figures["makespan"] == pytest.approx(planned["makespan"])
+        assert result["planner"] == "heft"
+    assert "planned " in said(capsys, "simulate", "w.yaml", "--plan", "plan.json")
+
+
+@pytest.mark.usefixtures("folder")
+def test_plan_on_one_machine_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
+    found = document(capsys, "plan", "w.yaml", "--vms", "one.yaml")
+    figures = found["figures"]
+    assert isinstance(figures, dict)
+    assert figures["makespan"] == figures["serial"] == 66.0
+    assert figures["lower_bound"] == pytest.approx(66.0, rel=1e-3)
+    assert figures["cost"] == pytest.approx(0.066)
+    assert figures["utilisation"] == 1.0
+
+
+@pytest.mark.usefixtures("folder")
+def test_delays_clustering_and_capitals(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.yaml").write_text("vms: [{kind: small}]\n")
+    common = ("simulate", "w.yaml", "--planner", "FCFS", "--vms", "one.yaml")
+
+    def makespan(*words: str) -> float:
+        figures = document(capsys, *common, *words)["figures"]
+        assert isinstance(figures, dict)
+        return float(figures["makespan"])
+
+    assert makespan() == 66.0
+    assert makespan("--delay", "queue=2") == 66.0 + 5 * 2
+    assert makespan("--delay", "queue=5s,1s") == 66.0 + 5 + 4 * 1
+    joined = ("--clustering", "horizontal:1", "--delay", "clustering=7")
+    assert makespan(*joined) == 66.0 + 7
+    assert makespan(*joined, "--delay", "queue=2") == 66.0 + 7 + 3 * 2
+    assert "3, 1 of them of several tasks" in said(capsys, *common, *joined)
+
+
+@pytest.mark.usefixtures("folder")
+def test_many_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("simulate", "w.yaml", "--planner", "mct", "--vms", "vms.yaml", "--noise", "0.3", "--repeat", "12")
+    found = document(capsys, *words, "--seed", "3")
+    runs = found["runs"]
+    assert isinstance(runs, list)
+    assert [each["seed"] for each in runs] == list(range(3, 15))
+    makespans = [each["makespan"] for each in runs]
+    assert len(set(makespans)) == 12
+    spread = found["spread"]["makespan"]  # type: ignore[index]
+    assert spread["mean"] == pytest.approx(sum(makespans) / 12)
+    assert min(makespans) == spread["least"] <= spread["low"] <= spread["high"] <= spread["most"] == max(makespans)
+    assert document(capsys, *words, "--seed", "3") == found
+    assert "12 seeds" in said(capsys, *words)
+
+
+@pytest.mark.usefixtures("folder")
+def test_failures_drift_and_moves_lengthen_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "plan", "w.yaml", "--vms", "vms.yaml", "--out", "plan.json")
+    out = said(
+        capsys, "simulate", "plan.json", "--failure", "0.8", "--drift", "0.1", "--period", "5s", "--migration", "0.5",
+        "--pause", "2s", "--unknown", "0.1",
+    )  # fmt: skip
+    assert "attempts failed" in out
+
+
+@pytest.mark.usefixtures("folder")
+def test_workflowsims_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("simulate", "w.yaml", "--planner", "MCT", "--vms", "paper3:16", "--compat", "workflowsim")
+    out = said(capsys, *words)
+    assert "rules        those of WorkflowSim 1.0" in out
+    figures = document(capsys, *words)["figures"]
+    assert isinstance(figures, dict)
+    # Of the three in the middle the last to be queued, of 30 s, goes to a slow machine; 30 MB are read in 2 s. On top
+    # come 0.1 s, the stage-in job of 0.11 s, and steps of 0.11 s.
+    plain = (4 + 2) / 4.156 + 30.0 + 2.0
+    assert plain < figures["makespan"] < plain + 1.0
+
+
+@pytest.mark.parametrize("to", ["own", "wfformat", "wfformat-1.4", "wfformat-1.6"])
+def test_convert(to: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tradewind.workflow.files import read_workflow
+
+    said(capsys, "convert", "w.yaml", "--to", to, "--out", "other")
+    flow, again = read_workflow(folder / "w.yaml"), read_workflow(folder / "other")
+    assert (again.tasks, again.parents, dict(again.sizes)) == (flow.tasks, flow.parents, dict(flow.sizes))
+    assert said(capsys, "convert", "w.yaml", "--to", to).strip() == (folder / "other").read_text().strip()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_plan_of_another_workflow(capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "plan", "w.yaml", "--vms", "vms.yaml", "--out", "plan.json")
+    Path("other.yaml").write_text(WORKFLOW.replace("three", "four"))
+    assert run(["workflow", "simulate", "other.yaml", "--plan", "plan.json"]) == 3
+    assert "workflow totals has no task 'three'" in capsys.readouterr().err
