@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.libvirt_kills import assert_nothing_left, kill_controllers, provisioner
 from tests.engines.libvirt import Libvirt, libvirt
+from tests.examples.shortened import assert_searched, shortened
 
 from tradewind import plugins
 from tradewind.deployer.lifecycle import Deployer
@@ -174,29 +170,16 @@ def test_stuck_machines_fail_and_expired_ones_turn_themselves_off(
 
 
 def test_the_example_is_a_study_with_a_job_across_two_machines(tmp_path: Path, libvirt: Libvirt) -> None:
-    folder = tmp_path / "example"
-    shutil.copytree(EXAMPLE, folder)
-    job = yaml.safe_load((folder / "job.yaml").read_text())
-    job["job"]["parameters"]["steps"] = 20000
-    job["space"] = {"instance": {"provider": "libvirt", "types": ["m1"]}, "nodes": {"type": "nodes", "values": [2]}}
-    job["constraints"]["deadline"] = f"{PATIENCE}s"
-    job["deploy"] = {
-        "provisioner": {"use": "libvirt", "boot": PATIENCE, **libvirt.settings()},
-        "runner": {"use": "ssh", "patience": 60, "ssh": {"connect_seconds": 60}},
-    }
-    (folder / "job.yaml").write_text(yaml.safe_dump(job))
-    done = subprocess.run(
-        [sys.executable, "-m", "tradewind", "tune", str(folder / "job.yaml"), "--trials", "1", "--json"],
-        env={**os.environ, "TRADEWIND_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["trials"] == {"succeeded": 1}
-    assert result["spent"] > 0
+    def smaller(job: dict[str, Any]) -> None:
+        job["job"]["parameters"]["steps"] = 20000
+        job["space"] = {"instance": {"provider": "libvirt", "types": ["m1"]}, "nodes": {"type": "nodes", "values": [2]}}
+        job["deploy"] = {
+            "provisioner": {"use": "libvirt", "boot": PATIENCE, **libvirt.settings()},
+            "runner": {"use": "ssh", "patience": 60, "ssh": {"connect_seconds": 60}},
+        }
+
+    job = shortened("libvirt", tmp_path, smaller, trials=1)
+    assert_searched(job, tmp_path / "home", trials=1, seconds=PATIENCE)
     [said] = (tmp_path / "home").rglob("stdout")
     assert said.read_text() == "pi is about 3.141592654, from 2 processes on 2 machines\n"
     assert_nothing_left(libvirt, tmp_path / "home")

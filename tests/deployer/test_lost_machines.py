@@ -11,6 +11,7 @@ from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, requ
 from tradewind.clock import SystemClock
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.problem import Fault, Run, RunRequest, RunState
 from tradewind.testing.runners import processes_of
@@ -56,3 +57,22 @@ def test_machines_of_which_nothing_is_known_are_not_lost(tmp_path: Path, monkeyp
     )
     assert drive(deployer)[-1].state is RunState.DONE
     deployer.close()
+
+
+def test_hosts_of_an_adopted_run_are_given_back(tmp_path: Path) -> None:
+    """They cost nothing, but the next run waits for them."""
+
+    def hosts() -> NoneProvisioner:
+        return NoneProvisioner(settings=NoneSettings.model_validate({"hosts": ["only"]}), data_folder=tmp_path)
+
+    first = deployer_over(tmp_path, provisioner=hosts())
+    request = request_for(tmp_path, ("sleep", "60"))
+    before = executing(first, request)
+    first.close()
+    second = deployer_over(tmp_path, provisioner=hosts())
+    second.adopt(before, request)
+    assert [cluster.run_id for cluster in hosts().find(OWNER)] == ["run-1"]
+    ended = second.cancel("run-1", "enough")
+    assert ended is not None and ended.state is RunState.CANCELLED
+    assert hosts().find(OWNER) == []
+    second.close()

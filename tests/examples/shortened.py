@@ -33,7 +33,9 @@ def shortened(
     return there / file
 
 
-def assert_searched(job: Path, home: Path, *, trials: int, environment: Mapping[str, str] | None = None) -> Any:
+def assert_searched(
+    job: Path, home: Path, *, trials: int, environment: Mapping[str, str] | None = None, seconds: float = 280.0
+) -> Any:
     """Search, and make sure that each trial has succeeded.
 
     Returns:
@@ -44,7 +46,7 @@ def assert_searched(job: Path, home: Path, *, trials: int, environment: Mapping[
         env={**(os.environ if environment is None else environment), "TRADEWIND_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

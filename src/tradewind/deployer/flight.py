@@ -79,7 +79,7 @@ class Flight:
             self._enter(RunState.EXECUTING)
             self._phase = Phase.ACT
             self._least_cost = self.run.cost
-            self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._ground.makes else None
+            self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._ground.gives else None
         elif self.open:
             # Making and submitting again finds what is there already.
             self.run = replace(self.run, state=RunState.PENDING)
@@ -371,7 +371,7 @@ class Flight:
     def _give_back(self) -> bool:
         """True when the provisioner confirms that the machines are gone."""
         provisioner, clock = self._ground.provisioner, self._ground.runner.clock
-        if self.cluster is None and self._ground.makes and self._tried_to_make:
+        if self.cluster is None and self._ground.gives and self._tried_to_make:
             found = (each for each in provisioner.find(self.request.owner) if each.run_id == self.run.run_id)
             self.note(None, next(found, None))
         if self.cluster is None or self.cluster.state is ClusterState.GONE:

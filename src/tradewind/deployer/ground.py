@@ -71,6 +71,11 @@ class Ground:
         """True when there are machines that cost money until they are destroyed."""
         return isinstance(self.provisioner, MakesMachines)
 
+    @property
+    def gives(self) -> bool:
+        """True when runs get machines that are to be given back, also those that cost nothing: the user's own hosts."""
+        return self.provisioner.gives_machines
+
     def abandon(self, run_id: str) -> Cluster | None:
         """Have the machines that are being made for a run given up.
 
