@@ -6,10 +6,11 @@ import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from tradewind.workflow.graph import Workflow
+from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.simulator.world import World
@@ -37,6 +38,11 @@ class State:
     vm: list[int] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
 
+    @cached_property
+    def reading(self) -> Numbers:
+        """Seconds that each task reads before it runs, under shared storage."""
+        return self.platform.reading(self.flow)
+
     def fits(self, task: int, vm: int) -> bool:
         """True when a machine has the free slots that a task uses."""
         return self.free[vm] >= self.flow.tasks[task].cores
@@ -44,7 +50,7 @@ class State:
     def fetching(self, task: int, vm: int) -> float:
         """Seconds that bringing a task's inputs to a machine takes."""
         if self.platform.storage == "shared":
-            return float(self.platform.reading(self.flow)[task])
+            return float(self.reading[task])
         if self.platform.storage == "local":
             missing = [name for name in self.flow.real_inputs[task] if name not in self.holding[vm]]
             return sum(self.platform.fetching(self.flow.sizes.get(name, 0)) for name in missing)

@@ -83,6 +83,8 @@ class World:
             task: The task.
             attempt: How many attempts there were before.
         """
+        if not (self.noise or self.failure):
+            return 1.0, None
         luck = random.Random(f"{self.seed}/task/{task}/{attempt}")  # noqa: S311
         factor = luck.lognormvariate(0.0, self.noise) if self.noise else 1.0
         fails = attempt < self.retries and luck.random() < self.failure
