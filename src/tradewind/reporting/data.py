@@ -221,18 +221,15 @@ class StudyData:
         keys = self.words["key"][rows]
         if len(np.unique(keys)) == len(keys):
             return None
-        aborted = self.having(TrialState.ABORTED)
-        measured = [
-            Measured(
-                int(self.number[row]),
-                str(self.words["key"][row]),
-                float(self.loss[row]),
-                float(np.nan_to_num(self.runtime[row])),
-                bool(self.feasible[row]),
-                bool(aborted[row]),
-            )
-            for row in rows
-        ]
+        columns = (
+            self.number[rows],
+            keys,
+            self.loss[rows],
+            np.nan_to_num(self.runtime[rows]),
+            self.feasible[rows],
+            self.having(TrialState.ABORTED)[rows],
+        )
+        measured = [Measured(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
         return Standing(measured, self.goal.constraints.deadline)
 
     @property
