@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tradewind.clock import Clock
+from tradewind.clock import Clock, SimulatedClock
 from tradewind.engine.asking import ask, restore_state, stored_state
 from tradewind.engine.events import (
     Ask,
@@ -47,6 +47,9 @@ _SIGN_OF_LIFE = 10.0
 
 _PATIENCE = 0.25
 """Seconds to wait at most before looking around again: the pace of the display and of metering."""
+
+_SIMULATED_PATIENCE = 3600.0
+"""The same on a clock that jumps, where nobody looks on: with the other one, a run of an hour would take seconds."""
 
 
 class Deploys(Protocol):
@@ -182,10 +185,12 @@ class Search:
             StudyBusyError: Another live process runs this study, or has taken it over with its runs.
             StoreError: The store cannot be written any more; all runs are cancelled first.
         """
+        simulated = isinstance(self.parts.deployer.clock, SimulatedClock)
+        patience = _SIMULATED_PATIENCE if simulated else _PATIENCE
         self.begin()
         try:
             while (stop := self.parts.machine.stopped) is None:
-                self.step(wanted=wanted())
+                self.step(wanted=wanted(), patience=patience)
             return stop
         finally:
             self.end()

@@ -118,6 +118,12 @@ class Workflow:
         return np.array([task.runtime for task in self.tasks], dtype=np.float64)
 
     @cached_property
+    def needs(self) -> tuple[int, int]:
+        """The most cores and the most bytes of memory that any task takes; 0 bytes where none says."""
+        cores = max((task.cores for task in self.tasks), default=1)
+        return cores, max((task.memory_bytes or 0 for task in self.tasks), default=0)
+
+    @cached_property
     def edges(self) -> int:
         """How many pairs of parent and child there are."""
         return sum(len(parents) for parents in self.parents)

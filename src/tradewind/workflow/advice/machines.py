@@ -69,11 +69,11 @@ class Terms:
     def room(self, offer: Offer, flow: Workflow) -> int:
         """Slots of one machine of an offer; 0 where a task does not fit it."""
         slots = int(offer.vcpu) if self.slots is None else self.slots
-        most = max((task.memory_bytes or 0 for task in flow.tasks), default=0)
-        if most and offer.memory_gib:
+        cores, memory = flow.needs
+        if memory and offer.memory_gib:
             # Every slot must hold the largest task: which tasks meet on a machine is not known.
-            slots = min(slots, int(offer.memory_gib * 2**30 // most))
-        return slots if slots >= max((task.cores for task in flow.tasks), default=1) else 0
+            slots = min(slots, int(offer.memory_gib * 2**30 // memory))
+        return slots if slots >= cores else 0
 
     def platform(self, offer: Offer, flow: Workflow) -> Platform:
         """The machines of an offer, as many as it has nodes.
@@ -83,10 +83,8 @@ class Terms:
         """
         slots = self.room(offer, flow)
         if not slots:
-            need = _need(flow)
-            raise WorkflowError(
-                f"a task needs {need}, and {offer.instance_type} has {offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB"
-            )
+            has = f"{offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB"
+            raise WorkflowError(f"a task needs {need(flow)}, and {offer.instance_type} has {has}")
         vms = tuple(
             Vm(
                 name=f"{offer.instance_type}-{place + 1}",
@@ -101,9 +99,9 @@ class Terms:
         return Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
 
 
-def _need(flow: Workflow) -> str:
-    cores = max(task.cores for task in flow.tasks)
-    memory = max(task.memory_bytes or 0 for task in flow.tasks)
+def need(flow: Workflow) -> str:
+    """What a machine must have so that every task fits it, in words."""
+    cores, memory = flow.needs
     return f"{cores} cores" + (f" and {memory / 2**30:.3g} GiB" if memory else "")
 
 

@@ -22,7 +22,7 @@ from tradewind.problem.spec import Spec, parse_spec
 from tradewind.problem.trial import Trial
 from tradewind.store.base import Store
 from tradewind.units import format_duration
-from tradewind.workflow.advice.machines import Outlook, Terms, worth_trying
+from tradewind.workflow.advice.machines import Outlook, Terms, need, worth_trying
 from tradewind.workflow.advice.runner import carried_out, make_planner
 from tradewind.workflow.advice.searcher import BoundSearcher, BoundSearcherSettings
 from tradewind.workflow.graph import Workflow
@@ -114,10 +114,9 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
     """
     kept = worth_trying(offers, wanted.flow, wanted.terms)
     if not kept:
-        cores = max((task.cores for task in wanted.flow.tasks), default=1)
-        memory = max((task.memory_bytes or 0 for task in wanted.flow.tasks), default=0)
-        need = f"{cores} cores" + (f" and {memory / 2**30:.3g} GiB" if memory else "")
-        raise NoOfferError(f"no offer has room for a task of {need}", hint="allow larger types, or give --slots")
+        raise NoOfferError(
+            f"no offer has room for a task of {need(wanted.flow)}", hint="allow larger types, or give --slots"
+        )
     spec = _specification(wanted, kept)
     problem = _problem(spec, kept)
     study = store.create_study(new_study(spec))
