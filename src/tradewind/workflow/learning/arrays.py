@@ -49,6 +49,7 @@ class Arrays:
         self.boot = np.array([vm.boot_seconds for vm in platform.vms], dtype=np.float64)
         self.lane_vm = np.repeat(np.arange(len(platform.vms)), self.slots)
         self.lane_starts = np.concatenate([[0], np.cumsum(self.slots)])
+        self._last: Prepared | None = None
 
     @property
     def seconds(self) -> Numbers:
@@ -66,17 +67,24 @@ class Arrays:
 
         starts, factor, share = self._luck(world)
         varying = bool(world.unknown or world.drift or world.migration)
-        speed = np.ones((len(self.slots), periods if varying else 1))
-        still = np.zeros_like(speed)
-        if varying:
-            for vm in range(len(self.slots)):
-                for place in range(periods):
-                    speed[vm, place], still[vm, place] = world.speed(vm, place)
+        none = np.ones((len(self.slots), 0)), np.zeros((len(self.slots), 0))
+        speed, still = self._speeds(world, *none, periods) if varying else none
         return Given(
             self.child_starts, self.children, self.parents, self.stated, self.reading, self.cores, self.slots,
             self.boot, self._delays(world, "engine"), self._delays(world, "queue"), self._delays(world, "post"),
             starts, factor, share, speed, still, float(world.period), varying,
         )  # fmt: skip
+
+    def longer(self, given: Given, world: World) -> Given:
+        """The same world with its speeds drawn for twice as long."""
+        speed, still = self._speeds(world, given.speed, given.still, 2 * given.speed.shape[1])
+        return given._replace(speed=speed, still=still)
+
+    def _speeds(self, world: World, speed: Numbers, still: Numbers, periods: int) -> tuple[Numbers, Numbers]:
+        """The speed factor of each machine in each period and until when it stands still, those known not drawn."""
+        known = speed.shape[1]
+        more = np.array([[world.speed(vm, place) for place in range(known, periods)] for vm in range(len(self.slots))])
+        return np.hstack([speed, more[:, :, 0]]), np.hstack([still, more[:, :, 1]])
 
     def _delays(self, world: World, moment: Moment) -> Numbers:
         if not world.delays.get(moment):
@@ -110,7 +118,9 @@ class Arrays:
         Raises:
             WorkflowError: Tasks were left over.
         """
-        return self.prepared(world).run(episode)
+        if self._last is None or self._last.world != world:
+            self._last = self.prepared(world)
+        return self._last.run(episode)
 
     def prepared(self, world: World) -> Prepared:
         """One world for many episodes."""
@@ -123,11 +133,14 @@ class Prepared:
     Args:
         arrays: The workflow and its machines.
         world: The world.
+
+    Attributes:
+        world: The world.
     """
 
     def __init__(self, arrays: Arrays, world: World) -> None:
-        self._arrays, self._world, self._periods = arrays, world, 32
-        self._given = arrays.given(world, self._periods)
+        self._arrays, self.world = arrays, world
+        self._given = arrays.given(world)
 
     def run(self, episode: Callable[[Given], Run]) -> Run:
         """See `Arrays.run`."""
@@ -136,12 +149,11 @@ class Prepared:
         while True:
             run = episode(self._given)
             if run.counts[kernel.BEYOND]:
-                self._periods *= 2
-                self._given = self._arrays.given(self._world, self._periods)
+                self._given = self._arrays.longer(self._given, self.world)
                 continue
             if run.counts[kernel.FINISHED] < len(self._arrays.flow):
                 waiting = [int(task) for task in run.ready[: run.counts[kernel.WAITING]]]
-                raise self._world.stuck(self._arrays.flow, waiting)
+                raise self.world.stuck(self._arrays.flow, waiting)
             return run
 
 
