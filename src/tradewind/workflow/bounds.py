@@ -15,7 +15,7 @@ _STEPS = 16
 _PRICES = 12
 """Sets of prices for two classes of machines."""
 
-_CLOSE = 1e-4
+_CLOSE = 1e-6
 """The bound is found to this share."""
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tradewind.errors import NothingFeasibleError
 from tradewind.plugins import Settings
+from tradewind.problem.spec_values import PositiveDuration, PositiveMoney
 from tradewind.units import format_duration, format_money
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Numbers, Workflow
@@ -25,8 +26,8 @@ _CLOSE = 1e-9
 class CostSearchSettings(Settings):
     """Settings of the search for money."""
 
-    deadline: float | None = Field(None, gt=0, description="Seconds within which the workflow has to end")
-    budget: float | None = Field(None, gt=0, description="USD, this run, that it may cost")
+    deadline: PositiveDuration | None = Field(None, description="Time within which the workflow has to end: 90m")
+    budget: PositiveMoney | None = Field(None, description="USD, this run, that it may cost: $2")
     seconds: float = Field(2.0, gt=0, description="Processor time that it may take")
     turns: int | None = Field(None, ge=1, description="Changes to try instead of a time: the same plan on any machine")
 
