@@ -73,6 +73,15 @@ def test_recorded_runs_are_searched_through_the_same_engine(base: Path, store: S
     assert study.elapsed == pytest.approx(240.0, rel=0.2)
 
 
+def test_long_runs_on_a_clock_that_jumps_take_few_rounds(base: Path, store: Store) -> None:
+    (base / "runs.csv").write_text("\n".join(["x,runtime", *(f"{x},{36000 + x}" for x in range(1, 9))]) + "\n")
+    seen: list[Snapshot] = []
+    search_of(spec_of(base), store, seen).run()
+    trials = store.trials(store.find_studies("recorded")[0].id)
+    assert [trial.observation.runtime for trial in trials if trial.observation] == [36000 + x for x in range(1, 9)]
+    assert len(seen) < 200  # ten hours each, two at a time: a look every quarter of a second would be half a million
+
+
 def test_a_study_is_stopped_and_goes_on_where_it_was(base: Path, store: Store) -> None:
     spec = spec_of(base)
     asked = 0
