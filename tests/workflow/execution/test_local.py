@@ -66,6 +66,15 @@ def test_sleeping_tasks_take_what_the_plan_says(tmp_path: Path) -> None:
     assert all(row["seconds"] >= 0.1 for row in carried.results["tasks"])
 
 
+def test_a_file_that_several_tasks_write_is_not_taken_from_the_others(tmp_path: Path) -> None:
+    """Montage's tasks all write fit.txt: who begins later must not remove what the others have written."""
+    tasks = tuple(Task(f"t{n}", "a", 0.2 + 0.05 * n, (), ("fit.txt", f"own{n}")) for n in range(8))
+    plan = plan_of(Workflow("common", tasks, ((),) * 8), slots=2)
+    carried = carry(plan, tmp_path / "run", synthetic=True)
+    assert carried.ending is Ending.DONE
+    assert [row["attempts"] for row in carried.results["tasks"]] == [1] * 8
+
+
 def test_scaled_time_is_told_in_seconds_of_the_plan(tmp_path: Path) -> None:
     plan = plan_of(Workflow("long", (Task("t", "a", 100.0),), ((),)), vms=1, price_per_hour=36.0)
     carried = carry(plan, tmp_path / "run", synthetic=True, scale=0.002)

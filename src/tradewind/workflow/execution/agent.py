@@ -61,7 +61,7 @@ class Attempt:
         Raises:
             OSError: It cannot be started.
         """
-        for name in self.order["outputs"]:  # of an attempt before: they would hide that this one writes nothing
+        for name in self.order["clears"]:  # of an attempt before: they would hide that this one writes nothing
             _remove(self.work / name)
         if self.order["argv"] is None:
             self.pid = self._sleep(self.begun + self.order["seconds"])

@@ -334,9 +334,10 @@ class Controller:
 
     def _send(self, task: int, vm: int, attempt: int) -> None:
         seconds = float(self._seconds[task, vm]) * self._options.scale
-        order = order_of(
-            self._flow.tasks[task], attempt, self._folder, isolated=self._options.isolated, seconds=seconds
-        )
+        known = self._flow.producers
+        it = self._flow.tasks[task]
+        common = [name for name in it.outputs if len(known[name]) > 1]
+        order = order_of(it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common)
         self._fleet.send(vm, order)
 
     def _busy(self, vms: Sequence[int]) -> dict[int, float]:

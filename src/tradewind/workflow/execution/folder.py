@@ -193,7 +193,9 @@ def check_names(flow: Workflow) -> None:
                     raise WorkflowError(f"task {task.id!r} has a file {name!r}", hint="leave out ..")
 
 
-def order_of(task: Task, attempt: int, folder: RunFolder, *, isolated: bool, seconds: float) -> dict[str, Any]:
+def order_of(
+    task: Task, attempt: int, folder: RunFolder, *, isolated: bool, seconds: float, common: Collection[str] = ()
+) -> dict[str, Any]:
     """What a machine is told to start a task.
 
     Args:
@@ -202,6 +204,7 @@ def order_of(task: Task, attempt: int, folder: RunFolder, *, isolated: bool, sec
         folder: The run's folder.
         isolated: Give it a working folder of its own.
         seconds: What it takes, if it has no command.
+        common: Files that several tasks write: what another has written is not removed before this one begins.
     """
     own = set(task.inputs)
     outputs = [name for name in task.outputs if name not in own or not task.command]
@@ -215,6 +218,7 @@ def order_of(task: Task, attempt: int, folder: RunFolder, *, isolated: bool, sec
         "isolated": isolated,
         "inputs": list(task.inputs),
         "outputs": outputs,
+        "clears": [name for name in outputs if name not in common],
         "env": {
             "TRADEWIND_TASK": task.id,
             "TRADEWIND_ACTIVITY": task.activity,
