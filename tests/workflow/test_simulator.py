@@ -161,6 +161,13 @@ def test_a_migration_that_takes_a_whole_period_ends_whatever_the_rounding() -> N
         assert real == pytest.approx(30.0 + still * period)
 
 
+def test_speeds_far_ahead_can_be_asked_for_from_deep_below() -> None:
+    def below(left: int) -> float:
+        return below(left - 1) if left else World(drift=0.01, seed=77).speed(0, 3000)[0]
+
+    assert below(300) > 0
+
+
 def made() -> tuple[Workflow, Platform]:
     parents = tuple(tuple(sorted({i // 2, i // 3} - {i})) if i else () for i in range(40))
     tasks = tuple(Task(str(i), "t", 1.0 + (i * 7) % 5) for i in range(40))

@@ -137,7 +137,7 @@ def _speed(world: World, vm: int, place: int) -> tuple[float, float]:
     """A machine's speed factor in a period, and until when it stands still in it."""
     import math
 
-    for earlier in range(0, place, 500):  # the walk is recursive: no deep step at once
+    for earlier in range(0, place, 100):  # the walk is recursive: no deep step at once, whoever calls
         _walk(world.seed, vm, earlier, world.drift, world.unknown)
     factor = math.exp(_walk(world.seed, vm, place, world.drift, world.unknown))
     moved = world.migration and random.Random(f"{world.seed}/move/{vm}/{place}").random() < world.migration  # noqa: S311
