@@ -59,7 +59,7 @@ delays = st.fixed_dictionaries(
 )
 
 
-def same(quick: Schedule, plain: Schedule) -> None:
+def check_same(quick: Schedule, plain: Schedule) -> None:
     assert quick.vm.tolist() == plain.vm.tolist()
     assert quick.start.tolist() == plain.start.tolist()
     assert quick.finish.tolist() == plain.finish.tolist()
@@ -73,7 +73,7 @@ def test_policies(flow: Workflow, platform: Platform, delays: dict[str, object],
     preference = list(range(len(platform.vms)))
     chance.shuffle(preference)  # type: ignore[attr-defined]
     expected = simulate(flow, platform, ByKey(keys, preference), given)
-    same(Compiled(flow, platform, delays).queue(keys, preference), expected)  # type: ignore[arg-type]
+    check_same(Compiled(flow, platform, delays).queue(keys, preference), expected)  # type: ignore[arg-type]
 
 
 @settings(max_examples=300, deadline=None)
@@ -85,7 +85,7 @@ def test_plans(flow: Workflow, platform: Platform, delays: dict[str, object], se
     expected = simulate(flow, platform, Following(plan), given)
     factors = np.array([given.luck(task, 0)[0] for task in range(len(flow))]) if noisy else None
     quick = Compiled(flow, platform, delays).follow(plan, factors)  # type: ignore[arg-type]
-    same(quick, expected)
+    check_same(quick, expected)
     if not delays:
         check(flow, platform, quick)
 
@@ -112,5 +112,5 @@ def test_real_graphs(graph: str, vcpu: int) -> None:
     preference = np.argsort(-platform.speeds, kind="stable").tolist()
     compiled = Compiled(flow, platform)
     plan = compiled.queue(np.zeros(len(flow)), preference)
-    same(plan, simulate(flow, platform, ByKey([0.0] * len(flow), preference)))
-    same(compiled.follow(plan), simulate(flow, platform, Following(plan)))
+    check_same(plan, simulate(flow, platform, ByKey([0.0] * len(flow), preference)))
+    check_same(compiled.follow(plan), simulate(flow, platform, Following(plan)))

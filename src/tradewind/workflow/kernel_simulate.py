@@ -54,20 +54,13 @@ def follow_plan(
         Start and finish of each task, and how many tasks were run: fewer than there are where the plan contradicts
         the graph.
     """
-    child_starts, children, parents = graph
-    in_starts, ins, out_starts, outs, fetch, machines = files
-    engine, queue, post = delays
-    tasks = len(vm)
+    parents, engine, queue = graph[2], delays[0], delays[1]
+    machines, tasks = files[5], len(vm)
     start, finish, placed, ready = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
     # Of the parents that have ended, the one that ends last: its delay decides, of equal ones that of the last.
     ended, last = np.full(tasks, -1.0), np.full(tasks, -1, np.int64)
-    here = np.full((len(fetch) if machines else 0, machines), np.inf)
-    lane_starts = np.zeros(len(slots) + 1, np.int64)
-    for each in range(len(slots)):
-        lane_starts[each + 1] = lane_starts[each] + slots[each]
-    lanes = np.zeros(lane_starts[-1])
-    for each in range(len(slots)):
-        lanes[lane_starts[each] : lane_starts[each + 1]] = ready_at[each]
+    here = np.full((len(files[4]) if machines else 0, machines), np.inf)
+    lane_starts, lanes = _lanes(slots, ready_at)
     left, waiting, count = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0
     for task in range(tasks):
         left[task] = parents[task] + (1 if before[task] >= 0 else 0)
@@ -89,29 +82,14 @@ def follow_plan(
         at = max(at, lanes[first + need - 1])
         took = seconds[task, where]
         if machines:
-            fetching = 0.0
-            for each in range(in_starts[task], in_starts[task + 1]):
-                if here[ins[each], where] > at:
-                    fetching += fetch[ins[each]]
-                    here[ins[each], where] = at
-            took = fetching + took
+            took = _fetched(task, where, at, files, here) + took
         placed[task], start[task] = at, at + queue[task]
         end = start[task] + took
         finish[task] = end
         _keep(lanes, first, beyond, need, end)
         if machines:
-            for each in range(out_starts[task], out_starts[task + 1]):
-                here[outs[each], where] = min(here[outs[each], where], end)
-        for each in range(child_starts[task], child_starts[task + 1]):
-            child = children[each]
-            if end > ended[child] or (end == ended[child] and task > last[child]):
-                ended[child], last[child] = end, task
-            left[child] -= 1
-            if left[child] == 0 or (left[child] == 1 and before[child] >= 0):
-                ready[child] = ended[child] + (post[last[child]] + engine[child])
-            if left[child] == 0:
-                waiting[count] = child
-                count += 1
+            _leave(task, where, end, files, here)
+        count = _tell(task, end, graph, delays, before, ended, last, left, ready, waiting, count)
         following = after[task]
         if following >= 0:
             left[following] -= 1
@@ -119,6 +97,59 @@ def follow_plan(
                 waiting[count] = following
                 count += 1
     return start, finish, done
+
+
+@fast
+def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
+    """Where the slots of each machine begin, and from when each of them is free."""
+    starts = np.zeros(len(slots) + 1, np.int64)
+    for each in range(len(slots)):
+        starts[each + 1] = starts[each] + slots[each]
+    lanes = np.zeros(starts[-1])
+    for each in range(len(slots)):
+        lanes[starts[each] : starts[each + 1]] = ready_at[each]
+    return starts, lanes
+
+
+@inlined
+def _tell(
+    task: int, end: float, graph: Graph, delays: Delays, before: Ints, ended: Numbers, last: Ints, left: Ints,
+    ready: Numbers, waiting: Ints, count: int,
+) -> int:  # fmt: skip
+    """Tell the children of a task that it has ended; how many tasks wait for nothing with those of them that do."""
+    child_starts, children, _ = graph
+    engine, _, post = delays
+    for each in range(child_starts[task], child_starts[task + 1]):
+        child = children[each]
+        if end > ended[child] or (end == ended[child] and task > last[child]):
+            ended[child], last[child] = end, task
+        left[child] -= 1
+        if left[child] == 0 or (left[child] == 1 and before[child] >= 0):
+            ready[child] = ended[child] + (post[last[child]] + engine[child])
+        if left[child] == 0:
+            waiting[count] = child
+            count += 1
+    return count
+
+
+@inlined
+def _fetched(task: int, where: int, now: float, files: Files, here: Numbers) -> float:
+    """Seconds to bring the files that a task reads and that are not on its machine; from now on they are."""
+    in_starts, ins, _, _, fetch, _ = files
+    total = 0.0
+    for each in range(in_starts[task], in_starts[task + 1]):
+        if here[ins[each], where] > now:
+            total += fetch[ins[each]]
+            here[ins[each], where] = now
+    return total
+
+
+@inlined
+def _leave(task: int, where: int, end: float, files: Files, here: Numbers) -> None:
+    """Note from when on the files that a task writes are on its machine."""
+    _, _, out_starts, outs, _, _ = files
+    for each in range(out_starts[task], out_starts[task + 1]):
+        here[outs[each], where] = min(here[outs[each], where], end)
 
 
 @inlined
@@ -153,16 +184,14 @@ def run_queue(
     Returns:
         Machine, start and finish of each task, and how many tasks were run.
     """
-    child_starts, children, parents = graph
-    in_starts, ins, out_starts, outs, fetch, machines = files
-    engine, queue, post = delays
+    engine, queue, machines = delays[0], delays[1], files[5]
     tasks, vms = len(ranks), len(slots)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
-    left, free = parents.astype(np.int64), np.zeros(vms, np.int64)
-    here = np.zeros((len(fetch) if machines else 0, machines), np.bool_)
-    # What happens: a heap by (time, number): tasks that become ready, tasks that end, machines that come up.
-    # As many tasks run as there are slots; what waits for a delay comes on top.
-    waits = engine.max() > 0.0 or post.max() > 0.0
+    left, free = graph[2].astype(np.int64), np.zeros(vms, np.int64)
+    here = np.full((len(files[4]) if machines else 0, machines), np.inf)
+    # What happens: a heap by (time, number): tasks that become ready, tasks that end, machines that come up. As many
+    # tasks run as there are slots; what waits for a delay comes on top.
+    waits = engine.max() > 0.0 or delays[2].max() > 0.0
     most = min(tasks, int(slots.sum())) + vms + (tasks if waits else 0)
     when, what, events = np.empty(most), np.empty(most, np.int64), 0
     for each in range(vms):
@@ -174,68 +203,31 @@ def run_queue(
     heap, waiting, of_arrival, arrived = np.empty(0 if line else tasks, np.int64), 0, np.empty(tasks, np.int64), 0
     fresh, news, aside = np.empty(tasks, np.int64), 0, np.empty(0 if plain else tasks, np.int64)
     for task in range(tasks):
-        if left[task] == 0:
-            if engine[task] > 0.0:
-                events = _push_time(when, what, events, engine[task], task)
-            else:
-                fresh[news] = task
-                news += 1
-    room, done = 0, 0
-    now = 0.0
+        if left[task] == 0 and engine[task] > 0.0:
+            events = _push_time(when, what, events, engine[task], task)
+        elif left[task] == 0:
+            fresh[news] = task
+            news += 1
+    room, done, now = 0, 0, 0.0
     while events > 0 or news > 0:
-        if news == 0 or when[0] == now:
-            now = when[0] if events > 0 else now
-            while events > 0 and when[0] == now:
-                each = what[0]
-                events = _drop_time(when, what, events)
-                if each >= 2 * tasks:
-                    free[each - 2 * tasks] = slots[each - 2 * tasks]
-                    room += slots[each - 2 * tasks]
-                    continue
-                if each < tasks:
-                    fresh[news] = each
-                    news += 1
-                    continue
-                task = each - tasks
-                done += 1
-                free[vm[task]] += cores[task]
-                room += cores[task]
-                if machines:
-                    for at in range(out_starts[task], out_starts[task + 1]):
-                        here[outs[at], vm[task]] = True
-                for at in range(child_starts[task], child_starts[task + 1]):
-                    child = children[at]
-                    left[child] -= 1
-                    if left[child] == 0:
-                        wait = post[task] + engine[child]
-                        if wait > 0.0:
-                            events = _push_time(when, what, events, now + wait, child)
-                        else:
-                            fresh[news] = child
-                            news += 1
+        if news == 0:
+            now = when[0]
+        events, news, room, done = _take(
+            now, when, what, events, graph, delays, files, here, vm, cores, slots, free, left, fresh, news, room, done
+        )
         # What became ready at one instant is in the order of the tasks.
         _sort(fresh, news)
         for at in range(news):
             of_arrival[arrived] = fresh[at]
-            if line:
-                waiting += 1
-            else:
-                waiting = _push(heap, waiting, (ranks[fresh[at]] << 32) + arrived)
+            waiting = waiting + 1 if line else _push(heap, waiting, (ranks[fresh[at]] << 32) + arrived)
             arrived += 1
         news, passed, place = 0, 0, 0
         while waiting > 0 and room > 0:
             code = head if line else heap[0]
             task = of_arrival[code & 0xFFFFFFFF]
-            need = cores[task]
-            if not plain:
-                place = 0
-            while place < vms and free[preference[place]] < need:
-                place += 1
-            if line:
-                head += 1
-                waiting -= 1
-            else:
-                waiting = _drop(heap, waiting)
+            place = _room(free, preference, cores[task], place if plain else 0)
+            head += 1
+            waiting = waiting - 1 if line else _drop(heap, waiting)
             if place == vms:
                 aside[passed] = code
                 passed += 1
@@ -243,20 +235,63 @@ def run_queue(
             where = preference[place]
             took = seconds[task, where]
             if machines:
-                fetching = 0.0
-                for at in range(in_starts[task], in_starts[task + 1]):
-                    if not here[ins[at], where]:
-                        fetching += fetch[ins[at]]
-                        here[ins[at], where] = True
-                took = fetching + took
+                took = _fetched(task, where, now, files, here) + took
             vm[task], start[task] = where, now + queue[task]
             finish[task] = start[task] + took
-            free[where] -= need
-            room -= need
+            free[where] -= cores[task]
+            room -= cores[task]
             events = _push_time(when, what, events, finish[task], tasks + task)
         for at in range(passed):
             waiting = _push(heap, waiting, aside[at])
     return vm, start, finish, done
+
+
+@inlined
+def _room(free: Ints, preference: Ints, need: int, place: int) -> int:
+    """The first machine with so many free slots, from a place in the list on."""
+    while place < len(preference) and free[preference[place]] < need:
+        place += 1
+    return place
+
+
+@inlined
+def _take(
+    now: float, when: Numbers, what: Ints, events: int, graph: Graph, delays: Delays, files: Files, here: Numbers,
+    vm: Ints, cores: Ints, slots: Ints, free: Ints, left: Ints, fresh: Ints, news: int, room: int, done: int,
+) -> tuple[int, int, int, int]:  # fmt: skip
+    """Let all happen that happens now: how many events are left, tasks became ready, slots are free, tasks are done."""
+    child_starts, children, _ = graph
+    engine, _, post = delays
+    tasks = len(left)
+    while events > 0 and when[0] == now:
+        each = what[0]
+        events = _drop_time(when, what, events)
+        if each >= 2 * tasks:
+            free[each - 2 * tasks] = slots[each - 2 * tasks]
+            room += slots[each - 2 * tasks]
+            continue
+        if each < tasks:
+            fresh[news] = each
+            news += 1
+            continue
+        task = each - tasks
+        done += 1
+        free[vm[task]] += cores[task]
+        room += cores[task]
+        if files[5]:
+            _leave(task, vm[task], now, files, here)
+        for at in range(child_starts[task], child_starts[task + 1]):
+            child = children[at]
+            left[child] -= 1
+            if left[child] > 0:
+                continue
+            wait = post[task] + engine[child]
+            if wait > 0.0:
+                events = _push_time(when, what, events, now + wait, child)
+            else:
+                fresh[news] = child
+                news += 1
+    return events, news, room, done
 
 
 @inlined

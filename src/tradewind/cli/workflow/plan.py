@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Seed, Set, Vms
+
+if TYPE_CHECKING:
+    from tradewind.workflow.graph import Workflow
+    from tradewind.workflow.planner.base import Planner
+    from tradewind.workflow.platform import Platform
 
 
 def plan(
@@ -28,24 +33,9 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Plan a workflow on machines: makespan, lower bound, gap, serial time, utilisation and cost."""
-    import time
-    from dataclasses import asdict
-
-    from tradewind.cli.common import emit_json
-    from tradewind.cli.workflow.common import (
-        check_folder,
-        check_pictures,
-        draw_gantt,
-        figure_rows,
-        make_planner,
-        show_rows,
-        tiles,
-    )
+    from tradewind.cli.workflow.common import check_folder, check_pictures, make_planner
     from tradewind.errors import WorkflowError
-    from tradewind.workflow.bounds import lower_bound
-    from tradewind.workflow.drawing import gantt_document
-    from tradewind.workflow.files import Plan, open_platform, plan_document, read_workflow, write_plan
-    from tradewind.workflow.plan import check, figures
+    from tradewind.workflow.files import open_platform, read_workflow
 
     check_folder("--out", out)
     check_pictures("--gantt", gantt)
@@ -53,11 +43,23 @@ def plan(
         raise WorkflowError("there are no machines to plan on", hint="--vms vms.yaml, or --vms paper3:16")
     part = make_planner(planner, set_, seed)
     flow = read_workflow(file, lenient=lenient)
-    if measured:
-        from tradewind.workflow.execution.results import measured_runtimes, read_results
+    _plan(part, flow, open_platform(vms), out, gantt, as_json=as_json)
 
-        flow = measured_runtimes(flow, [read_results(path) for path in measured])
-    platform = open_platform(vms)
+
+def _plan(
+    part: Planner, flow: Workflow, platform: Platform, out: Path | None, gantt: list[Path] | None, *, as_json: bool
+) -> None:
+    """Plan it, see that the plan keeps every rule, and write what was asked for."""
+    import time
+    from dataclasses import asdict
+
+    from tradewind.cli.common import emit_json
+    from tradewind.cli.workflow.common import draw_gantt, figure_rows, show_rows, tiles
+    from tradewind.workflow.bounds import lower_bound
+    from tradewind.workflow.drawing import gantt_document
+    from tradewind.workflow.files import Plan, plan_document, write_plan
+    from tradewind.workflow.plan import check, figures
+
     begin = time.perf_counter()
     schedule = part.plan(flow, platform)
     took = time.perf_counter() - begin
