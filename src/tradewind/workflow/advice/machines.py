@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,7 +58,7 @@ class Terms:
             if fnmatch.fnmatchcase(offer.instance_type, pattern):
                 return factor
         fact = offer.facts.get(SPEED, 1.0)
-        if not (isinstance(fact, int | float) and 0 < fact < float("inf")):
+        if not (isinstance(fact, int | float) and 0 < fact < math.inf):
             raise WorkflowError(f"the speed of {offer.instance_type} is {fact!r}", hint="it is a number above 0")
         return float(fact)
 
@@ -166,20 +167,32 @@ class Outlook:
             self._by_speed[speed] = self._flow.critical_path(seconds)[0], float(seconds @ self._cores)
         return self._by_speed[speed]
 
-    def makespan(self, offer: Offer) -> float:
-        """Seconds that the machines of an offer need at least; infinite where a task does not fit."""
+    @property
+    def boot(self) -> float:
+        """Seconds from the order of the machines until they can run a task."""
+        return self._terms.boot_seconds
+
+    def parts(self, offer: Offer) -> tuple[float, float]:
+        """Seconds of the longest path, and of the work over all slots, without boot; infinite where a task does not fit."""
         slots = self._terms.room(offer, self._flow)
         if not slots:
-            return float("inf")
+            return math.inf, math.inf
         path, work = self._path_and_work(self._terms.speed(offer))
-        return self._terms.boot_seconds + max(path, work / (slots * offer.nodes))
+        return path, work / (slots * offer.nodes)
+
+    def makespan(self, offer: Offer) -> float:
+        """Seconds that the machines of an offer need at least; infinite where a task does not fit."""
+        return self._terms.boot_seconds + max(self.parts(offer))
 
     def cost(self, offer: Offer) -> float:
         """USD that the machines of an offer cost at least for the whole workflow."""
-        least = self.makespan(offer)
-        if least == float("inf"):
-            return least
-        return round_money(self._terms.billing.cost(least, offer.price_per_hour) * offer.nodes)
+        return self.cost_of(offer, self.makespan(offer))
+
+    def cost_of(self, offer: Offer, makespan: float) -> float:
+        """USD for the machines of an offer that are kept for so many seconds."""
+        if makespan == math.inf:
+            return math.inf
+        return round_money(self._terms.billing.cost(makespan, offer.price_per_hour) * offer.nodes)
 
     def idle(self, offer: Offer) -> bool:
         """True where one machine less has room for all tasks at once, so that it is as good and cheaper."""

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import SpecError
-from tradewind.problem import COST, RUNTIME, Problem, Proposal, Trial
+from tradewind.problem import COST, RUNTIME, Offer, Problem, Proposal, Trial
 from tradewind.searcher.base import Concludes, Explains, NothingLeft, Searcher, SearchState
 from tradewind.units import format_duration, format_money
 from tradewind.workflow.advice.machines import Outlook
@@ -24,6 +24,9 @@ BEST, FRONT = "could be the best", "could be worth its money"
 
 _CLOSE = 1e-9
 
+_POWERS = (4.0, 1.2, 1.5, 2.0, 3.0, 6.0, 10.0, 30.0)
+"""Powers of the mean that makes a makespan of the path and the work; the first one before anything is known."""
+
 
 class BoundSearcherSettings(plugins.Settings):
     """Settings of the search over sets of machines."""
@@ -32,13 +35,15 @@ class BoundSearcherSettings(plugins.Settings):
 
 
 class BoundSearcher(Searcher, Concludes, Explains):
-    """Tries the set of machines first that could be best by its bounds, and ends when no other can be better.
+    """Tries the sets of machines that could be best by their bounds, and ends when no other can be better.
 
-    What a set must take and cost at least is known before any plan is made (`Outlook`). Sets are tried in the order of
-    that bound on the objective; once the best one found is no worse than the bound of every untried one, none of those
-    can win, whoever plans (best-first branch and bound, the sets being the leaves: Lawler and Wood, "Branch-and-bound
-    methods", Operations Research 14(4), 1966). Some more trials then go where something cheaper or quicker than all
-    that was tried is possible.
+    What a set must take and cost at least is known before any plan is made (`Outlook`). Once the best one found is no
+    worse than the bound of every untried one, none of those can win, whoever plans (branch and bound, the sets being
+    the leaves: Lawler and Wood, "Branch-and-bound methods", Operations Research 14(4), 1966). Of those that could, the
+    ones come first that are expected to keep deadline and budget, the best expected objective first. A plan is
+    expected to take ``(path**k + work**k) ** (1/k)`` seconds, between the bound and the sum of its two parts, with the
+    k that fits best what was tried. Some more trials then go where something cheaper or quicker than all that was
+    tried is possible.
 
     Args:
         settings: Its settings.
@@ -100,8 +105,7 @@ class BoundSearcher(Searcher, Concludes, Explains):
         tried = [*self.history, *state.pending]
         hopeful = self.hopeful(self.history, free)
         if len(hopeful):
-            order = np.lexsort((self._least[0][hopeful], self._least[1][hopeful], self._wanted[hopeful]))
-            return [self._proposal(int(place), BEST) for place in hopeful[order[:count]]]
+            return [self._proposal(int(place), BEST) for place in self._by_expectation(hopeful)[:count]]
         if state.pending:
             return NothingLeft("the sets on their way decide what else could be best", final=False)
         shown = sum(trial.proposal.why.get(_STAGE) == FRONT for trial in tried)
@@ -109,6 +113,34 @@ class BoundSearcher(Searcher, Concludes, Explains):
         if place is not None:
             return [self._proposal(place, FRONT)]
         return NothingLeft(f"no other of the {len(candidates)} sets can be better: their lower bounds say so")
+
+    def _by_expectation(self, places: Any) -> Any:
+        """Candidates, those first that are expected to keep the limits, and of them the best by expectation."""
+        offers = [self.problem.candidates.offer(int(place)) for place in places]
+        seconds = self._expected(offers, self._power())
+        money = np.array(
+            [self._outlook.cost_of(offer, float(each)) for offer, each in zip(offers, seconds, strict=True)]
+        )
+        deadline = self.problem.constraints.deadline
+        over = np.maximum(seconds / (deadline or math.inf), money / self._most_money())
+        by_money = self.problem.objective.metric == COST
+        first, second = (money, seconds) if by_money else (seconds, money)
+        return places[np.lexsort((second, first, np.maximum(over, 1.0)))]
+
+    def _expected(self, offers: Sequence[Offer], power: float) -> Numbers:
+        """Seconds that plans on the machines of some offers probably take."""
+        parts = np.array([self._outlook.parts(offer) for offer in offers]).reshape(-1, 2)
+        longest = np.maximum(parts.max(axis=1), _CLOSE)
+        spread = ((parts / longest[:, None]) ** power).sum(axis=1) ** (1.0 / power)
+        return np.asarray(self._outlook.boot + longest * spread)
+
+    def _power(self) -> float:
+        """The power that fits what was tried best."""
+        seen = [(trial.offer, trial.observation.runtime) for trial in self.history if trial.observation is not None]
+        ran = [(offer, runtime) for offer, runtime in seen if runtime > 0]
+        times = np.log([runtime for _, runtime in ran])
+        offers = [offer for offer, _ in ran]
+        return min(_POWERS, key=lambda power: float(np.abs(np.log(self._expected(offers, power)) - times).sum()))
 
     def _next_of_front(self, tried: Sequence[Trial], free: Any) -> int | None:
         """The set farthest in time from all tried ones, of those that could be quicker or cheaper than each of them."""
