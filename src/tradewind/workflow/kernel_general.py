@@ -253,10 +253,7 @@ def batch_all(
             begin = max(earliest[other], _free_from(lanes[on], cores[other]))
             end = begin + _took(other, on, begin, seconds, files)
             if best[other] == on or end < second[other] or rule == SUFFERAGE:
-                _rate(
-                    other, earliest[other], lanes, cores[other], seconds, files,
-                    best, first, second,
-                )  # fmt: skip
+                _rate(other, earliest[other], lanes, cores[other], seconds, files, best, first, second)
         for at in range(child_starts[task], child_starts[task + 1]):
             child = children[at]
             earliest[child] = max(earliest[child], finish[task])
@@ -264,10 +261,7 @@ def batch_all(
             if left[child] == 0:
                 batch[count] = child
                 count += 1
-                _rate(
-                    child, earliest[child], lanes, cores[child], seconds, files,
-                    best, first, second,
-                )  # fmt: skip
+                _rate(child, earliest[child], lanes, cores[child], seconds, files, best, first, second)
     return vm, start, finish
 
 

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
+    from tradewind.workflow.execution.pilots import Terms
     from tradewind.workflow.execution.run import Carried
     from tradewind.workflow.files import Plan
 
@@ -71,15 +72,12 @@ def run(
     lost, what is left is planned anew for the others. The actual times are in results.json of the run's folder, and
     tradewind workflow plan --measured learns from them.
     """
-    import sys
-
     from tradewind import plugins
     from tradewind.cli.signals import StopWanted
     from tradewind.cli.workflow.common import check_pictures, draw_gantt
     from tradewind.cli.workflow.screen import Screen
     from tradewind.units import parse_duration
     from tradewind.workflow.execution.options import Options
-    from tradewind.workflow.execution.pilots import Terms
     from tradewind.workflow.execution.results import chart
     from tradewind.workflow.execution.run import carry_out
     from tradewind.workflow.execution.state import Patience
@@ -98,13 +96,7 @@ def run(
         gather=parse_duration(gather),
         give_up=parse_duration(give_up),
     )
-    terms = Terms(
-        python=python or sys.executable,
-        wall_seconds=None if wall is None else parse_duration(wall),
-        linger=parse_duration(linger),
-        memory_gib=max((task.memory_bytes or 0 for task in read.flow.tasks), default=0) / 2**30,
-        poll_seconds=0.5 if on in ("local", "process") else 2.0,
-    )
+    terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})
     runner = _runner(on, set_ or [], place)
     with Screen(quiet=quiet or as_json) as screen, StopWanted("stopping: running tasks are ended") as stop:
@@ -115,6 +107,22 @@ def run(
     if gantt:
         draw_gantt(gantt, chart(carried.results))
     _finish(carried, place, as_json=as_json)
+
+
+def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: str) -> Terms:
+    """What machines are asked for with."""
+    import sys
+
+    from tradewind.units import parse_duration
+    from tradewind.workflow.execution.pilots import Terms
+
+    return Terms(
+        python=python or sys.executable,
+        wall_seconds=None if wall is None else parse_duration(wall),
+        linger=parse_duration(linger),
+        memory_gib=max((task.memory_bytes or 0 for task in plan.flow.tasks), default=0) / 2**30,
+        poll_seconds=0.5 if on in ("local", "process") else 2.0,
+    )
 
 
 def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:
