@@ -1,7 +1,7 @@
-"""Learns the weights that come with the adaptive policy: ``python prepare.py [generations]``.
+"""Learns the weights that come with the adaptive policy: ``python prepare.py [generations]`` (50).
 
 The cross-entropy method over graphs of about 50 tasks, all machines of the benchmark and all scenarios, with training
-seeds only; the graphs of the test are others. Each generation meets 48 worlds of a seed that no other has. Writes
+seeds only; the graphs of the test are others. Each generation meets 96 worlds of a seed that no other has. Writes
 ``work/weights.json``; its numbers, rounded, are the defaults of `tradewind.workflow.learning.adaptive.Weights`.
 """
 
@@ -23,7 +23,7 @@ from tradewind.workflow.learning.cem import CrossEntropy
 from tradewind.workflow.learning.learners import SPREAD
 
 HERE = Path(__file__).parent
-WORLDS, SIZE = 48, 16
+WORLDS, SIZE = 96, 16
 BEGIN = Weights(0.3, 0.1, 0.3, 0.3, 0.0, 0.0, 0.0, 0.0)
 
 case = cache(Case)
@@ -56,4 +56,4 @@ def main(generations: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)

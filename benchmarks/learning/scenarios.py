@@ -53,7 +53,7 @@ SCENARIOS: dict[str, dict[str, float]] = {
     "known": {},
     "noise": {"noise": 0.4},
     "unknown": {"unknown": 0.5, "noise": 0.1},
-    "drift": {"drift": 0.15, "noise": 0.1},
+    "drift": {"drift": 0.1, "noise": 0.1},
     "migration": {"migration": 0.1, "noise": 0.1},
     "failures": {"failure": 0.1, "noise": 0.1},
     "all": {"noise": 0.3, "unknown": 0.4, "drift": 0.1, "migration": 0.05, "failure": 0.05},

@@ -37,14 +37,14 @@ class Weights:
         fastest: Share of ranks over the fastest machine's seconds, the rest over the mean of all slots (as in HEFT).
     """
 
-    deviation: float = 0.62
-    drift: float = 0.13
-    noise: float = 0.25
-    overdue: float = 0.29
-    caution: float = 0.2
-    patience: float = -0.06
-    own: float = -0.01
-    fastest: float = 0.0
+    deviation: float = 0.38
+    drift: float = 0.11
+    noise: float = 0.22
+    overdue: float = 0.4
+    caution: float = 0.18
+    patience: float = -0.04
+    own: float = 0.07
+    fastest: float = 0.08
 
     @property
     def array(self) -> Numbers:
