@@ -87,15 +87,9 @@ def run(
     read = read_plan(plan)
     _check_scale(read, scale, synthetic)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
-    options = Options(
-        inputs=(inputs or plan.parent).absolute(),
-        patience=Patience(retries=retries),
-        isolated=isolate,
-        synthetic=synthetic,
-        scale=scale,
-        gather=parse_duration(gather),
-        give_up=parse_duration(give_up),
-    )
+    waits = {"gather": parse_duration(gather), "give_up": parse_duration(give_up)}
+    sources, patience = (inputs or plan.parent).absolute(), Patience(retries=retries)
+    options = Options(sources, patience=patience, isolated=isolate, synthetic=synthetic, scale=scale, **waits)
     terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})
     runner = _runner(on, set_ or [], place)
