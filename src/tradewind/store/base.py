@@ -83,11 +83,14 @@ class Change:
         trials: Trials to insert or replace, by number.
         runs: Runs to insert or replace, by run id.
         study: Fields of the study to change, by name.
+        lasting: False where a power cut may take it back as long as nothing lasting was written after it; a crash of
+            the process never does.
     """
 
     trials: Sequence[Trial] = ()
     runs: Sequence[Run] = ()
     study: Mapping[str, Any] = field(default_factory=dict)
+    lasting: bool = True
 
 
 class Store(Plugin, ABC):

@@ -19,9 +19,11 @@ from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
 from tradewind.store import faults
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.store.schema import version as version_table
+from tradewind.store.together import Work, writes_to
 
 _MIGRATING = 0x7472616465  # "trade": the advisory lock that PostgreSQL clients migrate under
 _WRITES = "tradewind_writes"
+_HASTY = "tradewind_hasty"
 # What happens while a connection is made is not wrapped by SQLAlchemy.
 _ERRORS = (exc.SQLAlchemyError, sqlite3.Error)
 _ALEMBIC = threading.Lock()  # its environment is global to the process
@@ -50,9 +52,12 @@ class Database:
         engine = self._engine(parsed)
         self._readers = engine
         self._writers = engine.execution_options(**{_WRITES: True})
+        self._hasty = engine.execution_options(**{_WRITES: True, _HASTY: True})
+        self._together = None if self.path is None else writes_to(str(self.path.resolve()))
         if parsed.get_backend_name() == "postgresql":
             # All statements of one read see the same moment; SQLite's reads do so by themselves.
             self._readers = engine.execution_options(isolation_level="REPEATABLE READ")
+            sa.event.listen(self._hasty, "begin", _on_hasty_begin)
         try:
             self._prepare()
         except BaseException:
@@ -71,11 +76,23 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that is durable when the block ends, and undone when it raises."""
+    def write(self, *, lasting: bool = True) -> Iterator[Connection]:
+        """A transaction that is durable when the block ends, and undone when it raises.
+
+        Args:
+            lasting: False where a power cut may take it back; a crash of this process never does.
+        """
         self._check_file()
-        with self._transaction(self._writers) as connection:
+        with self._transaction(self._writers if lasting else self._hasty) as connection:
             yield connection
+
+    def together(self, work: Work, *, lasting: bool = True) -> None:
+        """Do some work in a transaction, on SQLite together with what other threads write at that moment."""
+        if self._together is not None:
+            self._together.write(self, work, lasting=lasting)
+            return
+        with self.write(lasting=lasting) as connection:
+            work(connection)
 
     def close(self) -> None:
         """Give back all connections."""
@@ -255,8 +272,17 @@ def _on_sqlite_connect(driver: Any, _record: object) -> None:
 
 def _on_sqlite_begin(connection: Connection) -> None:
     # IMMEDIATE takes the write lock first: a later upgrade of a reader's lock could fail without waiting.
-    writes = connection.get_execution_options().get(_WRITES)
+    options = connection.get_execution_options()
+    writes = options.get(_WRITES)
+    if writes:
+        # In WAL mode NORMAL leaves the file to the system, which writes it before anything that comes after it.
+        driver: Any = connection.connection.driver_connection
+        driver.execute(f"PRAGMA synchronous = {'NORMAL' if options.get(_HASTY) else 'FULL'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _on_hasty_begin(connection: Connection) -> None:
+    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
 
 
 def _create(connection: Connection) -> None:

@@ -160,7 +160,8 @@ class SqlStore(Store):
         fields = rows.study_values(change.study)
         new_trials = [rows.trial_values(study_id, trial) for trial in change.trials]
         new_runs = [rows.run_values(study_id, run) for run in change.runs]
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> None:
             row = _held(connection, study_id)
             if token is not None:
                 _check(row, token)
@@ -170,6 +171,8 @@ class SqlStore(Store):
                 connection.execute(self._put_run, new_runs)
             if fields:
                 connection.execute(_CHANGE, {"id_": study_id, **fields})
+
+        self._database.together(work, lasting=change.lasting)
 
     def trials(self, study_id: int, *, since: int = 0, limit: int | None = None) -> list[Trial]:
         """Trials by number, from ``since``.
