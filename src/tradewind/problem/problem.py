@@ -84,7 +84,9 @@ class Problem:
         """As `trial_key`, with the offer at hand."""
         machine = self.resolver.machine_parameters
         settings = {name: value for name, value in configuration.items() if name not in machine}
-        return stable_hash({"offer": offer.key, "settings": Configuration(settings).key, "fidelity": fidelity})
+        same = len(settings) == len(configuration)
+        key = configuration.key if same else Configuration(settings).key
+        return stable_hash({"offer": offer.key, "settings": key, "fidelity": fidelity})
 
     @cached_property
     def candidates(self) -> Candidates:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from tradewind.plugins import Settings
 from tradewind.problem import Proposal
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
@@ -32,9 +34,13 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
             chosen = rng.choice(open_ones, size=min(count, len(open_ones)), replace=False)
             return [Proposal(candidates.configuration(int(i)), why=_STAGE) for i in chosen]
         taken = self.taken(state)
-        drawn = self.problem.pool(self.problem.space.sample(rng, 16 * count + 16))
-        payable = self.affordable(state, drawn.hourly)
-        fresh = [i for i in range(len(drawn)) if payable[i] and drawn.key(i) not in taken]
-        if not fresh:
-            return self.nothing_left(state)
-        return [Proposal(drawn.configuration(i), why=_STAGE) for i in fresh[:count]]
+        sample = self.problem.space.sample(rng, 16 * count + 16)
+        found: list[Proposal] = []
+        for some in (sample[:count], sample):  # the first ones nearly always do
+            drawn = self.problem.pool(some)
+            payable = self.affordable(state, drawn.hourly)
+            fresh = (i for i in range(len(drawn)) if payable[i] and drawn.key(i) not in taken)
+            found = [Proposal(drawn.configuration(i), why=_STAGE) for i in islice(fresh, count)]
+            if len(found) == count:
+                break
+        return found or self.nothing_left(state)

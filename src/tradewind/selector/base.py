@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Space
@@ -25,7 +26,7 @@ class Selector(Plugin, ABC):
         self.offers = tuple(offers)
         self.space = space
 
-    @property
+    @cached_property
     def machine_parameters(self) -> tuple[str, ...]:
         """Names of the parameters that choose machines: the instance, the nodes, and those with an attribute."""
         return tuple(
