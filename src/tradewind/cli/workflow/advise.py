@@ -88,14 +88,11 @@ def advise(
 ) -> None:
     """Choose VMs for a workflow, and a plan on them, for a deadline and a budget; nothing is spent on it."""
     from tradewind.cli.offers import _names, _settings
-    from tradewind.cli.workflow.common import check_folder
     from tradewind.units import parse_duration, parse_money
     from tradewind.workflow.advice.study import Wanted
     from tradewind.workflow.files import read_workflow
 
-    check_folder("--out", out)
-    check_folder("--vms-out", vms_out)
-    _check_parts(planner, searcher)
+    _check(out, vms_out, planner, searcher)
     wanted = Wanted(
         file=file,
         flow=read_workflow(file, lenient=lenient),
@@ -136,10 +133,14 @@ def _advise(
         _show(advice, wanted, len(offers), out, vms_out)
 
 
-def _check_parts(planner: str, searcher: str) -> None:
+def _check(out: Path | None, vms_out: Path | None, planner: str, searcher: str) -> None:
+    """What would otherwise be wrong only at the end."""
     from tradewind import plugins
+    from tradewind.cli.workflow.common import check_folder
     from tradewind.workflow.advice.study import BOUNDS
 
+    check_folder("--out", out)
+    check_folder("--vms-out", vms_out)
     plugins.load("planner", planner)
     if searcher != BOUNDS:
         plugins.load("searcher", searcher)
