@@ -159,6 +159,8 @@ def _finish(
     from tradewind.workflow.files import Plan, write_plan
     from tradewind.workflow.learning.judging import judge
 
+    if not (learner.certain or as_json):
+        typer.echo(f"Testing in {worlds} worlds that nothing was learned from (Ctrl-C leaves that out) ...", err=True)
     judged = judge(learner, best, worlds=worlds, seconds=search)
     written = []
     if out is not None:
