@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.platform import Platform
@@ -14,6 +16,9 @@ _STEPS = 16
 
 _PRICES = 12
 """Sets of prices for two classes of machines."""
+
+_ROOM_WORK, _FEWEST_ROOMS = 200_000, 16
+"""Tasks times rooms that are looked at, and how many rooms in any case."""
 
 _CLOSE = 1e-6
 """The bound is found to this share."""
@@ -66,12 +71,10 @@ class _Refutation:
         self._prices = _prices(speeds, slots, seconds)
         self._order = flow.order, np.ascontiguousarray(flow.order[::-1])
         parents, children = flow.csr(flow.parents), flow.csr(flow.children)
-        self._before = *parents, *children
-        self._after = *children, *parents
-        self._rows = (
-            kernel_bounds.ancestors(self._order[0], *parents),
-            kernel_bounds.ancestors(self._order[1], *children),
-        )
+        before = kernel_bounds.ancestors(self._order[0], *parents)
+        after = kernel_bounds.ancestors(self._order[1], *children)
+        self._before = *parents, *children, before, _some(kernel_bounds.gatherings(self._order[0], *parents, before))
+        self._after = *children, *parents, after, _some(kernel_bounds.gatherings(self._order[1], *children, after))
         self._heads = self._tails = np.zeros(len(flow))
         least = self._seconds.min(axis=1)
         self._heads, self._tails = self._ways(self._seconds)
@@ -81,8 +84,8 @@ class _Refutation:
     def _ways(self, seconds: Numbers) -> tuple[Numbers, Numbers]:
         """What comes before and after each task at least, if it takes so long on the classes that are open to it."""
         least, values = seconds.min(axis=1), self._values(seconds)
-        heads = self._kernel.heads(self._order[0], *self._before, self._rows[0], least, values, self._heads)
-        tails = self._kernel.heads(self._order[1], *self._after, self._rows[1], least, values, self._tails)
+        heads = self._kernel.heads(self._order[0], *self._before, least, values, self._heads)
+        tails = self._kernel.heads(self._order[1], *self._after, least, values, self._tails)
         return heads, tails
 
     def _values(self, seconds: Numbers) -> Numbers:
@@ -113,6 +116,20 @@ class _Refutation:
             _thresholds(heads),
             makespan - _thresholds(tails),
         )
+
+
+def _some(gathered: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """The tasks whose rooms are looked at: all that gather branches, or so many of them as time allows, spread."""
+    most = max(_FEWEST_ROOMS, _ROOM_WORK // max(1, len(gathered)))
+    if np.count_nonzero(gathered) <= most:
+        return gathered > 0
+    # Of those with as many tasks before them, one: others will be much alike.
+    counts, firsts = np.unique(gathered, return_index=True)
+    firsts = firsts[counts > 0]
+    spread = np.unique(np.linspace(0, len(firsts) - 1, min(most, len(firsts))).round().astype(int))
+    found = np.zeros(len(gathered), dtype=np.bool_)
+    found[firsts[spread]] = True
+    return found
 
 
 def _prices(speeds: Numbers, slots: Numbers, seconds: Numbers) -> Numbers:

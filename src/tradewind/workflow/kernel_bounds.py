@@ -16,6 +16,7 @@ from tradewind.workflow.graph import Numbers
 
 Ints = NDArray[np.integer[Any]]
 Bits = NDArray[np.uint64]
+Marks = NDArray[np.bool_]
 
 _STEPS = 10
 """Thresholds of heads and of tails that are looked at in a room, each."""
@@ -57,9 +58,20 @@ def _gathers(task: int, parent_starts: Ints, parents: Ints, rows: Bits) -> bool:
 
 
 @fast
+def gatherings(order: Ints, parent_starts: Ints, parents: Ints, rows: Bits) -> Ints:
+    """For each task that waits for several branches the number of tasks before it; 0 for the others."""
+    found = np.zeros(len(order), np.int64)
+    for task in order:
+        if _gathers(task, parent_starts, parents, rows):
+            for other in order:
+                found[task] += _has(rows, task, other)
+    return found
+
+
+@fast
 def heads(
-    order: Ints, parent_starts: Ints, parents: Ints, child_starts: Ints, children: Ints, rows: Bits, least: Numbers,
-    values: Numbers, known: Numbers,
+    order: Ints, parent_starts: Ints, parents: Ints, child_starts: Ints, children: Ints, rows: Bits, chosen: Marks,
+    least: Numbers, values: Numbers, known: Numbers,
 ) -> Numbers:  # fmt: skip
     """Before which moment no task can begin: by paths, and by the room that all tasks before it need.
 
@@ -73,6 +85,7 @@ def heads(
         child_starts: Where the children of each task begin in ``children``.
         children: The children of all tasks.
         rows: Of `ancestors`.
+        chosen: The tasks whose rooms are looked at.
         least: The fewest seconds of each task.
         values: For each set of prices the least that each task's work can cost; shape (sets, tasks).
         known: Heads that are known already.
@@ -82,15 +95,12 @@ def heads(
     """
     tasks = len(order)
     head, way = known.copy(), np.full(tasks, -1.0)
-    place = np.empty(tasks, np.int64)
-    for at in range(tasks):
-        place[order[at]] = at
     before = np.empty(tasks, np.int64)
     for at in range(tasks):
         task = order[at]
         for each in range(parent_starts[task], parent_starts[task + 1]):
             head[task] = max(head[task], head[parents[each]] + least[parents[each]])
-        if not _gathers(task, parent_starts, parents, rows):
+        if not chosen[task]:
             continue
         # The longest way from the end of each task before to the beginning of this one, going backwards.
         count = 0

@@ -280,7 +280,7 @@ def batch_now(
         lanes: When each core of each machine becomes free, in ascending order; it is changed.
 
     Returns:
-        The machine of each task, and when it would begin.
+        The machine of each task, and when it would begin; of those that begin now, the others may be left out.
     """
     tasks = len(cores)
     vm, start = np.full(tasks, -1, np.int64), np.full(tasks, np.inf)
@@ -289,13 +289,20 @@ def batch_now(
     best, first, second = np.full(tasks, -1, np.int64), np.zeros(tasks), np.zeros(tasks)
     for task in range(tasks):
         _rate(task, now, lanes, cores[task], seconds, files, best, first, second)
+    idle = 0
+    for each in range(len(slots)):
+        idle += np.sum(lanes[each] <= now)
     for _ in range(tasks):
+        if idle == 0:
+            break  # whatever is placed next does not begin now
         chosen = -1
         for task in range(tasks):
             if vm[task] < 0 and (chosen < 0 or _prefers(rule, task, chosen, first, second, place)):
                 chosen = task
         on = best[chosen]
         vm[chosen], start[chosen] = on, max(now, _free_from(lanes[on], cores[chosen]))
+        if start[chosen] <= now:
+            idle -= cores[chosen]
         _keep(lanes[on], slots[on], cores[chosen], first[chosen])
         for task in range(tasks):
             if vm[task] < 0 and (best[task] == on or rule == SUFFERAGE):
