@@ -26,7 +26,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tradewind.errors import PluginError, SpecError
 
 KINDS = (
-    "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "store", "planner", "fairness", "priority",
+    "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "store", "planner",
+    "fairness", "priority",
 )  # fmt: skip
 """The kinds of part: in the order of a trial's way through the house, then those of what stands on the trials."""
 

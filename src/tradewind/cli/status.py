@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.problem import Trial
-    from tradewind.store.base import Store, StudySummary
+    from tradewind.store.base import Store, StudyRow, StudySummary
 
 NEWEST = 20
 """Studies, or trials of a study, that are shown without ``--all``."""
@@ -65,6 +65,8 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     trials = store.trials(row.id, since=0 if everything else max(0, total - NEWEST))
     if as_json:
         document = summary_document(summary)
+        if early := _early(store, row):
+            document["stopped_early"] = {"trials": early[0], "saved": early[1]}
         emit_json({**document, "trials": [trial_document(trial) for trial in trials], "trials_total": total})
         return
     from rich.console import Console
@@ -83,6 +85,8 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         from tradewind.units import format_money
 
         console.print(f"{format_money(summary.reserved)} total is reserved for runs on their way", markup=False)
+    if early := _early(store, row):
+        console.print(early[2], markup=False)
     if not trials:
         return
     console.print()
@@ -91,6 +95,18 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     console.print(tables.trials(lines, goal.objective, console.width))
     if len(trials) < total:
         console.print(f"and {total - len(trials):,} earlier: tradewind status {name} --all", style="bright_black")
+
+
+def _early(store: Store, row: StudyRow) -> tuple[int, float, str] | None:
+    """How many trials were stopped early, about what that saved, and both in words; None where a job asks for none."""
+    job = row.spec.get("job")
+    if not isinstance(job, dict) or not job.get("early_stop"):
+        return None
+    from tradewind.reporting.data import StudyData
+    from tradewind.reporting.early import early_sentence, stopped_early
+
+    data = StudyData.load(store, row.id)
+    return *stopped_early(data), early_sentence(data) or "No trial was stopped early."
 
 
 def summary_document(summary: StudySummary) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tradewind import plugins
 from tradewind.engine.deploying import build_deployer, request_maker, seen_from
 from tradewind.engine.fallback import Elsewhere, elsewhere, nowhere
+from tradewind.engine.giving_up import build_listener, build_stopper
 from tradewind.engine.loop import Gate, Parts, Search
 from tradewind.engine.past import load_past, wants_past
 from tradewind.engine.policy import Policy
@@ -251,6 +252,7 @@ def build_search(
         exit_codes=accepted_exit_codes(spec),
         searcher=searcher.name or type(searcher).__name__,
         size=len(problem.candidates) if problem.space.enumerable else None,
+        stopper=build_stopper(spec, problem),
         gated=gate is not None,
     )
     parts = Parts(
@@ -262,6 +264,7 @@ def build_search(
         store=store,
         request=request_maker(spec, study, data_folder, deployer.clock.now),
         read=build_reader(spec),
+        listener=build_listener(policy.stopper, problem, deployer.runner),
     )
     return Search(parts, observer, gate)
 

@@ -19,11 +19,13 @@ class Opened:
         trials: All trials of the store, by number.
         runs: All runs of the store.
         elapsed: Wall-clock seconds that earlier sessions used.
+        reports: What the ended trials reported while they ran, by number, as pairs of step and value.
     """
 
     trials: Sequence[Trial] = ()
     runs: Sequence[Run] = ()
     elapsed: float = 0.0
+    reports: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,21 @@ class Interpreted:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """A run has reported intermediate results of the metric that the stopper judges by.
+
+    Attributes:
+        run_id: The run.
+        points: Pairs of step and value, in the order in which they were reported.
+        final: The run is over, and these are all of its points.
+    """
+
+    run_id: str
+    points: Sequence[tuple[float, float]]
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -106,7 +123,7 @@ class Granted:
     trial: int
 
 
-Event = Opened | Proposed | NothingProposed | RunChanged | Interpreted | Tick | Interrupted | Granted
+Event = Opened | Proposed | NothingProposed | RunChanged | Interpreted | Reported | Tick | Interrupted | Granted
 
 # ---------------------------------------------------------------------- instructions
 

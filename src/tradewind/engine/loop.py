@@ -31,6 +31,7 @@ from tradewind.engine.events import (
     Want,
     Write,
 )
+from tradewind.engine.listening import Listener
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
 from tradewind.engine.watch import take_snapshot
@@ -138,6 +139,7 @@ class Parts:
         store: The store.
         request: Makes the request of a run from its trial, its row and its wall time.
         read: Reads the metrics of a finished run.
+        listener: Reads what runs report while they run, where a stopper wants to know.
     """
 
     study: StudyRow
@@ -148,6 +150,7 @@ class Parts:
     store: Store
     request: RequestMaker
     read: Reader
+    listener: Listener | None = None
 
 
 class Search:
@@ -252,13 +255,17 @@ class Search:
         restore_state(parts.searcher, parts.study)
         present = {"state": "open", "reason": "", "spec": parts.study.spec}
         parts.store.write(study_id, Change(study=present), self._token)
-        self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed))
+        reports = parts.listener.earlier(runs) if parts.listener is not None else {}
+        self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed, reports))
 
     def _turn(self, patience: float) -> bool:
         deployer = self.parts.deployer
         changed = deployer.poll()
         for run in changed:
             self._feed(RunChanged(run))
+        if self.parts.listener is not None:
+            for report in self.parts.listener.look(list(self.parts.machine.runs.values()), deployer.clock.now()):
+                self._feed(report)
         self._feed(Tick())
         self._show()
         if self._real_now() - self._held_at > _SIGN_OF_LIFE:
@@ -293,8 +300,16 @@ class Search:
     def _feed(self, event: Event) -> None:
         waiting: deque[Event] = deque([event])
         while waiting:
-            for instruction in self.parts.machine.handle(waiting.popleft(), self.parts.deployer.clock.now()):
-                waiting.extend(self._carry_out(instruction))
+            event = waiting.popleft()
+            for one in (*self._told_at_the_end(event), event):
+                for instruction in self.parts.machine.handle(one, self.parts.deployer.clock.now()):
+                    waiting.extend(self._carry_out(instruction))
+
+    def _told_at_the_end(self, event: Event) -> Sequence[Event]:
+        """All that a run has reported, before the machine hears that it is over: others are compared with it."""
+        if self.parts.listener is None or not isinstance(event, RunChanged) or not event.run.state.ended:
+            return ()
+        return self.parts.listener.whole(event.run)
 
     def _carry_out(self, instruction: Instruction) -> Sequence[Event]:
         parts = self.parts

@@ -63,8 +63,18 @@ def failed(trial: Trial, run: Run, reason: str, metrics: Mapping[str, float] | N
     return replace(trial, state=TrialState.FAILED, observation=seen, ended=run.ended)
 
 
-def aborted(trial: Trial, run: Run, reason: str, objective: Objective) -> Trial:
-    """The trial after a run that was cut short: what was seen so far bounds the truth from below."""
+def aborted(
+    trial: Trial, run: Run, reason: str, objective: Objective, reported: Mapping[str, float] | None = None
+) -> Trial:
+    """The trial after a run that was cut short: its cost and run time so far bound the truth from below.
+
+    Args:
+        trial: The trial.
+        run: Its run.
+        reason: Why, in words.
+        objective: What is wanted.
+        reported: Its last intermediate results; they are noted, and bound nothing.
+    """
     reached = {COST: run.cost, RUNTIME: run.runtime}
     seen = Observation(
         objective=reached.get(objective.metric) if objective.goal == "minimise" else None,
@@ -72,7 +82,7 @@ def aborted(trial: Trial, run: Run, reason: str, objective: Objective) -> Trial:
         runtime=run.runtime,
         feasible=False,
         censored=True,
-        metrics=reached,
+        metrics={**(reported or {}), **reached},
         profile=profile_of(run),
         reason=reason,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tradewind.engine.fallback import Elsewhere, nowhere
 from tradewind.engine.stopping import Rule
 from tradewind.problem import Offer
+from tradewind.stopper.base import Stopper
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Policy:
         exit_codes: Exit codes of the program that are no failure.
         searcher: The searcher's name, for those who watch.
         size: Number of candidates, or None.
+        stopper: Which runs to give up for what they report, or None.
         gated: Each run waits for leave (`tradewind.engine.events.Granted`) instead of asking ``room``.
     """
 
@@ -42,4 +44,5 @@ class Policy:
     exit_codes: frozenset[int] = frozenset({0})
     searcher: str = ""
     size: int | None = None
+    stopper: Stopper | None = None
     gated: bool = False

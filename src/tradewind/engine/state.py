@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tradewind.engine import outcome
 from tradewind.engine.book import TrialBook
+from tradewind.engine.early import EarlyStops
 from tradewind.engine.events import (
     Ask,
     Cancel,
@@ -27,6 +28,7 @@ from tradewind.engine.events import (
     Opened,
     Priced,
     Proposed,
+    Reported,
     RunChanged,
     Settle,
     Stop,
@@ -42,7 +44,7 @@ from tradewind.engine.ledger import Ledger
 from tradewind.engine.policy import Policy
 from tradewind.engine.purse import Purse
 from tradewind.engine.stopping import Progress
-from tradewind.problem import Observation, Offer, Problem, Run, RunState, Trial, TrialState
+from tradewind.problem import STOPPED_EARLY, Observation, Offer, Problem, Run, RunState, Trial, TrialState
 from tradewind.units import format_duration, format_money
 
 _REPEATS = 20
@@ -66,6 +68,7 @@ class SearchMachine:
         ledger: The money.
         book: The trials.
         runs: The current run of each trial that has one.
+        early: What the runs have reported, and which were given up for it.
         ending: Why nothing more will be asked, or None; what runs may still end.
         stopped: Why the search is over, or None.
     """
@@ -95,6 +98,7 @@ class SearchMachine:
         self._losses: Counter[int] = Counter()  # trial -> runs that the infrastructure lost
         self._refusals = Refusals(policy.spot_attempts)
         self._leave = Leave()
+        self.early = EarlyStops(problem, policy.stopper)
         self._dirty: dict[str, Run] = {}
 
     # ------------------------------------------------------------------ for those who ask
@@ -151,6 +155,8 @@ class SearchMachine:
                 out += self._run_changed(run)
             case Interpreted():
                 out += self._interpreted(event)
+            case Reported():
+                out += self._reported(event)
             case Interrupted():
                 self._interrupting = True
                 self._end("interrupted; the same command resumes", drop=True)
@@ -185,7 +191,10 @@ class SearchMachine:
                 self.runs[run.run_id] = run
             else:
                 self._waiting.append(trial)
+        self.early.open(event.trials, event.reports)
         out += [self._adopt(run) for run in list(self.runs.values())]
+        self._aborting = {r.run_id: r.reason for r in self.runs.values() if r.reason.startswith(STOPPED_EARLY)}
+        out += [Cancel(run_id, why) for run_id, why in self._aborting.items()]
         self.book.last = None
         return out
 
@@ -377,15 +386,27 @@ class SearchMachine:
         if run.state == RunState.DONE or accepted:
             return [Interpret(trial, run)]
         if run.state == RunState.TIMED_OUT:
-            return self._finish(run, outcome.aborted(trial, run, self._why_cut(run), self.problem.objective))
+            return self._finish(run, self._cut(trial, run))
         if run.state == RunState.CANCELLED:
             if run.run_id in self._aborting:
-                why = self._aborting[run.run_id]
-                return self._finish(run, outcome.aborted(trial, run, why, self.problem.objective))
+                return self._finish(run, self._cut(trial, run))
             return self._put_back(run, trial)
         if outcome.is_lost(run):
             return self._retry(run, trial)
         return self._finish(run, outcome.failed(trial, run, run.reason))
+
+    def _reported(self, event: Reported) -> list[Instruction]:
+        if (run := self.runs.get(event.run_id)) is None:
+            return []
+        why = self.early.take(event, self.book.trials[run.trial], self.book.best)
+        if not why or run.state.ended or self._aborting.setdefault(run.run_id, why) != why:
+            return []
+        # Stored first: after a crash the run is ended, and its trial is not repeated.
+        return [self._write(runs=[replace(run, reason=why)]), Cancel(run.run_id, why)]
+
+    def _cut(self, trial: Trial, run: Run) -> Trial:
+        why = self._aborting.get(run.run_id) or self._deadlines.get(run.run_id) or run.reason
+        return outcome.aborted(trial, run, why, self.problem.objective, self.early.reached(trial))
 
     def _over_a_unit(self, run: Run) -> bool:
         offer = self.book.trials[run.trial].offer
@@ -393,9 +414,6 @@ class SearchMachine:
             self.problem.budget.dollars is not None
             and run.cost > run.reserved + self.problem.terms.billing.unit_cost(offer.hourly) / 2
         )
-
-    def _why_cut(self, run: Run) -> str:
-        return self._aborting.get(run.run_id) or self._deadlines.get(run.run_id) or run.reason
 
     def _interpreted(self, event: Interpreted) -> list[Instruction]:
         run = self.runs.get(event.run_id)
@@ -443,6 +461,7 @@ class SearchMachine:
         self._aborting.pop(run.run_id, None)
         self._deadlines.pop(run.run_id, None)
         trial = replace(trial, spent=round(trial.spent + run.cost, 9))
+        self.early.close(trial)
         self.book.put(trial)
         return trial
 

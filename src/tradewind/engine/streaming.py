@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tradewind import plugins
-from tradewind.deployer.runner.base import Runner, StreamsLogs
+from tradewind.deployer.runner.base import Runner, StreamsLogs, ThisMachine
 from tradewind.engine.deploying import make_part
 from tradewind.errors import DeployError
 from tradewind.problem import Run
@@ -16,11 +16,12 @@ from tradewind.store.base import StudyRow
 
 
 def streams(study: StudyRow) -> bool:
-    """True when the runner of a study can read logs while a run is running."""
+    """True when the runs of a study are elsewhere, and its runner can read their logs while they are running."""
     document = study.spec.get("job")
     deploy = document.get("deploy", {}) if isinstance(document, dict) else {}
     name = str(deploy.get("runner", {}).get("use", ""))
-    return name in plugins.names("runner") and issubclass(plugins.load("runner", name), StreamsLogs)
+    runner = plugins.load("runner", name) if name in plugins.names("runner") else Runner
+    return issubclass(runner, StreamsLogs) and not issubclass(runner, ThisMachine)
 
 
 class FarLog:

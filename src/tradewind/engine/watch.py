@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tradewind.engine.early import saved
 from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.engine.state import SearchMachine
+from tradewind.units import format_money
 
 
 def take_snapshot(machine: SearchMachine) -> Snapshot:
@@ -30,4 +32,14 @@ def take_snapshot(machine: SearchMachine) -> Snapshot:
         elapsed=machine.elapsed,
         message=machine.stopped.reason if machine.stopped else machine.ending or "searching",
         finished=machine.stopped is not None,
+        notes=_notes(machine),
     )
+
+
+def _notes(machine: SearchMachine) -> dict[str, str]:
+    early = machine.early
+    if not early.stopped:
+        return {}
+    return {
+        "early": f"{len(early.stopped):,} stopped, about {format_money(saved(early.finished, early.stopped))} saved"
+    }

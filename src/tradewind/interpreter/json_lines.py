@@ -13,7 +13,16 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tradewind.errors import InterpretationError
 from tradewind.interpreter.base import Interpreter
-from tradewind.interpreter.reading import Aggregate, LogReader, Tally, check_name, locate, nothing_found, shorten
+from tradewind.interpreter.reading import (
+    Aggregate,
+    LogReader,
+    Tally,
+    check_name,
+    locate,
+    lookup,
+    nothing_found,
+    shorten,
+)
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
 
@@ -100,7 +109,7 @@ class JsonLinesInterpreter(Interpreter):
         for text in reader.text(backwards=True, strict=self.settings.errors == "strict"):
             for record in _records(reversed(text.split("\n")), strict=self._strict(reader), name=reader.name):
                 for name in wanted - found.keys():
-                    value = self._value(name, _lookup(record, name))
+                    value = self._value(name, lookup(record, name))
                     if value is not None:
                         found[name] = value
                 if len(found) == len(wanted):
@@ -112,7 +121,7 @@ class JsonLinesInterpreter(Interpreter):
         tallies: dict[str, Tally] = {}
         for text in reader.text(strict=self.settings.errors == "strict"):
             for record in _records(text.split("\n"), strict=self._strict(reader), name=reader.name):
-                pairs = ((name, _lookup(record, name)) for name in wanted) if wanted else self._numbers(record)
+                pairs = ((name, lookup(record, name)) for name in wanted) if wanted else self._numbers(record)
                 for name, raw in pairs:
                     value = self._value(name, raw)
                     if value is not None:
@@ -189,18 +198,6 @@ def _records(lines: Iterator[str] | list[str], *, strict: bool, name: str) -> It
             yield record
         elif strict and not (plain.startswith("{") and not plain.endswith("}")):
             raise InterpretationError("not-json", f"{name} has a line that is no JSON object: {shorten(plain)!r}")
-
-
-def _lookup(record: Mapping[str, Any], name: str) -> Any:
-    """The value of a dotted name: the key itself, or the way through nested objects."""
-    if name in record:
-        return record[name]
-    here: Any = record
-    for piece in name.split("."):
-        if not isinstance(here, Mapping) or piece not in here:
-            return None
-        here = here[piece]
-    return here
 
 
 def _flatten(record: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

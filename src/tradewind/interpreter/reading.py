@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 from tradewind.errors import InputError, InterpretationError
 from tradewind.problem import RunOutput
@@ -271,3 +271,15 @@ class Tally:
             "min": self._low,
             "max": self._high,
         }[self.how]
+
+
+def lookup(record: Mapping[str, Any], name: str) -> Any:
+    """The value of a dotted name in a record: the key itself, or the way through nested objects; None if absent."""
+    if name in record:
+        return record[name]
+    here: Any = record
+    for piece in name.split("."):
+        if not isinstance(here, Mapping) or piece not in here:
+            return None
+        here = here[piece]
+    return here

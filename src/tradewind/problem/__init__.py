@@ -9,6 +9,7 @@ from tradewind.problem.objective import (
     RUNTIME,
     Budget,
     Constraints,
+    Goal,
     JobParameters,
     Objective,
     Threshold,
@@ -42,12 +43,13 @@ from tradewind.problem.run import (
     Usage,
 )
 from tradewind.problem.space import Codes, Space
-from tradewind.problem.trial import Observation, Proposal, Trial, TrialState
+from tradewind.problem.trial import STOPPED_EARLY, Observation, Proposal, Trial, TrialState
 
 __all__ = [
     "COST",
     "ENUMERABLE",
     "RUNTIME",
+    "STOPPED_EARLY",
     "Billing",
     "Budget",
     "Candidates",
@@ -59,6 +61,7 @@ __all__ = [
     "Fault",
     "Features",
     "Float",
+    "Goal",
     "Handle",
     "Instance",
     "Integer",

@@ -111,6 +111,7 @@ class Spec:
         parallel: Trials at the same time.
         seed: Of the searcher.
         stop: Further reasons to stop.
+        early_stop: Who gives up running trials for what they report, or None.
         abort: True to cut short runs that can no longer win.
         future_runs: How often the job will run with what is found, or None.
         past: ``all``, ``none``, or the names of the jobs whose earlier studies the searcher may learn from.
@@ -146,6 +147,7 @@ class Spec:
     parallel: int
     seed: int
     stop: tuple[StopSpec, ...]
+    early_stop: PluginChoice | None
     abort: bool
     future_runs: float | None
     past: str | tuple[str, ...]

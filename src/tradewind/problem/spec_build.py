@@ -110,6 +110,7 @@ def _spec(model: JobFile, source: Source, base: Path) -> Spec:
         parallel=model.parallel,
         seed=model.seed,
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
+        early_stop=_choice(model.early_stop) if model.early_stop else None,
         abort=model.abort,
         future_runs=model.future_runs,
         past=model.past if isinstance(model.past, str) else tuple(model.past),
@@ -343,6 +344,8 @@ def _wrong_parts(model: JobFile, source: Source) -> list[SpecError]:
         ("catalogue", ("catalogues", name), ChoiceModel.model_validate({**settings, "use": name}))
         for name, settings in model.catalogues.items()
     ]
+    if model.early_stop:
+        choices.append(("stopper", ("early_stop",), model.early_stop))
     problems: list[SpecError] = []
     for kind, place, choice in choices:
         problems += _wrong_part(kind, place, choice, source)

@@ -61,6 +61,7 @@ Provisioner = Annotated[ChoiceModel, _read_choice, _Plugin("provisioner")]
 Selector = Annotated[ChoiceModel, _read_choice, _Plugin("selector")]
 Searcher = Annotated[ChoiceModel, _read_choice, _Plugin("searcher")]
 Interpreter = Annotated[ChoiceModel, _read_choice, _Plugin("interpreter")]
+Stopper = Annotated[ChoiceModel, _read_choice, _Plugin("stopper")]
 Stop = Annotated[ChoiceModel, _read_choice, Also({"type": "string"})]
 
 
@@ -304,6 +305,9 @@ class JobFile(Part):
     parallel: int = Field(1, ge=1, le=10_000, description="Trials at the same time.")
     seed: int = Field(0, description="Equal seeds give equal proposals.")
     stop: Annotated[list[Stop], _read_list] = Field([], description="Further reasons to stop the search.")
+    early_stop: Stopper | None = Field(
+        None, description="Give up running trials for what they report: median, successive_halving; without it none."
+    )
     abort: bool = Field(True, description="Cut short runs that can no longer win.")
     future_runs: Annotated[Number, Field(gt=0)] | None = Field(
         None, description="How often the job will run with the configuration that is found."

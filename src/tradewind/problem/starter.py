@@ -87,6 +87,7 @@ budget:
 # parallel: 1                     # trials at the same time
 # seed: 0
 # stop: []                        # further reasons to stop
+# early_stop: median             # give up running trials for what they report: median, successive_halving
 # abort: true                     # cut short runs that can no longer win
 # future_runs: 100                # how often the job will run with what is found
 """

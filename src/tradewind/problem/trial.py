@@ -9,6 +9,9 @@ from enum import StrEnum
 from tradewind.problem.configuration import Configuration
 from tradewind.problem.offer import Offer
 
+STOPPED_EARLY = "stopped early: "
+"""How the reason begins of a trial that was given up for what it reported while it ran."""
+
 
 class TrialState(StrEnum):
     """Where a trial is.
@@ -17,7 +20,7 @@ class TrialState(StrEnum):
     ``running``: a run of it is on its way.
     ``succeeded``: it ran to its end and its output was read; it may still be infeasible.
     ``failed``: the configuration's fault: a non-zero exit, out of memory, unreadable output.
-    ``aborted``: its cost or time cap was reached: a right-censored observation.
+    ``aborted``: it was cut short, at a cap on its cost or time or by a stopper: a right-censored observation.
     ``lost``: the infrastructure's fault, and all attempts are used up; never told to a model as bad.
     """
 
@@ -117,6 +120,12 @@ class Trial:
     created: float = 0.0
     started: float | None = None
     ended: float | None = None
+
+    @property
+    def stopped_early(self) -> bool:
+        """True when it was given up for what it reported while it ran."""
+        seen = self.observation
+        return self.state == TrialState.ABORTED and seen is not None and seen.reason.startswith(STOPPED_EARLY)
 
     @property
     def configuration(self) -> Configuration:

@@ -71,6 +71,7 @@ class StudyData:
         best: The best feasible trial, or None.
         reasons: Why trials failed, were aborted or are infeasible, by trial number; not for every trial where there
             are many.
+        early: True for each trial that was stopped early.
         extra: The other metrics that the objectives name, by name; NaN where a trial has none.
     """
 
@@ -85,6 +86,7 @@ class StudyData:
     best: Trial | None = None
     reasons: Mapping[int, str] = field(default_factory=dict)
     extra: Mapping[str, Floats] = field(default_factory=dict)
+    early: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @classmethod
     def load(cls, store: Store, study_id: int, also: Sequence[Objective] = ()) -> StudyData:
@@ -121,7 +123,8 @@ class StudyData:
             best = known if same else store.trials(study_id, since=number, limit=1)[0]
         reasons = _reasons(store, study_id, data)
         extra = _extra(store, study_id, data)
-        return cls(**{**_fields(data), "best": best, "reasons": reasons, "extra": extra})
+        early = _early(store, study_id, data)
+        return cls(**{**_fields(data), "best": best, "reasons": reasons, "extra": extra, "early": early})
 
     @property
     def study(self) -> StudyRow:
@@ -312,6 +315,19 @@ def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
                     column[place] = trial.observation.metrics.get(name, np.nan)
         since = page[-1].number + 1
     return found
+
+
+def _early(store: Store, study_id: int, data: StudyData) -> Mask:
+    """Which trials were stopped early: only their reason says so, so all trials are read where a job asks for it."""
+    mask = np.zeros(len(data), dtype=bool)
+    job = data.study.spec.get("job")
+    if not isinstance(job, Mapping) or not job.get("early_stop"):
+        return mask
+    since = 0
+    while page := store.trials(study_id, since=since, limit=_PAGE):
+        mask |= np.isin(data.number, [trial.number for trial in page if trial.stopped_early])
+        since = page[-1].number + 1
+    return mask
 
 
 def _telling(data: StudyData) -> Iterable[int]:

@@ -256,7 +256,8 @@ def _bars(snapshot: Snapshot, width: int) -> list[Any]:
         ("time", snapshot.elapsed, 0.0, seconds, f"{format_duration(snapshot.elapsed)}{of_time}"),
         ("trials", float(ended), float(len(snapshot.running)), trials, f"{ended:,}{of_trials}{_split(snapshot)}"),
     ]
-    return [_bar(name, done, ahead, limit, words, width) for name, done, ahead, limit, words in rows]
+    notes = [_bar(name, 0.0, 0.0, None, words, width) for name, words in snapshot.notes.items()]
+    return [_bar(name, done, ahead, limit, words, width) for name, done, ahead, limit, words in rows] + notes
 
 
 def _split(snapshot: Snapshot) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.data import StudyData
+from tradewind.reporting.early import early_sentence
 from tradewind.reporting.importance import Importance, importance
 from tradewind.reporting.words import compact, comparative, count, opposite, percent, value_words
 from tradewind.units import format_duration, format_money
@@ -218,7 +219,10 @@ def _failures(data: StudyData) -> list[str]:
             of = f"; {times} of the last {known} because: " if known > 1 else ": "
             sentence += of + " ".join(text.split())[:300].rstrip(".")
         sentences.append(sentence + ".")
-    aborted = int(data.having(TrialState.ABORTED).sum())
+    early = early_sentence(data)
+    if early:
+        sentences.append(early)
+    aborted = int((data.having(TrialState.ABORTED) & ~data.early).sum())
     if aborted:
         sentences.append(f"{count(aborted, 'trial')} {'was' if aborted == 1 else 'were'} cut short at a cap.")
     infeasible = int(data.infeasible.sum())

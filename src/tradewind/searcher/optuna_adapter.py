@@ -231,7 +231,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
                 for name, violation in broken.items():
                     trial.set_constraint(name, violation)
             if told == OptunaState.PRUNED and value is not None:
-                trial.report(value, 0)
+                trial.report(value, self._step(seen))
             if told != OptunaState.RUNNING:
                 study.tell(trial, value if told == OptunaState.COMPLETE else None, told)
             return
@@ -241,7 +241,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         ended = create_trial(
             state=told,
             value=value if told == OptunaState.COMPLETE else None,
-            intermediate_values={0: value} if told == OptunaState.PRUNED and value is not None else {},
+            intermediate_values={self._step(seen): value} if told == OptunaState.PRUNED and value is not None else {},
             params=values,
             distributions={p.name: distribution(p) for p in parameters},
             **more,
@@ -253,13 +253,21 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
         if not state.ended:
             return OptunaState.RUNNING, None
+        pruned = state == TrialState.ABORTED and self.settings.aborted == "pruned"
         value = None if seen is None else seen.objective
+        if pruned and seen is not None and value is None:
+            value = seen.metrics.get(self.problem.objective.metric)  # the last that it reported
         value = None if value is None or not math.isfinite(value) else value
-        if state == TrialState.ABORTED and self.settings.aborted == "pruned":
+        if pruned:
             return OptunaState.PRUNED, value
         if state == TrialState.FAILED or value is None:
             return OptunaState.FAIL, None
         return OptunaState.COMPLETE, value
+
+    @staticmethod
+    def _step(seen: Observation | None) -> int:
+        """The step of the last value that a trial reported before it was stopped early."""
+        return 0 if seen is None else int(seen.metrics.get("step", 0))
 
     def _violations(self, seen: Observation | None) -> dict[str, float]:
         """By how much of each bound a trial broke its constraints; zero or less where it keeps one."""

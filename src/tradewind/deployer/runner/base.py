@@ -96,6 +96,18 @@ class StreamsLogs(Capability):
         """
 
 
+class StreamsReports(Capability):
+    """Reads what the program reports (``tradewind.report``) while the run is running."""
+
+    @abstractmethod
+    def read_report(self, handle: Handle, offset: int) -> bytes:
+        """What a run wrote into its metrics file from a byte on, a few megabytes at most; empty if nothing.
+
+        Raises:
+            DeployError: The engine cannot be reached.
+        """
+
+
 class Runner(Plugin, ABC):
     """Runs jobs on machines.
 

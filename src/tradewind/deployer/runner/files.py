@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tradewind.errors import DeployError
+
+_PIECE = 4 << 20
+
+
+def piece(path: Path, offset: int) -> bytes:
+    """Some bytes of a file that is still written, from an offset on; none when there is no such file.
+
+    Raises:
+        DeployError: It cannot be read.
+    """
+    if not path.is_file():  # what the job made of it may be a pipe, which would never end
+        return b""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(_PIECE)
+    except OSError as error:
+        raise folder_error(error, path.parent) from error
 
 
 def document(path: Path) -> dict[str, Any] | None:
@@ -33,6 +52,20 @@ def replace_document(path: Path, content: Mapping[str, Any]) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content), encoding="utf-8")
     part.replace(path)
+
+
+def leave_mark(path: Path, text: str) -> None:
+    """Write a mark whose presence is what matters: on a full disk it stays empty."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    except OSError:
+        return
+    try:
+        os.write(fd, text.encode())
+    except OSError:
+        return
+    finally:
+        os.close(fd)
 
 
 def folder_error(error: OSError, folder: Path) -> DeployError:

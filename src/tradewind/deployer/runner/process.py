@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.environment import job_environment, resolve_secrets
+from tradewind.deployer.environment import METRICS, job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.base import (
     LimitsCpu,
@@ -25,10 +25,12 @@ from tradewind.deployer.runner.base import (
     LimitsTime,
     ListsNodes,
     Runner,
+    StreamsLogs,
+    StreamsReports,
     SurvivesController,
     ThisMachine,
 )
-from tradewind.deployer.runner.files import changed, document, folder_error
+from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
 from tradewind.deployer.runner.warden_client import WardenClient
 from tradewind.deployer.runner.warden_files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError
@@ -49,7 +51,17 @@ class ProcessSettings(plugins.Settings):
     )
 
 
-class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, ListsNodes, SurvivesController, ThisMachine):
+class ProcessRunner(
+    Runner,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    ListsNodes,
+    StreamsLogs,
+    StreamsReports,
+    SurvivesController,
+    ThisMachine,
+):
     """Runs jobs as processes of this machine, held to the CPUs and the memory of their offer.
 
     A helper process, the warden, starts and watches the jobs; it outlives this object until they have ended.
@@ -229,7 +241,7 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, ListsNodes, Sur
         reason = str(handle.data.get("reason", ""))
         if folder and folder.is_dir():
             # A warden that has yet to read its order to start the run finds this and does not start it.
-            _leave(folder / CANCEL, reason)
+            leave_mark(folder / CANCEL, reason)
         if handle.run_id in self._begun and self._warden is not None:
             order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
             if self._warden.send(order):
@@ -254,6 +266,15 @@ class ProcessRunner(Runner, LimitsCpu, LimitsMemory, LimitsTime, ListsNodes, Sur
         for whose, name in sorted(procfs.runs_of(owner)):
             found.setdefault(name, Handle(name, self.name, {"folder": "", "owner": whose}))
         return list(found.values())
+
+    def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
+        """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
+        folder = _folder_of(handle)
+        return b"" if folder is None else piece(folder / stream, offset)
+
+    def read_report(self, handle: Handle, offset: int) -> bytes:
+        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        return self.read_log(handle, METRICS, offset)
 
     def forget(self, handle: Handle) -> None:
         """Remove the note of a run that is settled; its folder stays."""
@@ -289,20 +310,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-def _leave(path: Path, text: str) -> None:
-    """Write a mark whose presence is what matters: on a full disk it stays empty."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-    except OSError:
-        return
-    try:
-        os.write(fd, text.encode())
-    except OSError:
-        return
-    finally:
-        os.close(fd)
 
 
 def _leader(folder: Path) -> tuple[int, int] | None:

@@ -24,11 +24,12 @@ from tradewind.deployer.runner.base import (
     Runner,
     SeveralNodes,
     StreamsLogs,
+    StreamsReports,
     SurvivesController,
 )
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.ray_link import RayLink
-from tradewind.deployer.runner.ray_node import FOLDER
+from tradewind.deployer.runner.ray_node import FOLDER, METRICS
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
@@ -75,6 +76,7 @@ class RayRunner(
     ListsNodes,
     SeveralNodes,
     StreamsLogs,
+    StreamsReports,
     SurvivesController,
 ):
     """Runs jobs on the nodes of a Ray cluster, each as a detached actor that goes when its job has ended.
@@ -244,6 +246,10 @@ class RayRunner(
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
         text = self._call("read", seconds=_CALL_SECONDS, key=_key(handle), stream=stream, offset=offset)
         return b"" if text is None else str(text).encode("latin-1")
+
+    def read_report(self, handle: Handle, offset: int) -> bytes:
+        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        return self.read_log(handle, METRICS, offset)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring the files of a run into its folder; see `Runner.collect`."""

@@ -24,11 +24,12 @@ from tradewind.deployer.runner.base import (
     Runner,
     SeveralNodes,
     StreamsLogs,
+    StreamsReports,
     SubmitsTogether,
     SurvivesController,
     UsesImages,
 )
-from tradewind.deployer.runner.files import document, folder_error, replace_document
+from tradewind.deployer.runner.files import document, piece, replace_document
 from tradewind.deployer.runner.slurm_follow import Follower
 from tradewind.deployer.runner.slurm_nodes import slurm_nodes
 from tradewind.deployer.runner.slurm_options import SlurmSettings
@@ -41,7 +42,6 @@ from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunStatus
 
 _LOOK_SECONDS = 0.05
-_PIECE = 4 << 20
 
 
 class SlurmRunner(
@@ -56,6 +56,7 @@ class SlurmRunner(
     UsesImages,
     SubmitsTogether,
     StreamsLogs,
+    StreamsReports,
     CallsNetwork,
 ):
     """Runs jobs on a Slurm cluster, on as many nodes as the offer has.
@@ -193,16 +194,11 @@ class SlurmRunner(
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
         folder = self._known(handle).data.get("folder")
-        if not folder or stream not in ("stdout", "stderr"):
-            return b""
-        try:
-            with (Path(folder) / stream).open("rb") as file:
-                file.seek(offset)
-                return file.read(_PIECE)
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            raise folder_error(error, Path(folder)) from error
+        return piece(Path(folder) / stream, offset) if folder else b""
+
+    def read_report(self, handle: Handle, offset: int) -> bytes:
+        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        return self.read_log(handle, METRICS, offset)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring a run's files into its folder on this machine, and cut its logs at their limit."""

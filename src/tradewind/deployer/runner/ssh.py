@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind import plugins
+from tradewind.deployer.environment import METRICS
 from tradewind.deployer.link import SshTarget
 from tradewind.deployer.runner import ssh_collect
 from tradewind.deployer.runner.base import (
@@ -23,6 +24,7 @@ from tradewind.deployer.runner.base import (
     Runner,
     SeveralNodes,
     StreamsLogs,
+    StreamsReports,
     SurvivesController,
     UsesMachines,
 )
@@ -53,6 +55,7 @@ class SshRunner(
     LimitsTime,
     SeveralNodes,
     StreamsLogs,
+    StreamsReports,
     SurvivesController,
     UsesMachines,
 ):
@@ -337,6 +340,10 @@ class SshRunner(
             return b""
         machine, name = self._parts(data)[0]
         return ssh_collect.read_log(machine, name, stream, offset)
+
+    def read_report(self, handle: Handle, offset: int) -> bytes:
+        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        return self.read_log(handle, METRICS, offset)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring what a run left on its machines into its folder; see `Runner.collect`."""

@@ -95,7 +95,7 @@ def read_log(machine: FarMachine, name: str, stream: str, offset: int) -> bytes:
     Raises:
         UnreachableError: The machine does not answer.
     """
-    if stream not in ("stdout", "stderr"):
+    if stream not in _LOGS:
         raise DeployError(f"there is no stream {stream!r}", retryable=False)
     lines = machine.ask("log", name, stream, str(offset))
     return base64.b64decode("".join(lines))

@@ -1,0 +1,83 @@
+"""The contract of a stopper."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tradewind import plugins
+from tradewind.stopper.curve import Curve
+
+
+class StopperSettings(plugins.Settings):
+    """What all stoppers have: which values they judge by, and where those are found."""
+
+    metric: str = Field("", description="The reported metric to judge by; the objective's without it")
+    goal: Literal["minimise", "maximise"] | None = Field(
+        None,
+        description="Whether that is to be small or large; known of the objective and of a metric with a bound",
+    )
+    first_step: float = Field(1.0, gt=0, description="No run is stopped before it has come to this step")
+    last_step: float | None = Field(
+        None, gt=0, description="No run is stopped at this step or after it; the last step of a whole run saves nothing"
+    )
+    file: Literal["metrics", "stdout", "stderr"] = Field(
+        "metrics", description="metrics (what tradewind.report() wrote), or JSON lines of stdout or stderr"
+    )
+    pattern: str = Field(
+        "",
+        description="With stdout or stderr: a pattern instead of JSON lines, with a group (?P<value>...) and, if the "
+        "line tells the step, (?P<step>...)",
+    )
+    step: str = Field("step", description="Key of a JSON line that counts the steps; lines without it count on")
+    every: float = Field(1.0, gt=0, description="Seconds between two looks at what the runs have reported")
+
+    @model_validator(mode="after")
+    def _pattern_fits(self) -> Self:
+        if not self.pattern:
+            return self
+        try:
+            groups = set(re.compile(self.pattern).groupindex)
+        except re.error as error:
+            raise ValueError(f"cannot read the pattern {self.pattern!r}: {error}") from None
+        if "value" not in groups:
+            raise ValueError(f"the pattern {self.pattern!r} has no group named value; write (?P<value>...)")
+        if self.file == "metrics":
+            raise ValueError("a pattern is for stdout or stderr; set file: stdout")
+        return self
+
+
+class Stopper(plugins.Plugin, ABC):
+    """Says which running trials have no prospects, by what they and the others have reported.
+
+    It is a function of the curves alone: it keeps nothing, draws nothing, and asks no clock, so that the same events in
+    the same order give the same decisions. What holds for every stopper is seen to by the engine: nothing is stopped
+    before ``first_step`` or from ``last_step`` on, nor while it is no worse at its step than the best trial was there,
+    nor while it keeps the bound that it is judged by.
+
+    Args:
+        settings: Its settings; their model derives from `StopperSettings`.
+    """
+
+    Settings = StopperSettings
+
+    def __init__(self, *, settings: plugins.Settings) -> None:
+        assert isinstance(settings, StopperSettings)
+        self.settings = settings
+
+    @abstractmethod
+    def hopeless(self, curve: Curve, others: Sequence[Curve]) -> str:
+        """Why a running trial is to be stopped where it is now.
+
+        Args:
+            curve: What it has reported so far, one point at least; those from ``curve.fresh`` on are new.
+            others: The curves of the other trials on the same share of the input: of those that run, that have run to
+                their end, and that were cut short; not of those that failed. None of them is empty.
+
+        Returns:
+            The reason in words, or an empty text: it goes on.
+        """
