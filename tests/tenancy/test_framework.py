@@ -3,95 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from tests.tenancy.cluster import policy
+from tests.tenancy.world import JOB, World, check_accounts, cluster_process
 
-from tradewind import plugins
 from tradewind.cli.app import run
-from tradewind.engine.assemble import study_document
 from tradewind.errors import StudyBusyError
-from tradewind.problem.spec import parse_spec
-from tradewind.store.base import Store
-from tradewind.store.cluster import ClusterStore, JobRow, TenantRow
-from tradewind.tenancy.framework import Cluster, ClusterSettings
-
-JOB = """
-name: {name}
-job:
-  command:
-    - {python}
-    - -c
-    - |
-      import os, time
-      with open({marks!r} + "/{name}", "a") as file:
-          file.write(f"begin {{time.time()}} {{os.environ['TRADEWIND_RUN_ID']}}\\n")
-      time.sleep({seconds})
-      with open({marks!r} + "/{name}", "a") as file:
-          file.write(f"end {{time.time()}} {{os.environ['TRADEWIND_RUN_ID']}}\\n")
-      print("loss", (({{{{ x }}}}) - 5) ** 2)
-space: {{x: 1..40}}
-offers: {{provider: local, vcpu: 1, memory: 1}}
-objective: {{minimise: loss}}
-interpret: [{{use: regex, patterns: 'loss (?P<loss>[0-9.]+)'}}]
-budget: {{trials: {trials}}}
-searcher: random
-parallel: {parallel}
-"""
-
-
-class FourCpus:
-    """One node with four CPUs, whatever this machine has: the jobs sleep."""
-
-    def nodes(self) -> dict[str, dict[str, float]]:
-        return {"here": {"cpu": 4.0, "memory": 8.0}}
-
-
-class World:
-    """A store, a folder for marks, and clusters on them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.url = folder, f"sqlite:///{folder}/tradewind.db"
-        self.marks = folder / "marks"
-        self.marks.mkdir()
-        self.store = ClusterStore(self.url)
-        self.studies: Store = plugins.create("store", "sql", {}, url=self.url)
-
-    def submit(
-        self, name: str, tenant: str = "A", trials: int = 6, seconds: float = 0.05, parallel: int = 2, **options: Any
-    ) -> JobRow:
-        text = JOB.format(
-            name=name, python=sys.executable, marks=str(self.marks), seconds=seconds, trials=trials, parallel=parallel
-        )
-        spec = parse_spec(text, base=self.folder)
-        return self.store.submit(JobRow(0, tenant, name, study_document(spec), options))
-
-    def cluster(self, **more: Any) -> Cluster:
-        settings = ClusterSettings("default", self.url, self.folder, policy(), {"engine": "process"}, **more)
-        return Cluster(settings, FourCpus())
-
-    def run_until(self, done: Callable[[], bool], seconds: float = 60.0, **more: Any) -> Cluster:
-        cluster, until = self.cluster(**more), time.monotonic() + seconds
-        cluster.run(lambda: not done() and time.monotonic() < until)
-        return cluster
-
-    def over(self) -> bool:
-        return not self.store.jobs(open_only=True)
-
-    def marks_of(self, name: str) -> list[list[str]]:
-        path = self.marks / name
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+from tradewind.store.cluster import JobRow, TenantRow
 
 
 @pytest.fixture
@@ -99,20 +25,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     with closing(made.store), closing(made.studies):
         yield made
-
-
-def check_accounts(world: World, row: JobRow, trials: int) -> None:
-    """Each trial ended once, each run was run once and has ended, and the money is the sum of the runs."""
-    row = world.store.job(row.id)
-    assert row.study_id is not None
-    found = world.studies.trials(row.study_id)
-    assert Counter(trial.state.value for trial in found) == {"succeeded": trials}
-    runs = world.studies.runs(row.study_id)
-    assert all(run.state.ended for run in runs)
-    begun = Counter(mark[2] for mark in world.marks_of(row.name) if mark[0] == "begin")
-    assert set(begun.values()) == {1}
-    assert set(begun) <= {run.run_id for run in runs}
-    assert sum(trial.spent for trial in found) == pytest.approx(sum(run.cost for run in runs))
 
 
 def test_two_searches_share_a_machine_and_both_end(world: World) -> None:
@@ -218,31 +130,14 @@ def test_a_core_in_a_process_that_is_killed_is_started_again(world: World) -> No
     check_accounts(world, row, 8)
 
 
-_START = "import sys; from tradewind.cli.app import run; sys.exit(run(sys.argv[1:]))"
-
-
-@contextmanager
-def cluster_process(world: World) -> Iterator[subprocess.Popen[bytes]]:
-    """``tradewind cluster start`` in a process of its own."""
-    words = ["cluster", "start", "--limit", "cpu=2", "--store", world.url, "--until-empty"]
-    environment = {**os.environ, "TRADEWIND_HOME": str(world.folder)}
-    with subprocess.Popen(
-        [sys.executable, "-c", _START, *words], env=environment, stdout=subprocess.DEVNULL
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 @pytest.mark.slow
 def test_kill_9_of_the_cluster_loses_and_repeats_nothing(world: World) -> None:
     rows = [world.submit(name, tenant, trials=10, seconds=0.15) for name, tenant in (("one", "A"), ("two", "B"))]
     for turn in range(6):
-        with cluster_process(world) as process:
+        with cluster_process(world, "--limit", "cpu=2") as process:
             time.sleep(1.2 + 0.23 * turn)
             process.send_signal(signal.SIGKILL)
-    with cluster_process(world) as process:
+    with cluster_process(world, "--limit", "cpu=2") as process:
         assert process.wait(timeout=90) == 0
     for row in rows:
         assert world.store.job(row.id).state == "done"

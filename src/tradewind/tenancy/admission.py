@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tradewind.tenancy.pool import Pool
 from tradewind.tenancy.queue import Job
-from tradewind.tenancy.resources import SLACK, Amounts
+from tradewind.tenancy.resources import SLACK, Amounts, plus, within
 from tradewind.tenancy.views import TenantView
 
 
@@ -43,6 +43,8 @@ class Admission:
         order = sorted(self._waiting.values(), key=lambda job: (key(job.tenant.view), job.nice, job.view.number))
         for job in order:
             if self._placed and not self._within_reserve(job.core):
+                continue
+            if not within(plus(job.tenant.used, job.core), job.tenant.quota):
                 continue
             demands = list({other.run for other in (*self._placed.values(), job) if any(other.run)})
             node = self._pool.fit_core(job.core, demands)

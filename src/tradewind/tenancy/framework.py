@@ -134,11 +134,13 @@ class Cluster:
         Raises:
             StudyBusyError: Another live process runs this cluster, or has taken it over.
             StoreError: The store cannot be read or written any more.
+            DeployError: The engine cannot be reached now, at the beginning; later it is waited for.
+            InputError: The engine has no such place.
         """
         settings = self.settings
         self._token = self.store.hold(settings.name, this_process(), LEASE_SECONDS, settings.words)
         try:
-            self._look_at_nodes()
+            self._see_nodes(self._engine.nodes())
             while not (self._stopping and not self._seats):
                 if not self._stopping and not wanted():
                     self._stop()
@@ -336,17 +338,29 @@ class Cluster:
 
     def _look_at_nodes(self) -> None:
         try:
-            found = {name: dict(each) for name, each in self._engine.nodes().items()}
+            self._see_nodes(self._engine.nodes())
         except TradewindError as error:
             # An engine that does not answer has not lost its nodes.
             _log.warning("the nodes cannot be asked for: %s", error)
-            return
-        events: list[ev.Event] = [ev.NodeLost(name) for name in self._known if name not in found]
-        names = self.settings.policy.kinds.names
+
+    def _see_nodes(self, found: Mapping[str, Mapping[str, float]]) -> None:
+        kinds = self.settings.policy.kinds
+        lost = [name for name in self._known if name not in found]
+        for name in lost:
+            _log.warning("node %s is gone", name)
+        events: list[ev.Event] = [ev.NodeLost(name) for name in lost]
         for name, capacity in found.items():
             if self._known.get(name) != capacity:
-                events.append(ev.NodeJoined(name, {kind: each for kind, each in capacity.items() if kind in names}))
-        self._known = found
+                known = {kind: each for kind, each in capacity.items() if kind in kinds.names}
+                events.append(ev.NodeJoined(name, known))
+        # The engine chose the nodes, not the allocator: which runs are gone only their Cores will say. Until then
+        # they count as running somewhere, so that no more is started than the other nodes hold.
+        events += [
+            ev.Adopted(request.job.view.job, request.id, kinds.mapping(request.demand))
+            for request in self.allocator.requests.values()
+            if request.node in lost
+        ]
+        self._known = {name: dict(capacity) for name, capacity in found.items()}
         self._feed(*events)
 
     # ------------------------------------------------------------------ watching

@@ -183,11 +183,12 @@ Matrix = NDArray[np.float64]
 
 def _enough(free: Matrix, demand: Amounts) -> NDArray[np.bool_]:
     """Where each amount of a demand is there; shape (nodes,)."""
-    found = np.ones(free.shape[1], dtype=bool)
+    found: NDArray[np.bool_] | None = None
     for row, wanted in zip(free, demand, strict=True):
         if wanted > 0:
-            found &= row >= wanted - SLACK
-    return found
+            enough = row >= wanted - SLACK
+            found = enough if found is None else found & enough
+    return np.ones(free.shape[1], dtype=bool) if found is None else found
 
 
 def _left(free: Matrix, demand: Amounts, total: Amounts) -> NDArray[np.float64]:
@@ -203,4 +204,6 @@ def _tightest(free: Matrix, demand: Amounts, open_: NDArray[np.bool_], total: Am
     places = np.flatnonzero(open_ & _enough(free, demand))
     if not len(places):
         return -1
+    if len(places) == free.shape[1]:
+        return int(np.argmin(_left(free, demand, total)))  # they are all of them, in their order
     return int(places[np.argmin(_left(free[:, places], demand, total))])

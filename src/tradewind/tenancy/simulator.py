@@ -115,8 +115,8 @@ class Simulation:
         shares: Mean dominant share of each tenant over the time in which all tenants had work, where it was watched.
         end: When the last search was over.
         starts: Runs started.
-        busiest: Processor seconds of the slowest call of the allocator.
-        thinking: Processor seconds of all calls.
+        busiest: Seconds that the slowest call of the allocator took.
+        thinking: Seconds of all calls.
     """
 
     outcomes: dict[str, Outcome]
@@ -246,9 +246,9 @@ class _Simulator:
         self._feed(*events)
 
     def _feed(self, *events: ev.Event) -> None:
-        began = time.process_time()
+        began = time.perf_counter()
         instructions = self.allocator.handle_all(events, self.now)
-        took = time.process_time() - began
+        took = time.perf_counter() - began
         self.result.thinking += took
         self.result.busiest = max(self.result.busiest, took)
         for instruction in instructions:

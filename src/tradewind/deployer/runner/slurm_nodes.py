@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from tradewind.deployer.runner.slurm_programs import Programs
+from tradewind.errors import InputError
 
 _WORKS = frozenset({"idle", "mixed", "allocated", "completing", "reserved"})
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
@@ -21,9 +22,13 @@ def slurm_nodes(programs: Programs, partition: str, timeout: float) -> dict[str,
 
     Raises:
         DeployError: Slurm does not answer.
+        InputError: There is no such partition.
     """
     words = ["-h", "-N", "-o", "%N|%c|%m|%G|%T"]
     answer = programs.ask("sinfo", *words, *(["-p", partition] if partition else []), timeout=timeout)
+    if partition and not answer.strip():
+        # sinfo is silent about a partition that there is none of.
+        raise InputError(f"Slurm has no partition {partition!r} with nodes", hint="sinfo lists the partitions")
     return read_nodes(answer)
 
 
