@@ -128,11 +128,12 @@ class Driver:
             raise Refusal("capacity", f"{fit} of the {count} nodes needed have {asked}; the most that one has: {have}")
 
     def nodes(self, namespace: str) -> Document:
-        """CPUs, GiB of memory and GPUs of the nodes that are alive, by name."""
+        """CPUs, GiB of memory and GPUs of the nodes that are alive and take runs, by name."""
         found = {}
         for node in self._ray.nodes():
-            if node["Alive"]:
-                has = node["Resources"]
+            has = node["Resources"]
+            # A head without CPUs takes none; its memory would make all shares of memory too small.
+            if node["Alive"] and has.get("CPU", 0.0) > 0:
                 amounts = {
                     "cpu": has.get("CPU", 0.0),
                     "memory": has.get("memory", 0.0) / 2**30,
