@@ -57,7 +57,7 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     ("graph", "vcpu"), [("Inspiral_30", 16), ("CyberShake_30", 64), ("Epigenomics_46", 64), ("Sipht_60", 16)]
 )
 def test_the_search_is_equal_to_what_is_proven_here(graph: str, vcpu: int) -> None:
-    judge = solver(seconds=40.0)
+    judge = solver(work=10.0)
     optimum = judge.plan(dax(graph), paper_vms(vcpu))
     assert judge.proven
     found = SearchPlanner(settings=SearchSettings(turns=30_000), seed=1).plan(dax(graph), paper_vms(vcpu))

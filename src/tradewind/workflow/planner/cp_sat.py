@@ -83,8 +83,6 @@ class CpSatPlanner(Planner):
             solver.parameters.max_deterministic_time = self.settings.work
         solver.parameters.relative_gap_limit = _CLOSE
         # Without these, five tasks on two machines can take for ever where time is divided finely.
-        solver.parameters.use_timetable_edge_finding_in_cumulative = True
-        solver.parameters.use_overload_checker_in_cumulative = True
         solver.parameters.use_hard_precedences_in_cumulative = True
         solver.parameters.exploit_all_precedences = True
         solver.parameters.num_workers = self.settings.workers
