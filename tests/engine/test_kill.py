@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import RunState
+from tradewind.problem import RunState, TrialState
 from tradewind.store.base import Store
 
 KILLS = 100
@@ -35,6 +35,26 @@ abort: false
 deploy: {billing: {granularity: 1ms}}
 """
 
+GIVEN_UP = """
+name: given-up
+job:
+  command:
+    - sh
+    - -c
+    - >-
+      echo $TRADEWIND_RUN_ID >> journal;
+      for i in 1 2 3 4 5 6 7 8; do echo '{"step":' $i', "loss": {{ level }} }' >> $TRADEWIND_METRICS; sleep 0.06; done;
+      echo $TRADEWIND_RUN_ID >> ended
+space:
+  instance: {provider: local, vcpu: 1, limit: 1}
+  level: 1..300
+objective: {minimise: loss}
+searcher: {use: exhaustive, order: shuffled}
+parallel: 2
+early_stop: {use: median, trials: 3, every: 0.05}
+deploy: {billing: {granularity: 1ms}}
+"""
+
 
 def alive_with(tag: str) -> list[int]:
     """Processes whose environment carries the tag."""
@@ -46,6 +66,12 @@ def alive_with(tag: str) -> list[int]:
         except psutil.Error:
             continue
     return found
+
+
+def begun(folder: Path) -> int:
+    """How many runs have begun so far."""
+    journal = folder / "journal"
+    return len(journal.read_text().split()) if journal.exists() else 0
 
 
 def start(folder: Path, trials: int) -> subprocess.Popen[bytes]:
@@ -102,3 +128,45 @@ def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: 
     while (left := alive_with(study.owner)) and time.monotonic() < limit:
         time.sleep(0.1)
     assert left == [], "processes were left"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_kill_nine_while_trials_are_stopped_early_repeats_none_and_loses_none(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(GIVEN_UP)
+    rng = random.Random(21)
+    for _ in range(12):
+        before, until = begun(tmp_path), time.monotonic() + 20
+        process = start(tmp_path, 10_000)
+        while begun(tmp_path) == before and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0.0, 1.2))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    store: Store = plugins.create("store", "sql", {}, url=f"sqlite:///{os.environ['TRADEWIND_HOME']}/tradewind.db")
+    study = store.find_studies("given-up")[0]
+    goal = len(store.trials(study.id)) + 4
+    last = start(tmp_path, goal)
+    _, err = last.communicate(timeout=90)
+    assert last.returncode == 0, err.decode()
+
+    trials, runs = store.trials(study.id), store.runs(study.id)
+    assert [trial.number for trial in trials] == list(range(goal))
+    stopped = {trial.number for trial in trials if trial.stopped_early}
+    assert len(stopped) > 3
+    assert all(t.state == (TrialState.ABORTED if t.number in stopped else TrialState.SUCCEEDED) for t in trials)
+    assert {trial.attempts for trial in trials} == {1}, "a trial was repeated"
+    journal = Counter((tmp_path / "journal").read_text().split())
+    assert set(journal.values()) == {1}, "a run was started twice"
+    assert set(journal) <= {run.run_id for run in runs}, "something ran without a row"
+    done = {run.run_id for run in runs if run.state == RunState.DONE}
+    assert done <= set((tmp_path / "ended").read_text().split())
+    for trial in trials:
+        seen = trial.observation
+        assert seen is not None
+        if trial.number in stopped:
+            assert seen.metrics["loss"] == trial.configuration["level"]
+    spent = sum(run.cost for run in runs)
+    assert all(run.state.ended for run in runs)
+    assert store.summaries([study.id])[0].spent == pytest.approx(spent, abs=1e-9)
+    store.close()
