@@ -284,7 +284,9 @@ class Study:
                         waiting.append(ask(self._machine, self._searcher, count))
                     case Write(trials, runs, fields):
                         every = {**fields, **stored_state(self._searcher)}
-                        self._store.write(self.row.id, Change(trials, runs, every), self._token)
+                        # What was only asked for need not wait for the disk: who asked dies in a power cut, too.
+                        ended = not runs or any(each.state.ended for each in (*trials, *runs))
+                        self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
                     case Launch(trial, run, wall_seconds, _):
                         self._new.append(_asked(trial, wall_seconds))
                         waiting.append(RunChanged(replace(run, state=RunState.EXECUTING)))
