@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -197,19 +197,28 @@ class Space:
         Fewer come back where the space has fewer, or where constraints leave so little that ``tries`` rounds of
         ``n`` draws do not find them.
         """
+        return list(self.samples(rng, n, tries=tries))
+
+    def samples(self, rng: np.random.Generator, n: int, *, tries: int = 200) -> Iterator[Configuration]:
+        """As `sample`, one after the other: only those that are taken are made."""
         if self.enumerable:
-            rows = rng.permutation(len(self.codes))[:n]
-            return [self.configuration(self.codes[i]) for i in rows]
-        found: dict[str, Configuration] = {}
+            yield from (self.configuration(self.codes[i]) for i in rng.permutation(len(self.codes))[:n])
+            return
+        found: set[str] = set()
         for _ in range(tries):
-            for configuration in self.draw(rng.random((max(n, 16), len(self.parameters)))):
-                found.setdefault(configuration.key, configuration)
+            for configuration in self._drawn(rng.random((max(n, 16), len(self.parameters)))):
+                if configuration.key in found:
+                    continue
+                found.add(configuration.key)
+                yield configuration
                 if len(found) == n:
-                    return list(found.values())
-        return list(found.values())
+                    return
 
     def draw(self, unit: Features) -> list[Configuration]:
         """The configurations of points of the unit cube, shape (n, parameters); those not allowed are left out."""
+        return list(self._drawn(unit))
+
+    def _drawn(self, unit: Features) -> Iterator[Configuration]:
         columns = {p.name: p.draw(unit[:, i]) for i, p in enumerate(self.parameters)}
         active: dict[str, Column] = {}
         for parameter in self.parameters:
@@ -220,10 +229,8 @@ class Space:
         allowed = np.ones(len(unit), dtype=bool)
         for constraint in self.where:
             allowed &= self._mask(constraint, columns, active, inactive=True)
-        return [
-            Configuration({name: _plain(columns[name][i]) for name in self.names if active[name][i]})
-            for i in np.flatnonzero(allowed)
-        ]
+        for i in np.flatnonzero(allowed):
+            yield Configuration({name: _plain(columns[name][i]) for name in self.names if active[name][i]})
 
     # ------------------------------------------------------------------ numbers for models
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from tradewind.plugins import Settings
-from tradewind.problem import Proposal
+from tradewind.problem import Configuration, Proposal
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
 
 _STAGE = {"stage": "at random"}
@@ -34,10 +34,12 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
             chosen = rng.choice(open_ones, size=min(count, len(open_ones)), replace=False)
             return [Proposal(candidates.configuration(int(i)), why=_STAGE) for i in chosen]
         taken = self.taken(state)
-        sample = self.problem.space.sample(rng, 16 * count + 16)
+        samples = self.problem.space.samples(rng, 16 * count + 16)
+        sample: list[Configuration] = []
         found: list[Proposal] = []
-        for some in (sample[:count], sample):  # the first ones nearly always do
-            drawn = self.problem.pool(some)
+        for more in (count, None):  # the first ones nearly always do
+            sample += islice(samples, more)
+            drawn = self.problem.pool(sample)
             payable = self.affordable(state, drawn.hourly)
             fresh = (i for i in range(len(drawn)) if payable[i] and drawn.key(i) not in taken)
             found = [Proposal(drawn.configuration(i), why=_STAGE) for i in islice(fresh, count)]
