@@ -253,7 +253,7 @@ class ClusterStore:
         """
         now = time.time()
         values = {"snapshot": codec.dumps(dict(snapshot)), "updated": now, "hold_expires": now + seconds}
-        with self._database.write() as connection:
+        with self._database.write(lasting=False) as connection:  # after a power cut nobody holds it
             mine = sa.and_(clusters.c.name == name, clusters.c.hold_token == token)
             if not connection.execute(sa.update(clusters).where(mine).values(values)).rowcount:
                 raise StudyBusyError(f"cluster {name} was taken over by another process")
