@@ -101,6 +101,22 @@ def test_plan_and_simulate(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.usefixtures("folder")
+def test_measured_times_are_what_the_next_plan_counts_with(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
+    Path("w2.yaml").write_text("name: two\ntasks:\n  a: {runtime: 0.1s}\n  b: {runtime: 0.1s, after: [a]}\n")
+    said(capsys, "plan", "w2.yaml", "--vms", "one.yaml", "--out", "plan.json")
+    said(capsys, "run", "plan.json", "--synthetic", "--quiet", "--folder", "run")
+    document_ = json.loads(Path("run/results.json").read_text())
+    for row in document_["tasks"]:
+        row["seconds"] = 0.4
+    Path("run/results.json").write_text(json.dumps(document_))
+    found = document(capsys, "plan", "w2.yaml", "--vms", "one.yaml", "--measured", "run")
+    figures = found["figures"]
+    assert isinstance(figures, dict)
+    assert figures["makespan"] == pytest.approx(0.8, rel=1e-6)
+
+
+@pytest.mark.usefixtures("folder")
 def test_plan_on_one_machine_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
     found = document(capsys, "plan", "w.yaml", "--vms", "one.yaml")

@@ -19,7 +19,7 @@ ONE = ("--type", "c7i.large")
 
 def _advise(id_: str, did: str, code: int, says: str, *words: str, **more: str) -> Case:
     files: dict[str, str | bytes] = {"flow.yaml": FLOW, **more}
-    return Case(f"advise-{id_}", did, code, says, ("workflow", "advise", "flow.yaml", *words), files)
+    return Case(f"advise-{id_}", f"advise: {did}", code, says, ("workflow", "advise", "flow.yaml", *words), files)
 
 
 ADVICE: Sequence[Case] = [

@@ -44,7 +44,7 @@ def _vms(text: str) -> dict[str, str | bytes]:
 
 FILES = [
     Case("workflow-no-file", "named a workflow that is not there", 3, "there is no file w.xml", _INFO),
-    Case("workflow-folder", "named a folder", 3, "w.xml is a folder, not a file", _INFO, {"w.xml/inside": ""}),
+    Case("workflow-folder", "named a folder as a workflow", 3, "w.xml is a folder, not a file", _INFO, {"w.xml/inside": ""}),
     Case(
         "workflow-empty",
         "an empty workflow",
@@ -159,7 +159,7 @@ FILES = [
     ),
     Case("plan-planner", "a misspelt planner", 13, "there is no planner named 'heftt' (did you mean 'heft'?)", (*_PLAN, "--planner", "heftt"), _BOTH),
     Case("plan-setting", "a setting that the planner does not have", 3, "planner heft: unknown setting 'seconds' (known settings: none)", (*_PLAN, "--set", "seconds=2"), _BOTH),
-    Case("plan-setting-form", "a setting without a value", 3, "--set 'seconds' is not NAME=VALUE (write --set seconds=5)", (*_PLAN, "--set", "seconds"), _BOTH),
+    Case("plan-setting-form", "a planner's setting without a value", 3, "--set 'seconds' is not NAME=VALUE (write --set seconds=5)", (*_PLAN, "--set", "seconds"), _BOTH),
     Case("plan-gantt", "a picture of another kind", 3, "--gantt plan.pdf: it is neither .html nor .png", (*_PLAN, "--gantt", "plan.pdf"), _BOTH),
     Case("plan-out", "a plan into a folder that is not there", 3, "--out none/plan.json: there is no folder none (make it, or name another file)", (*_PLAN, "--out", "none/plan.json"), _BOTH),
     Case("simulate-nobody", "simulated without plan and planner", 3, "nobody says where tasks run (--plan plan.json, or --planner heft --vms vms.yaml)", ("workflow", "simulate", "w.yaml"), _BOTH),

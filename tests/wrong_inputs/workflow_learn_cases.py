@@ -54,7 +54,7 @@ LEARNING: Sequence[Case] = [
     ),
     _learn(
         "setting-form",
-        "a setting without a value",
+        "a setting of learning without a value",
         3,
         "--set 'explore' is not NAME=VALUE (write --set explore=0.1)",
         "--set",

@@ -43,6 +43,10 @@ def plan(
         raise WorkflowError("there are no machines to plan on", hint="--vms vms.yaml, or --vms paper3:16")
     part = make_planner(planner, set_, seed)
     flow = read_workflow(file, lenient=lenient)
+    if measured:
+        from tradewind.workflow.execution.results import measured_runtimes, read_results
+
+        flow = measured_runtimes(flow, [read_results(path) for path in measured])
     _plan(part, flow, open_platform(vms), out, gantt, as_json=as_json)
 
 
