@@ -97,6 +97,12 @@ class Study:
         self, source: Path | str | Mapping[str, Any], *, store: str | None = None, fresh: bool = False
     ) -> None:
         self.spec = _read(source)
+        if self.spec.early_stop is not None:
+            raise self.spec.error(
+                ("early_stop",),
+                "early_stop: nobody watches a function or your own loop while it runs",
+                "take it out, or let tradewind tune run the program",
+            )
         self._problem = build_problem(self.spec, data_folder())
         self._store: Store = plugins.create("store", "sql", {}, url=store or store_url())
         self.row, _ = find_or_create_study(self.spec, self._store, fresh=fresh)
