@@ -63,6 +63,27 @@ def test_a_signal_is_a_negative_exit_code(make: Make, tmp_path: Path) -> None:
     assert "SIGSEGV" in status.reason
 
 
+def test_logs_and_reports_are_read_while_the_run_goes_on(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    handle = runner.submit(
+        request_for(tmp_path, ("sh", "-c", "echo one; echo '{}' > $TRADEWIND_METRICS; sleep 60")), []
+    )
+    eventually(lambda: runner.read_report(handle, 0) == b"{}\n")
+    assert (runner.read_report(handle, 1), runner.read_log(handle, "stdout", 1)) == (b"}\n", b"ne\n")
+    assert runner.read_log(handle, "../secret", 0) == b""
+    runner.cancel(handle)
+    assert ended(runner, handle).state is RunState.CANCELLED
+
+
+def test_a_pipe_in_place_of_the_reports_holds_up_nobody(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    handle = runner.submit(request_for(tmp_path, ("sh", "-c", "mkfifo $TRADEWIND_METRICS; echo made; sleep 60")), [])
+    eventually(lambda: runner.read_log(handle, "stdout", 0) == b"made\n")
+    assert runner.read_report(handle, 0) == b""
+    runner.cancel(handle)
+    assert ended(runner, handle).state is RunState.CANCELLED
+
+
 def test_usage_counts_children_and_daemons(make: Make, tmp_path: Path) -> None:
     burn = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {burn!r}], check=True)"

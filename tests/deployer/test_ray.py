@@ -173,10 +173,11 @@ def test_secrets_come_late_when_the_submitting_process_died(bench: RayBench, mon
 @pytest.mark.slow
 def test_a_log_is_read_while_the_run_goes_on(bench: RayBench) -> None:
     runner = bench.make()
-    handle = bench.submit(runner, shell(bench, "echo one; echo two >&2; sleep 60"))
+    handle = bench.submit(runner, shell(bench, "echo one; echo two >&2; echo {} > $TRADEWIND_METRICS; sleep 60"))
     until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     eventually(lambda: runner.read_log(handle, "stderr", 0) == b"two\n")
     assert runner.read_log(handle, "stdout", 2) == b"e\n"
+    eventually(lambda: runner.read_report(handle, 1) == b"}\n")
     runner.cancel(handle)
     runner.close()
 

@@ -88,6 +88,15 @@ def test_words_variables_and_output_arrive_as_they_are(make: Make, tmp_path: Pat
     assert runner.read_log(Handle("run-1", "slurm", {"owner": OWNER}), "../secret", 0) == b""
 
 
+def test_reports_are_read_while_the_run_goes_on(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    handle = runner.submit(request_for(tmp_path, ("sh", "-c", "echo '{}' > $TRADEWIND_METRICS; sleep 60")), [])
+    eventually(lambda: runner.read_report(handle, 0) == b"{}\n")
+    assert runner.read_report(handle, 1) == b"}\n"
+    runner.cancel(handle)
+    assert ended(runner, handle).state is RunState.CANCELLED
+
+
 def test_secrets_reach_the_job_and_nothing_else(
     make: Make, tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,16 @@ def test_logs_are_cut_and_read_while_they_grow(bench: SshBench) -> None:
     assert json.loads((request.folder / "result.json").read_text()) == {"truncated": True}
 
 
+def test_reports_are_read_while_the_run_goes_on(bench: SshBench) -> None:
+    runner = bench.runner()
+    assert isinstance(runner, SshRunner)
+    handle = bench.submit(runner, _sh(bench, """echo '{"x": 1}' >"$TRADEWIND_METRICS"; sleep 60"""))
+    eventually(lambda: runner.read_report(handle, 0) == b'{"x": 1}\n')
+    assert runner.read_report(handle, 5) == b" 1}\n"
+    runner.cancel(handle)
+    assert ended(runner, handle).state is RunState.CANCELLED
+
+
 def test_much_is_brought_back_too_and_too_much_is_refused(bench: SshBench) -> None:
     request = _sh(bench, "head -c 9000000 /dev/urandom >$TRADEWIND_OUTPUTS/big; echo hello")
     assert _brought(bench, request).state is RunState.DONE

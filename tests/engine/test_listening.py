@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -105,6 +106,9 @@ def test_all_of_an_ended_run_is_read_from_its_folder(tmp_path: Path) -> None:
     assert listener.whole(ended) == [told]
     assert listener.earlier([ended, run("b")]) == {0: told.points}
     assert listener.whole(run("b", RunState.DONE, tmp_path / "gone")) == []
+    (tmp_path / "metrics.jsonl").unlink()
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    assert listener.whole(ended) == []
 
 
 @pytest.mark.parametrize(

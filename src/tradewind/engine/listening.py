@@ -128,11 +128,11 @@ class Listener:
         """All that an ended run has reported, from its folder on this machine; nothing if it is not there."""
         self._readers.pop(run.run_id, None)
         name = METRICS if self._settings.file == "metrics" else self._settings.file
-        reader, points = self._reader(), list[Point]()
-        if not run.folder:
+        reader, points, path = self._reader(), list[Point](), Path(run.folder) / name
+        if not run.folder or not path.is_file():
             return []
         try:
-            with (Path(run.folder) / name).open("rb") as file:
+            with path.open("rb") as file:
                 while block := file.read(_BLOCK):
                     points += reader.feed(block)
         except OSError:

@@ -270,7 +270,8 @@ class ProcessRunner(
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
         folder = _folder_of(handle)
-        return b"" if folder is None else piece(folder / stream, offset)
+        known = stream in ("stdout", "stderr", METRICS)
+        return piece(folder / stream, offset) if folder is not None and known else b""
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """What a run reported, from a byte on; see `StreamsReports.read_report`."""

@@ -194,7 +194,9 @@ class SlurmRunner(
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
         folder = self._known(handle).data.get("folder")
-        return piece(Path(folder) / stream, offset) if folder else b""
+        if not folder or stream not in ("stdout", "stderr", METRICS):
+            return b""
+        return piece(Path(folder) / stream, offset)
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """What a run reported, from a byte on; see `StreamsReports.read_report`."""
