@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tradewind import Study, plugins
-from tradewind.cli.status import summary_document
 from tradewind.engine.assemble import build_search, find_or_create_study
 from tradewind.engine.snapshot import Snapshot
 from tradewind.errors import SpecError
@@ -86,7 +88,10 @@ def test_bad_trials_of_real_processes_are_stopped_and_it_is_said_what_that_saved
     assert early_sentence(data) in why(data)
     assert not any("at a cap" in sentence for sentence in why(data))
     assert seen[-1].notes["early"].startswith("3 stopped, about $")
-    assert summary_document(data.summary)["counts"]["aborted"] == 3
+    shown = subprocess.run(
+        [sys.executable, "-m", "tradewind", "status", "given-up", "--json"], capture_output=True, text=True, timeout=60
+    )
+    assert json.loads(shown.stdout)["stopped_early"] == {"trials": 3, "saved": pytest.approx(dollars)}
 
 
 def test_a_program_that_prints_is_watched_by_a_pattern(tmp_path: Path, store: Store) -> None:

@@ -134,6 +134,17 @@ def test_trials_are_told_as_what_they_are() -> None:
     assert [(t.state, t.value) for t in known_study(bound, SearchState())] == [(OptunaState.COMPLETE, 0.3)]
 
 
+def test_a_trial_that_was_stopped_early_is_pruned_with_its_last_value() -> None:
+    problem = replace(problems.table_problem(), objective=Objective("loss"))
+    seen = Observation(None, 1.0, 2.0, feasible=False, censored=True, metrics={"loss": 0.5, "step": 7.0})
+    trial = replace(pending(problem, Proposal(problem.candidates.configuration(3))), state=TrialState.ABORTED)
+    searcher = make(problem)
+    searcher.tell(replace(trial, observation=seen))
+    told = known_study(searcher, SearchState())[0]
+    assert told.state == OptunaState.PRUNED
+    assert told.intermediate_values == {7: 0.5}
+
+
 def test_a_metric_that_is_missing_breaks_its_bound_and_no_value_is_a_failure() -> None:
     problem = problems.table_problem(objective=Objective("score", "maximise"), thresholds=[Threshold("m", at_most=0.0)])
     searcher = make(problem, 1)
