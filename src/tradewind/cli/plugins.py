@@ -64,7 +64,9 @@ def plugins_command(
     name: Annotated[str | None, typer.Argument(help="Show this part's settings.", show_default=False)] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="searcher, selector, catalogue, provisioner, runner, interpreter, store or planner.", metavar="KIND"),
+        typer.Option(
+            help="searcher, selector, catalogue, provisioner, runner, interpreter, store or planner.", metavar="KIND"
+        ),
     ] = None,
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Show which provisioners and runners go together, and why others do not.")

@@ -173,7 +173,7 @@ class Outlook:
         return self._terms.boot_seconds
 
     def parts(self, offer: Offer) -> tuple[float, float]:
-        """Seconds of the longest path, and of the work over all slots, without boot; infinite where one does not fit."""
+        """Seconds of the longest path, and of the work over all slots, without boot; infinite where it does not fit."""
         slots = self._terms.room(offer, self._flow)
         if not slots:
             return math.inf, math.inf
