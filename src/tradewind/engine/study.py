@@ -291,7 +291,7 @@ class Study:
                     case Write(trials, runs, fields):
                         every = {**fields, **stored_state(self._searcher)}
                         # What was only asked for need not wait for the disk: who asked dies in a power cut, too.
-                        ended = not runs or any(each.state.ended for each in (*trials, *runs))
+                        ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
                         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
                     case Launch(trial, run, wall_seconds, _):
                         self._new.append(_asked(trial, wall_seconds))
