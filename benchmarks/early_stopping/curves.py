@@ -26,11 +26,13 @@ class Recorded:
         points: Step, error, and seconds since the start, in order.
         seconds: How long the whole run took.
         hourly: USD an hour, all machines.
+        chosen: The values of its parameters, where a searcher may choose them.
     """
 
     points: tuple[tuple[float, float, float], ...]
     seconds: float
     hourly: float
+    chosen: tuple[float, ...] = ()
 
     @property
     def error(self) -> float:
@@ -62,12 +64,13 @@ def mnist(folder: Path) -> Table:
                 key = (row["lr"], row["momentum"], row["bacth"], row["weightDecay"])
                 found[key].append((float(row["epoch"]), float(row["testError"]), float(row["trainTime"])))
     rows = []
-    for points in found.values():
+    for key, points in found.items():
+        chosen = tuple(map(float, key))
         ordered = sorted(points)
         whole = ordered[-1][2]
         # Each number of epochs was trained by itself: the times of the shorter ones are those of the longest one's.
         even = tuple((epoch, error, whole * epoch / ordered[-1][0]) for epoch, error, _ in ordered)
-        rows.append(Recorded(even, whole, 1.0))
+        rows.append(Recorded(even, whole, 1.0, chosen))
     return Table("mnist", tuple(rows), {"first_step": 1, "last_step": 16})
 
 

@@ -24,6 +24,7 @@ from tradewind.engine.events import (
     Ask,
     Cancel,
     Event,
+    Instruction,
     Interpret,
     Interpreted,
     Launch,
@@ -125,11 +126,15 @@ class Playback:
             return NothingProposed("all were tried", final=True)
         return Proposed([Priced(Proposal(self.of_row[row]), self.offer, f"row {row}") for row in fresh])
 
+    def heard(self, instruction: Instruction) -> None:
+        """Nobody but the machine chooses here."""
+
     def feed(self, event: Event) -> None:
         """Give the machine an event and do what it says."""
         events = [event]
         while events:
             for instruction in self.machine.handle(events.pop(0), self.now):
+                self.heard(instruction)
                 match instruction:
                     case Ask(count):
                         events.append(self.proposed(count))
