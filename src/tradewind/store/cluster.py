@@ -180,6 +180,13 @@ class ClusterStore:
         with self._database.read() as connection:
             return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
 
+    def wishes(self) -> list[tuple[int, Wanted, int]]:
+        """Number, wish and place of each search that is not over, the oldest first: what changes while it runs."""
+        columns = (cluster_jobs.c.id, cluster_jobs.c.wanted, cluster_jobs.c.nice)
+        query = sa.select(*columns).where(cluster_jobs.c.state.in_(OPEN)).order_by(cluster_jobs.c.id)
+        with self._database.read() as connection:
+            return [(row.id, row.wanted, row.nice) for row in connection.execute(query)]
+
     def change_job(self, number: int, **fields: Any) -> JobRow:
         """Change fields of a search, all of them or none.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tradewind.store.base import Store
 from tradewind.store.cluster import ClusterStore
+from tradewind.tenancy.resources import demand_of
 
 
 def bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]:
@@ -47,7 +48,6 @@ def _used(studies: Store, study_ids: list[int]) -> dict[str, Any]:
             runs += 1
             dollars += run.cost
             if (offer := offers.get(run.trial)) is not None:
-                each = {"cpu": offer.vcpu, "memory": offer.memory_gib, "gpu": float(offer.gpus)}
-                for kind, amount in each.items():
-                    seconds[kind] = seconds.get(kind, 0.0) + amount * offer.nodes * run.runtime
+                for kind, amount in demand_of(offer).items():
+                    seconds[kind] = seconds.get(kind, 0.0) + amount * run.runtime
     return {"runs": runs, "dollars": round(dollars, 9), "seconds": {k: v for k, v in seconds.items() if v}}

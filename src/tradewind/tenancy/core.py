@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.errors import TradewindError
-from tradewind.problem import Offer, Run, Trial
+from tradewind.problem import Run, Trial
 from tradewind.store.cluster import JobRow
 from tradewind.tenancy import expect
 from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Message, Order, Over, Runs, Shows, Wants
+from tradewind.tenancy.resources import demand_of
 
 if TYPE_CHECKING:
     from tradewind.engine.loop import Search
@@ -66,12 +67,6 @@ class CoreSettings:
     url: str
     data_folder: Path
     runner: Mapping[str, Any] | None = None
-
-
-def demand_of(offer: Offer) -> dict[str, float]:
-    """What a run on an offer takes: CPUs, GiB of memory and accelerators of all its nodes together."""
-    each = {"cpu": offer.vcpu, "memory": offer.memory_gib, "gpu": float(offer.gpus)}
-    return {name: amount * offer.nodes for name, amount in each.items() if amount}
 
 
 def spec_of(settings: CoreSettings) -> Spec:
@@ -124,7 +119,6 @@ class Core:
         self._seconds: list[float] = []
         self._end: End | None = None
         self._shown = 0.0
-        self._search: Search
 
     def run(self) -> Over:
         """Search until it is over, or the cluster ends it."""

@@ -7,13 +7,13 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
-from tradewind.store.cluster import OPEN, ClusterStore, JobRow
+from tradewind.store.cluster import OPEN, ClusterStore, JobRow, Wanted
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, Policy
 from tradewind.tenancy.core import CoreSettings
@@ -116,7 +116,6 @@ class Cluster:
         self._outbox: queue.Queue[Message] = queue.Queue()
         self._seats: dict[int, Seat] = {}
         self._jobs: dict[int, JobRow] = {}
-        self._starting: set[int] = set()
         self._crashes: dict[int, int] = {}
         self._reasons: dict[int, str] = {}  # why a search was ended from here
         self._known: Mapping[str, Mapping[str, float]] = {}
@@ -196,7 +195,7 @@ class Cluster:
     def _look(self) -> None:
         """Take what has changed in the store: tenants, new searches, wishes."""
         events: list[ev.Event] = []
-        jobs = self.store.jobs(open_only=True)  # before the tenants: each of them has one
+        wishes = self.store.wishes()  # before the tenants: each of them has one
         for tenant in self.store.tenants():
             if self._tenants.get(tenant.name) != tenant:
                 self._tenants[tenant.name] = tenant
@@ -206,26 +205,31 @@ class Cluster:
                     _log.warning("tenant %s is left as it was: %s", tenant.name, error)
         if self._stopping:
             return
-        for job in sorted(jobs, key=lambda each: each.id):
-            events += self._want(job)
+        for number, wanted, nice in wishes:
+            known = self._jobs.get(number)
+            events += self._new(self.store.job(number)) if known is None else self._wish(known, wanted, nice)
         self._feed(*events)
 
-    def _want(self, job: JobRow) -> list[ev.Event]:
-        known = self._jobs.get(job.id)
+    def _new(self, job: JobRow) -> list[ev.Event]:
+        if job.state not in OPEN:  # it ended between the two readings
+            return []
         self._jobs[job.id] = job
         name = str(job.id)
-        if known is None:
-            if job.wanted == "cancel":
-                self._finish(job.id, "cancelled", "cancelled by its owner")
-                return []
-            core = job.options.get("core_demand", {})
-            events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, job.options.get("demand", {}), job.nice)]
-            if job.wanted == "pause":
-                events.append(ev.JobPaused(name))
-                self._change(job.id, state="paused")
-            if not core:
-                self._start_core(job.id)
-            return events
+        if job.wanted == "cancel":
+            self._finish(job.id, "cancelled", "cancelled by its owner")
+            return []
+        core = job.options.get("core_demand", {})
+        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, job.options.get("demand", {}), job.nice)]
+        if job.wanted == "pause":
+            events.append(ev.JobPaused(name))
+            self._change(job.id, state="paused")
+        if not core:
+            self._start_core(job.id)
+        return events
+
+    def _wish(self, known: JobRow, wanted: Wanted, nice: int) -> list[ev.Event]:
+        job = self._jobs[known.id] = replace(known, wanted=wanted, nice=nice)
+        name = str(job.id)
         if job.wanted == "cancel" and known.wanted != "cancel":
             if job.id in self._seats:
                 self._reasons[job.id] = "cancelled by its owner"
@@ -299,7 +303,6 @@ class Cluster:
 
     def _finish(self, number: int, state: str, reason: str) -> None:
         self._change(number, state=state, reason=reason, ended=time.time())
-        self._jobs.pop(number, None)
         self.shown.pop(number, None)
 
     def _change(self, number: int, **fields: Any) -> None:
@@ -326,10 +329,12 @@ class Cluster:
 
     def _sound(self, events: tuple[ev.Event, ...]) -> list[ev.Event]:
         """The events that are not about a search that was over before they came."""
-        return [each for each in events if (job := getattr(each, "job", None)) is None or self._is_known(job, events)]
-
-    def _is_known(self, job: str, events: tuple[ev.Event, ...]) -> bool:
-        return job in self.allocator.jobs or any(isinstance(e, ev.JobSubmitted) and e.job == job for e in events)
+        coming = {each.job for each in events if isinstance(each, ev.JobSubmitted)}
+        return [
+            each
+            for each in events
+            if (job := getattr(each, "job", None)) is None or job in self.allocator.jobs or job in coming
+        ]
 
     def _refuse(self, number: int, reason: str) -> None:
         if (seat := self._seats.get(number)) is not None:

@@ -39,16 +39,11 @@ class Pool:
 
     def join(self, node: str, capacity: Amounts) -> None:
         """Add a node; one that is there already gets another capacity, and takes work (again)."""
-        amounts = np.array(capacity)
         place = self._places.get(node)
         if place is None:
-            place = self._places[node] = len(self._names)
-            self._names.append(node)
-            column = np.zeros((len(amounts), 1))
-            self._capacity, self._free, self._cores = (
-                np.hstack([array, column]) for array in (self._capacity, self._free, self._cores)
-            )
-            self._open = np.append(self._open, False)
+            self.join_all([(node, capacity)])
+            return
+        amounts = np.array(capacity)
         self._free[:, place] += amounts - self._capacity[:, place]
         self._capacity[:, place] = amounts
         self._open[place] = True

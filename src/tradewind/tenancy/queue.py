@@ -48,8 +48,7 @@ class Tenant:
         jobs: Its searches, by id.
         number: Its number by arrival, which settles ties.
         version: Counts its changes: what the queue noted before is void.
-        waiting: How many requests of each demand wait.
-        order: The numbers of its searches that wait, the oldest first, ended ones among them.
+        heaps: Its searches with requests, by the demand of their next one; what has changed since is among them.
         spent: Amount times seconds of all its ended runs.
     """
 

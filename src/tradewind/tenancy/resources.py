@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.errors import InputError
+from tradewind.problem import Offer
 
 Amounts = tuple[float, ...]
 """One number for each kind of resource, in the order of `Kinds.names`."""
@@ -44,6 +45,12 @@ class Kinds:
     def mapping(self, amounts: Sequence[float]) -> dict[str, float]:
         """The amounts by name, without those that are 0."""
         return {name: amount for name, amount in zip(self.names, amounts, strict=True) if amount}
+
+
+def demand_of(offer: Offer) -> dict[str, float]:
+    """What a run on an offer takes: CPUs, GiB of memory and accelerators of all its nodes together."""
+    each = {"cpu": offer.vcpu, "memory": offer.memory_gib, "gpu": float(offer.gpus)}
+    return {name: amount * offer.nodes for name, amount in each.items() if amount}
 
 
 def dominant_share(used: Sequence[float], total: Sequence[float]) -> float:

@@ -18,10 +18,6 @@ class Seat(Protocol):
         """Give it an order."""
         ...
 
-    def alive(self) -> bool:
-        """False when it has ended, however it did."""
-        ...
-
     def join(self, seconds: float) -> None:
         """Wait for its end."""
         ...
@@ -44,10 +40,6 @@ class ThreadSeat:
     def send(self, order: Order) -> None:
         """See `Seat.send`."""
         self._inbox.put(order)
-
-    def alive(self) -> bool:
-        """See `Seat.alive`."""
-        return self._thread.is_alive()
 
     def join(self, seconds: float) -> None:
         """See `Seat.join`."""
@@ -78,10 +70,6 @@ class ProcessSeat:
     def send(self, order: Order) -> None:
         """See `Seat.send`."""
         self._inbox.put(order)
-
-    def alive(self) -> bool:
-        """See `Seat.alive`."""
-        return self._forwarder.is_alive()
 
     def join(self, seconds: float) -> None:
         """See `Seat.join`."""
