@@ -30,6 +30,7 @@ LONG_FILES = {
 
 LONG_FUNCTIONS = {
     "src/tradewind/store/migrations/versions/0001_first_tables.py:upgrade": 80,  # a list of columns
+    "src/tradewind/store/migrations/versions/0003_service.py:upgrade": 170,  # likewise
     "src/tradewind/workflow/kernel_simulate.py:follow_plan": 70,  # one compiled loop with its arrays
     "src/tradewind/workflow/kernel_simulate.py:run_queue": 80,  # likewise
 }

@@ -32,6 +32,13 @@ The tree, with the exit code that the command line ends with::
     ├── PluginError                   13   an installed part does not load or is named twice
     ├── FetchError                    14   a price endpoint did not answer as it should
     ├── NoHistoryError                15   nothing is known that a recommendation could be made from
+    ├── ServiceError                 16   the service refuses, or does not answer
+    │   ├── SignInError                    it does not know who asks
+    │   ├── ForbiddenError                 not for this user
+    │   ├── NotFoundError                  there is no such thing, or it is somebody else's
+    │   ├── ConflictError                  it is not in a state for that, or was changed meanwhile
+    │   ├── QuotaError                     the tenant's quota is used up
+    │   └── TooManyError                   asked too often, or too much at once
     └── InterruptedSearch            130   Ctrl-C
 
 An error prints as one line: what, where, what to do.
@@ -310,6 +317,59 @@ class NoHistoryError(TradewindError):
 
     exit_code = 15
     code = "no-history"
+
+
+class ServiceError(TradewindError):
+    """The service refuses, or does not answer."""
+
+    exit_code = 16
+    code = "service"
+
+
+class SignInError(ServiceError):
+    """The service does not know who asks: no token, no session, or a wrong password."""
+
+    code = "service.sign-in"
+
+
+class ForbiddenError(ServiceError):
+    """This user may not do that."""
+
+    code = "service.forbidden"
+
+
+class NotFoundError(ServiceError):
+    """There is no such thing, or it is another tenant's."""
+
+    code = "service.not-found"
+
+
+class ConflictError(ServiceError):
+    """It is not in a state for that, its name is taken, or somebody else has changed it meanwhile."""
+
+    code = "service.conflict"
+
+
+class QuotaError(ServiceError):
+    """The quota of the tenant is used up."""
+
+    code = "service.quota"
+
+
+class TooManyError(ServiceError):
+    """Asked too often, or for too much at once.
+
+    Args:
+        message: What is too much.
+        hint: What to do.
+        wait: Seconds after which it may be tried again.
+    """
+
+    code = "service.too-many"
+
+    def __init__(self, message: str, *, hint: str | None = None, wait: float = 0.0) -> None:
+        super().__init__(message, hint=hint)
+        self.wait = wait
 
 
 class InterruptedSearch(TradewindError):  # noqa: N818  (an interruption is no error of anybody's)

@@ -52,6 +52,13 @@ WHAT_TO_DO = {
     "store.study-not-found": "See `tradewind status` for the names of the studies.",
     "plugin": "See `tradewind plugins` for the names, and for the parts that do not load.",
     "fetch": "Try again later; until then the prices that came with Tradewind, or the last good ones, are used.",
+    "service": "The message says what the service did not like; `tradewind serve` must be running for `--server`.",
+    "service.sign-in": "Sign in again, or make another token with `tradewind user token`.",
+    "service.forbidden": "Ask an administrator of the service.",
+    "service.not-found": "List what there is; what belongs to other tenants is not shown.",
+    "service.conflict": "Look at its present state, and try again if that still makes sense.",
+    "service.quota": "Wait until something of your tenant ends, or ask an administrator for more.",
+    "service.too-many": "Wait as long as the answer says, and ask less often.",
     "no-history": "Run the job with a few parameters first: `tradewind tune`, or `tradewind run --set ...`.",
     "interrupted": "Nothing: the same command goes on where it stopped.",
 }

@@ -16,9 +16,10 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -150,4 +151,178 @@ cluster_jobs = Table(
     Index("cluster_jobs_by_state", "state"),
     Index("cluster_jobs_by_tenant", "tenant"),
     sqlite_autoincrement=True,
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("password", Text),
+    Column("role", Text, nullable=False),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("email", Text, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# Tokens, session cookies and links are kept as digests: a copy of the database opens no door.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("created", Float(53), nullable=False),
+    Column("used", Float(53)),
+    Column("expires", Float(53)),
+    Index("tokens_by_user", "user_id"),
+    sqlite_autoincrement=True,
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("csrf", Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("seen", Float(53), nullable=False),
+    Column("expires", Float(53), nullable=False),
+    Column("address", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Index("sessions_by_user", "user_id"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Index("attempts_by_key", "key", "at"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float(53), nullable=False),
+    Column("user", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Index("audit_by_tenant", "tenant", "id"),
+    sqlite_autoincrement=True,
+)
+
+backends = Table(
+    "backends",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("document", Text, nullable=False),
+    Column("users", Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+)
+
+applications = Table(
+    "applications",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+    UniqueConstraint("tenant", "name", "version", name="applications_once"),
+    sqlite_autoincrement=True,
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("application_id", Integer, ForeignKey("applications.id")),
+    Column("key", Text),
+    Column("state", Text, nullable=False),
+    Column("wanted", Text, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("cost", Float(53), nullable=False),
+    Column("study_id", Integer, ForeignKey("studies.id")),
+    Column("cluster_job", Integer, ForeignKey("cluster_jobs.id")),
+    Column("created", Float(53), nullable=False),
+    Column("updated", Float(53), nullable=False),
+    Column("started", Float(53)),
+    Column("ended", Float(53)),
+    Column("hold_token", Text),
+    Column("hold_holder", Text),
+    Column("hold_expires", Float(53)),
+    Column("progress", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    UniqueConstraint("user_id", "key", name="requests_once"),
+    Index("requests_by_tenant", "tenant", "id"),
+    Index("requests_by_state", "state"),
+    sqlite_autoincrement=True,
+)
+
+request_events = Table(
+    "request_events",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("request_id", Integer, ForeignKey("requests.id"), nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Index("request_events_by_request", "request_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+links = Table(
+    "links",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("request_id", Integer, ForeignKey("requests.id"), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("expires", Float(53)),
+    Index("links_by_request", "request_id"),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("request_id", Integer, ForeignKey("requests.id")),
+    Column("kind", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("due", Float(53), nullable=False),
+    Column("hold_expires", Float(53)),
+    Index("notices_by_state", "state", "due"),
+    sqlite_autoincrement=True,
+)
+
+# What all servers of one database share: keys that they sign with, and what the administrator has set.
+service_values = Table(
+    "service_values",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
 )

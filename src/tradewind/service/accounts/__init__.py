@@ -1,0 +1,1 @@
+"""Who may do what: users, passwords, tokens, sessions, and the audit log."""

@@ -1,0 +1,19 @@
+"""Secrets that are shown once and kept as digests: tokens of programs, cookies of sessions, links to results."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+PREFIX = "tw_"
+"""Begins every token, so that a scanner of source code recognises one that was committed."""
+
+
+def new_secret(prefix: str = PREFIX) -> str:
+    """A secret of 256 random bits."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a secret: it has 256 bits of its own, so that a plain hash cannot be searched."""
+    return hashlib.sha256(secret.encode()).hexdigest()

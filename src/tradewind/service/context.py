@@ -1,0 +1,68 @@
+"""What the parts of a server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tradewind import plugins
+from tradewind.service.accounts.functions import Accounts
+from tradewind.service.settings import ServiceSettings
+from tradewind.store.cluster import ClusterStore
+from tradewind.store.database import Database
+
+if TYPE_CHECKING:
+    from tradewind.store.base import Store
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the parts of a server share; REST, XML-RPC and the pages call the same functions of it.
+
+    Attributes:
+        settings: The server's settings.
+        url: Address of the store.
+        data_folder: For runs, runners and refreshed prices.
+        database: The open database.
+        store: Studies.
+        cluster: Tenants and clusters.
+        accounts: Users, tokens and sessions.
+    """
+
+    settings: ServiceSettings
+    url: str
+    data_folder: Path
+    database: Database
+    store: Store
+    cluster: ClusterStore
+    accounts: Accounts
+
+    def close(self) -> None:
+        """Give back connections."""
+        self.store.close()
+        self.cluster.close()
+        self.database.close()
+
+
+def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Context:
+    """Open the database, and put the functions together.
+
+    Args:
+        settings: The server's settings.
+        url: Address of the store.
+        data_folder: For runs, runners and refreshed prices.
+
+    Raises:
+        StoreError: The database cannot be opened.
+    """
+    database = Database(url, busy_timeout=30.0)
+    return Context(
+        settings=settings,
+        url=url,
+        data_folder=data_folder,
+        database=database,
+        store=plugins.create("store", "sql", {}, url=url),
+        cluster=ClusterStore(url),
+        accounts=Accounts(database),
+    )

@@ -1,0 +1,49 @@
+"""How errors look on the wire: problem documents (RFC 9457) over REST, numbered faults over XML-RPC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tradewind import errors
+
+_STATUS: tuple[tuple[type[errors.TradewindError], int], ...] = (
+    (errors.SignInError, 401),
+    (errors.ForbiddenError, 403),
+    (errors.NotFoundError, 404),
+    (errors.StudyNotFoundError, 404),
+    (errors.ConflictError, 409),
+    (errors.StudyBusyError, 409),
+    (errors.QuotaError, 429),
+    (errors.TooManyError, 429),
+    (errors.InputError, 422),
+    (errors.NoOfferError, 422),
+    (errors.NoHistoryError, 422),
+    (errors.BudgetError, 422),
+    (errors.PluginError, 422),
+    (errors.StoreLockedError, 503),
+    (errors.StoreError, 503),
+    (errors.ServiceError, 400),
+)
+
+
+def status_of(error: errors.TradewindError) -> int:
+    """The HTTP status of an error; 500 for one that a caller can do nothing about."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def problem_of(error: errors.TradewindError) -> dict[str, Any]:
+    """An error as a problem document."""
+    document: dict[str, Any] = {
+        "type": f"urn:tradewind:{error.code}",
+        "title": error.message,
+        "status": status_of(error),
+        "code": error.code,
+    }
+    if error.hint:
+        document["hint"] = error.hint
+    return document
+
+
+def fault_of(error: errors.TradewindError) -> tuple[int, str]:
+    """An error as number and text of an XML-RPC fault: the number is that of its HTTP status."""
+    return status_of(error), f"{error.code}: {error}"
