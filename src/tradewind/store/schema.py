@@ -11,6 +11,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -188,7 +189,6 @@ sessions = Table(
     metadata,
     Column("digest", Text, primary_key=True),
     Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
-    Column("csrf", Text, nullable=False),
     Column("created", Float(53), nullable=False),
     Column("seen", Float(53), nullable=False),
     Column("expires", Float(53), nullable=False),
@@ -204,6 +204,7 @@ attempts = Table(
     Column("key", Text, nullable=False),
     Column("at", Float(53), nullable=False),
     Index("attempts_by_key", "key", "at"),
+    Index("attempts_by_time", "at"),
 )
 
 audit = Table(
@@ -240,10 +241,24 @@ applications = Table(
     Column("version", Integer, nullable=False),
     Column("document", Text, nullable=False),
     Column("author", Text, nullable=False),
+    Column("trusted", Boolean, nullable=False),
     Column("state", Text, nullable=False),
     Column("created", Float(53), nullable=False),
     UniqueConstraint("tenant", "name", "version", name="applications_once"),
     sqlite_autoincrement=True,
+)
+
+# Files that users hand in with a form: in the database, because any server may carry out the request.
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("used", Float(53), nullable=False),
+    Index("uploads_by_digest", "digest"),
+    Index("uploads_by_use", "used"),
 )
 
 requests = Table(
@@ -259,7 +274,9 @@ requests = Table(
     Column("state", Text, nullable=False),
     Column("wanted", Text, nullable=False),
     Column("problem", Text, nullable=False),
+    Column("hint", Text, nullable=False),
     Column("cost", Float(53), nullable=False),
+    Column("reserved", Float(53), nullable=False),
     Column("study_id", Integer, ForeignKey("studies.id")),
     Column("cluster_job", Integer, ForeignKey("cluster_jobs.id")),
     Column("created", Float(53), nullable=False),
@@ -270,10 +287,11 @@ requests = Table(
     Column("hold_holder", Text),
     Column("hold_expires", Float(53)),
     Column("progress", Text, nullable=False),
+    Column("plan", Text, nullable=False),
     Column("document", Text, nullable=False),
     UniqueConstraint("user_id", "key", name="requests_once"),
     Index("requests_by_tenant", "tenant", "id"),
-    Index("requests_by_state", "state"),
+    Index("requests_by_state", "state", "tenant", "id"),
     sqlite_autoincrement=True,
 )
 

@@ -41,7 +41,6 @@ def upgrade() -> None:
         "sessions",
         sa.Column("digest", sa.Text, primary_key=True),
         sa.Column("user_id", sa.Integer, sa.ForeignKey("users.id"), nullable=False),
-        sa.Column("csrf", sa.Text, nullable=False),
         sa.Column("created", real, nullable=False),
         sa.Column("seen", real, nullable=False),
         sa.Column("expires", real, nullable=False),
@@ -56,6 +55,7 @@ def upgrade() -> None:
         sa.Column("at", real, nullable=False),
     )
     op.create_index("attempts_by_key", "attempts", ["key", "at"])
+    op.create_index("attempts_by_time", "attempts", ["at"])
     op.create_table(
         "audit",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -85,11 +85,22 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer, nullable=False),
         sa.Column("document", sa.Text, nullable=False),
         sa.Column("author", sa.Text, nullable=False),
+        sa.Column("trusted", sa.Boolean, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("created", real, nullable=False),
         sa.UniqueConstraint("tenant", "name", "version", name="applications_once"),
         sqlite_autoincrement=True,
     )
+    op.create_table(
+        "uploads",
+        sa.Column("tenant", sa.Text, primary_key=True),
+        sa.Column("digest", sa.Text, primary_key=True),
+        sa.Column("size", sa.BigInteger, nullable=False),
+        sa.Column("data", sa.LargeBinary, nullable=False),
+        sa.Column("used", real, nullable=False),
+    )
+    op.create_index("uploads_by_digest", "uploads", ["digest"])
+    op.create_index("uploads_by_use", "uploads", ["used"])
     op.create_table(
         "requests",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -102,7 +113,9 @@ def upgrade() -> None:
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("wanted", sa.Text, nullable=False),
         sa.Column("problem", sa.Text, nullable=False),
+        sa.Column("hint", sa.Text, nullable=False),
         sa.Column("cost", real, nullable=False),
+        sa.Column("reserved", real, nullable=False),
         sa.Column("study_id", sa.Integer, sa.ForeignKey("studies.id")),
         sa.Column("cluster_job", sa.Integer, sa.ForeignKey("cluster_jobs.id")),
         sa.Column("created", real, nullable=False),
@@ -113,12 +126,13 @@ def upgrade() -> None:
         sa.Column("hold_holder", sa.Text),
         sa.Column("hold_expires", real),
         sa.Column("progress", sa.Text, nullable=False),
+        sa.Column("plan", sa.Text, nullable=False),
         sa.Column("document", sa.Text, nullable=False),
         sa.UniqueConstraint("user_id", "key", name="requests_once"),
         sqlite_autoincrement=True,
     )
     op.create_index("requests_by_tenant", "requests", ["tenant", "id"])
-    op.create_index("requests_by_state", "requests", ["state"])
+    op.create_index("requests_by_state", "requests", ["state", "tenant", "id"])
     op.create_table(
         "request_events",
         sa.Column("id", sa.Integer, primary_key=True),
