@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -52,6 +52,8 @@ def report(
         written.append(write_map(predicted, map_plot))
     if as_json:
         added = {"map": predicted.document()} if predicted is not None else {}
+        from tradewind.reporting.documents import report_document
+
         emit_json({**report_document(data), **added, "files": [str(path) for path in written]})
     else:
         if map_ or not written:
@@ -122,26 +124,3 @@ def write_files(
 
         written += write_pngs(data, png)
     return written
-
-
-def report_document(data: StudyData) -> dict[str, Any]:
-    """What ``--json`` says: the recommendation, the reasons, and the curve."""
-    from tradewind.cli.status import summary_document, trial_document
-    from tradewind.reporting.importance import importance
-    from tradewind.reporting.pareto import front, front_document
-    from tradewind.reporting.series import best_so_far
-    from tradewind.reporting.why import why
-
-    weight = importance(data)
-    curve = best_so_far(data)
-    return {
-        **summary_document(data.summary),
-        "best": trial_document(data.best) if data.best is not None else None,
-        "why": why(data, weight),
-        "importance": weight.shares if weight is not None else None,
-        "pareto": front_document(data, front(data)),
-        "best_so_far": [
-            {"spent": spent, "objective": best, "trial": int(data.number[row])}
-            for spent, best, row in zip(curve.spent.tolist(), curve.best.tolist(), curve.rows, strict=True)
-        ],
-    }

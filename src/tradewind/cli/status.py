@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from tradewind.problem import Trial
-    from tradewind.store.base import Store, StudyRow, StudySummary
+    from tradewind.store.base import Store, StudyRow
 
 NEWEST = 20
 """Studies, or trials of a study, that are shown without ``--all``."""
@@ -36,6 +35,7 @@ def status(
 
 def _studies(store: Store, everything: bool, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
+    from tradewind.reporting.export import summary_document
 
     ids = [row.id for row in store.find_studies()]
     shown = ids if everything else ids[:NEWEST]
@@ -58,16 +58,17 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
 
 def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     from tradewind.cli.common import emit_json, find_study
+    from tradewind.reporting.export import document, summary_document
 
     row = find_study(store, name)
     summary = store.summaries([row.id])[0]
     total = sum(summary.counts.values())
     trials = store.trials(row.id, since=0 if everything else max(0, total - NEWEST))
     if as_json:
-        document = summary_document(summary)
+        found = summary_document(summary)
         if early := _early(store, row):
-            document["stopped_early"] = {"trials": early[0], "saved": early[1]}
-        emit_json({**document, "trials": [trial_document(trial) for trial in trials], "trials_total": total})
+            found["stopped_early"] = {"trials": early[0], "saved": early[1]}
+        emit_json({**found, "trials": [document(trial) for trial in trials], "trials_total": total})
         return
     from rich.console import Console
 
@@ -107,37 +108,3 @@ def _early(store: Store, row: StudyRow) -> tuple[int, float, str] | None:
 
     data = StudyData.load(store, row.id)
     return *stopped_early(data), early_sentence(data) or "No trial was stopped early."
-
-
-def summary_document(summary: StudySummary) -> dict[str, Any]:
-    """What ``--json`` says of a study."""
-    from tradewind.reporting.goal import read_goal
-    from tradewind.reporting.tables import state_words
-
-    study = summary.study
-    goal = read_goal(study.spec)
-    return {
-        "id": study.id,
-        "name": study.name,
-        "state": state_words(summary),
-        "reason": study.reason,
-        "objective": {"metric": goal.objective.metric, "goal": goal.objective.goal},
-        "deadline": goal.constraints.deadline,
-        "budget": {"dollars": goal.budget.dollars, "hours": goal.budget.hours, "trials": goal.budget.trials},
-        "searcher": goal.searcher,
-        "counts": dict(summary.counts),
-        "spent": summary.spent,
-        "reserved": summary.reserved,
-        "elapsed": study.elapsed,
-        "created": study.created,
-        "running_since": summary.running_since,
-        "holder": summary.holder,
-        "best": trial_document(summary.best) if summary.best is not None else None,
-    }
-
-
-def trial_document(trial: Trial) -> dict[str, Any]:
-    """What ``--json`` says of a trial."""
-    from tradewind.reporting.export import document
-
-    return document(trial)

@@ -1,4 +1,4 @@
-"""All trials as flat rows, for CSV, JSON, Parquet and data frames."""
+"""Studies and trials as documents, and all trials as flat rows, for CSV, JSON, Parquet and data frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from tradewind.problem import Trial
-from tradewind.store.base import Store
+from tradewind.reporting.goal import read_goal
+from tradewind.reporting.tables import state_words
+from tradewind.store.base import Store, StudySummary
 
 _PAGE = 2000
 _KINDS = {"config": "configuration", "metric": "metrics", "profile": "profile"}
@@ -58,6 +60,30 @@ def document(trial: Trial) -> dict[str, Any]:
         "configuration": dict(trial.configuration),
         "metrics": {name: _finite(value) for name, value in seen.metrics.items()} if seen else {},
         "profile": {name: _finite(value) for name, value in seen.profile.items()} if seen else {},
+    }
+
+
+def summary_document(summary: StudySummary) -> dict[str, Any]:
+    """A study as a whole: what was wanted, how far it is, what it has spent, and its best trial."""
+    study = summary.study
+    goal = read_goal(study.spec)
+    return {
+        "id": study.id,
+        "name": study.name,
+        "state": state_words(summary),
+        "reason": study.reason,
+        "objective": {"metric": goal.objective.metric, "goal": goal.objective.goal},
+        "deadline": goal.constraints.deadline,
+        "budget": {"dollars": goal.budget.dollars, "hours": goal.budget.hours, "trials": goal.budget.trials},
+        "searcher": goal.searcher,
+        "counts": dict(summary.counts),
+        "spent": summary.spent,
+        "reserved": summary.reserved,
+        "elapsed": study.elapsed,
+        "created": study.created,
+        "running_since": summary.running_since,
+        "holder": summary.holder,
+        "best": document(summary.best) if summary.best is not None else None,
     }
 
 
