@@ -151,6 +151,7 @@ cluster_jobs = Table(
     Column("ended", Float(53)),
     Index("cluster_jobs_by_state", "state"),
     Index("cluster_jobs_by_tenant", "tenant"),
+    Index("cluster_jobs_by_study", "study_id"),
     sqlite_autoincrement=True,
 )
 
@@ -290,6 +291,7 @@ requests = Table(
     Column("plan", Text, nullable=False),
     Column("document", Text, nullable=False),
     UniqueConstraint("user_id", "key", name="requests_once"),
+    Index("requests_by_study", "study_id"),
     Index("requests_by_tenant", "tenant", "id"),
     Index("requests_by_state", "state", "tenant", "id"),
     sqlite_autoincrement=True,

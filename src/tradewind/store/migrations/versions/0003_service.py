@@ -131,6 +131,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("user_id", "key", name="requests_once"),
         sqlite_autoincrement=True,
     )
+    op.create_index("requests_by_study", "requests", ["study_id"])
+    op.create_index("cluster_jobs_by_study", "cluster_jobs", ["study_id"])
     op.create_index("requests_by_tenant", "requests", ["tenant", "id"])
     op.create_index("requests_by_state", "requests", ["state", "tenant", "id"])
     op.create_table(
