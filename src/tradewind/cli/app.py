@@ -32,6 +32,7 @@ from tradewind.cli import (
 )
 from tradewind.cli import run as run_command
 from tradewind.cli.cluster import add_to
+from tradewind.cli.service import add_to as add_service_to
 from tradewind.cli.workflow import workflow_app
 
 app = typer.Typer(
@@ -74,6 +75,7 @@ app.command("schema")(schema.schema)
 app.add_typer(offers.offers_app, name="offers")
 app.add_typer(workflow_app, name="workflow")
 add_to(app)
+add_service_to(app)
 app.command("plugins")(plugins.plugins_command)
 app.command("doctor")(doctor.doctor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,13 +15,20 @@ class ServiceSettings(BaseModel):
         host: The address to listen on.
         port: The port; 0 takes a free one.
         public_url: What users type to come here, where a proxy stands before the server; empty without one.
+        database: Address of the store; without it that of ``TRADEWIND_STORE``, or the user's own.
         behind_proxy: Whether ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
+        proxies: Addresses and networks of the proxies that they are believed from.
         tls_certificate: PEM file of the certificate chain; plain HTTP without it.
         tls_key: PEM file of its key.
         session_hours: Hours after which a session that nobody uses ends.
+        session_days: Days after which every session ends, used or not.
+        audit_days: Days that a line of the audit log is kept.
         max_body_mib: MiB that the body of a request to the server may have at most.
         runs: Requests that this server carries out at a time; 0 makes a server that only answers.
         lease_seconds: Seconds after which another server takes over what a silent one carried out.
+        stop_seconds: Seconds that open calls and the worker have to end in, when the server is told to.
+        log_format: ``text`` or ``json``, one line an event, on standard error.
+        log_level: What is written at least: ``debug``, ``info``, ``warning`` or ``error``.
         user_hooks: Whether requests and applications of ordinary users may bring hooks, which run on the server.
     """
 
@@ -29,11 +37,18 @@ class ServiceSettings(BaseModel):
     host: str = Field(default="127.0.0.1", description="The address to listen on.")
     port: int = Field(default=8765, ge=0, le=65535, description="The port; 0 takes a free one.")
     public_url: str = Field(default="", description="What users type to come here, where a proxy stands before it.")
+    database: str = Field(default="", description="Address of the store; else TRADEWIND_STORE, or the user's own.")
     behind_proxy: bool = Field(default=False, description="Believe X-Forwarded-For and X-Forwarded-Proto.")
+    proxies: str = Field(default="127.0.0.1,::1", description="Addresses and networks of proxies to believe.")
     tls_certificate: Path | None = Field(default=None, description="PEM file of the certificate chain.")
     tls_key: Path | None = Field(default=None, description="PEM file of its key.")
     session_hours: float = Field(default=12.0, gt=0, description="Hours after which an unused session ends.")
+    session_days: float = Field(default=30.0, gt=0, description="Days after which every session ends, used or not.")
+    audit_days: float = Field(default=400.0, gt=0, description="Days that a line of the audit log is kept.")
     max_body_mib: float = Field(default=16.0, gt=0, description="MiB that the body of a call may have at most.")
     runs: int = Field(default=4, ge=0, description="Requests carried out at a time; 0: this server only answers.")
     lease_seconds: float = Field(default=15.0, gt=0, description="Silence after which another server takes over.")
+    stop_seconds: float = Field(default=10.0, gt=0, description="Time for open calls and the worker to end in, s.")
+    log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="What is logged.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")

@@ -1,0 +1,12 @@
+"""The commands of the service: start it, and look after it."""
+
+from __future__ import annotations
+
+import typer
+
+from tradewind.cli.service import serve
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add all commands of the service to the table of commands."""
+    app.command("serve")(serve.serve)

@@ -1,0 +1,54 @@
+"""What the commands of the service share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tradewind.service.settings import ServiceSettings
+
+
+def require_service() -> None:
+    """See that what the service needs is installed.
+
+    Raises:
+        MissingProgramError: It is not.
+    """
+    import importlib.util
+
+    from tradewind.errors import MissingProgramError
+
+    for package in ("fastapi", "uvicorn", "argon2", "defusedxml", "multipart"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingProgramError(
+                f"the service needs the package {package}", hint='pip install "tradewind[service]"'
+            )
+
+
+def open_settings(
+    flags: Mapping[str, Any], words: Sequence[str] | None = None, file: Path | None = None
+) -> tuple[ServiceSettings, str]:
+    """The settings of a server, and the address of its store.
+
+    Args:
+        flags: Those that were given, by name.
+        words: ``KEY=VALUE`` words of ``--set``.
+        file: The YAML file of ``--config``, or None.
+
+    Raises:
+        InputError: One of them is wrong.
+    """
+    import os
+    from pathlib import Path
+
+    from tradewind.cli.cluster.common import pairs
+    from tradewind.paths import store_url
+    from tradewind.service.operations.configuration import FILE, read_settings
+
+    if file is None and os.environ.get(FILE):
+        file = Path(os.environ[FILE])
+    settings = read_settings({**pairs(words, "--set"), **flags}, os.environ, file)
+    return settings, settings.database or store_url()

@@ -1,0 +1,65 @@
+"""``tradewind serve``: the server with its REST and XML-RPC interfaces, its pages and its worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="The port; 0 takes a free one.", show_default="8765")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", show_default=False)
+    ] = None,
+    public_url: Annotated[
+        str | None, typer.Option(help="What users type to come here, behind a proxy.", show_default=False)
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file of the certificate chain: HTTPS.", show_default=False)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key.", show_default=False)] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Requests carried out at a time; 0: only answer.", show_default="4")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other setting: session_hours=8; repeatable.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file of settings.", show_default=False)] = None,
+) -> None:
+    """Start the service: REST, XML-RPC and a web page on one port, and a worker that carries requests out.
+
+    Settings come from flags, then from TRADEWIND_SERVICE_* of the environment, then from --config, then defaults.
+    """
+    import sys
+
+    from tradewind.cli.service.common import open_settings, require_service
+
+    require_service()
+    from tradewind.paths import data_folder
+    from tradewind.service.operations.logs import start_logging
+    from tradewind.service.operations.server import Server
+
+    flags: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "database": database,
+        "public_url": public_url,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "runs": runs,
+    }
+    settings, url = open_settings({name: value for name, value in flags.items() if value is not None}, setting, config)
+    start_logging(settings.log_format, settings.log_level)
+    code = Server(settings, url, data_folder()).run(_say, terminal=sys.stdout.isatty())
+    if code:
+        raise typer.Exit(code)
+
+
+def _say(line: str) -> None:
+    typer.echo(line)
+    import sys
+
+    sys.stdout.flush()

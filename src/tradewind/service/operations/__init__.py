@@ -1,0 +1,1 @@
+"""Running the server: start and end, workers, health, figures, logs, copies of the database."""

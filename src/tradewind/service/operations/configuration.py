@@ -1,0 +1,84 @@
+"""Where the settings of a server come from: flags, the environment, a configuration file, defaults; in this order."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tradewind.errors import SpecError
+from tradewind.problem.spec_errors import spec_errors
+from tradewind.problem.yaml_source import Source, read_source
+from tradewind.service.settings import ServiceSettings
+
+PREFIX = "TRADEWIND_SERVICE_"
+"""The environment's variables: ``TRADEWIND_SERVICE_PORT`` is the setting ``port``."""
+
+FILE = f"{PREFIX}CONFIG"
+"""The environment's variable that names the configuration file, where no flag does."""
+
+_COMMAND_LINE = "the command line"
+
+
+def read_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServiceSettings:
+    """The settings of a server.
+
+    Args:
+        flags: Those of the command line, by name.
+        environment: Variables of the environment; those that do not begin with `PREFIX` are left alone.
+        file: A YAML file, or None.
+
+    Raises:
+        SpecError: A setting is not known or wrong; the error says where it stands.
+    """
+    source = Source({}, "") if file is None else _read(file)
+    document = dict(source.document)
+    if file is not None:
+        _lead_from(file.absolute().parent, document)
+    places: dict[str, tuple[str, int | None]] = {
+        str(key): (source.file, source.lines.get((key,))) for key in source.document
+    }
+    for variable, text in environment.items():
+        if variable.startswith(PREFIX) and variable != FILE:
+            key = variable.removeprefix(PREFIX).lower()
+            document[key], places[key] = _value(text), (f"the environment, {variable}", None)
+    for key, value in flags.items():
+        document[key], places[key] = value, (_COMMAND_LINE, None)
+    try:
+        return ServiceSettings.model_validate(document)
+    except ValidationError as error:
+        problem = spec_errors(error, ServiceSettings, Source(document, ""))[0]
+        location = error.errors()[0]["loc"]
+        place, line = places.get(str(location[0]), ("", None)) if location else ("", None)
+        raise SpecError(problem.message, hint=problem.hint, file=place or None, line=line) from None
+
+
+def _read(file: Path) -> Source:
+    try:
+        return read_source(file)
+    except SpecError as error:
+        # Its hints speak of job YAMLs.
+        hint = error.hint if error.line else "docs/guides/administration.md shows one"
+        raise SpecError(error.message, hint=hint, file=error.file, line=error.line) from None
+
+
+def _lead_from(folder: Path, document: dict[str, Any]) -> None:
+    """Paths in a file count from its folder."""
+    for key, field in ServiceSettings.model_fields.items():
+        value = document.get(key)
+        if isinstance(value, str) and (field.annotation is Path or Path in typing.get_args(field.annotation)):
+            document[key] = folder / Path(value).expanduser()
+
+
+def _value(text: str) -> Any:
+    """A list or a mapping is written as JSON; all else is read by the setting's own type."""
+    if text[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
