@@ -1,0 +1,49 @@
+"""The pages: HTML made on the server, with small scripts that keep it alive.
+
+How a page is added:
+
+1. One module in ``pages/`` with a ``router = APIRouter(include_in_schema=False)`` whose routes take ``who: Viewer``
+   (or ``Administrator``) and ``shared: Shared``, call the functions of the context, and return `page.render`::
+
+       @router.get("/studies")
+       def studies(request: Request, who: Viewer, shared: Shared) -> HTMLResponse:
+           return render(request, who, "studies.html.j2", studies=shared.studies.list(who))
+
+   Its router stands in ``pages/__init__.py``. A route that changes something is a POST that takes ``form: Posted`` and
+   ends with `page.redirect`; the proof that it comes from a page of ours is checked before it is called.
+2. One template in ``templates/`` that extends ``base.html.j2`` and imports ``parts.html.j2`` as ``ui``: cards, tables,
+   badges, tiles, progress bars, fields and buttons are there. Values are escaped, and a missing one is an error.
+   No ``style`` or ``onclick`` attributes and no inline scripts: the browser is told to refuse them. Widths that follow
+   from data are ``<progress>`` or attributes of SVG.
+3. If people should find it, a line in ``navigation.ENTRIES``.
+4. If it needs a script, a module in ``static/js/`` and, in the template,
+   ``{% block scripts %}<script type="module" src="{{ asset('js/NAME.js') }}"></script>{% endblock %}``.
+   Modules import each other by relative names. A style sheet of its own is ``static/css/6-NAME.css``: all of that
+   folder come as one file.
+
+Errors that a route raises become pages by themselves; a page works without scripts where a form can do its job.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from tradewind.service.web import assets, faults, pages
+
+
+def install(app: FastAPI) -> None:
+    """Add the pages and their files to the server."""
+    app.include_router(assets.router)
+    for router in pages.ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(HTTPException, _missing)
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if faults.wants_page(request):
+        return faults.missing_page(request, error.status_code)
+    return await http_exception_handler(request, error)

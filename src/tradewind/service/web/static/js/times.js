@@ -1,0 +1,23 @@
+// Moments as people say them: <time datetime="..." data-when="ago|clock|full">.
+const units = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60]];
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+export function tellTimes(root) {
+  for (const element of root.querySelectorAll("time[data-when]")) {
+    const moment = new Date(element.dateTime);
+    const shown = words(moment, element.dataset.when);
+    if (element.textContent !== shown) element.textContent = shown;
+    if (!element.title) element.title = full.format(moment);
+  }
+}
+
+function words(moment, style) {
+  if (style === "clock") return clock.format(moment);
+  if (style === "full") return full.format(moment);
+  const seconds = (moment - Date.now()) / 1000;
+  if (Math.abs(seconds) < 45) return "just now";
+  const [unit, length] = units.find(([, length]) => Math.abs(seconds) >= length * 0.9) ?? ["minute", 60];
+  return relative.format(Math.round(seconds / length), unit);
+}

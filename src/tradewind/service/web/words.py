@@ -1,0 +1,87 @@
+"""Filters of the templates: figures and moments as people read them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from tradewind.problem import TrialState
+from tradewind.units import format_duration, format_memory, format_money
+
+BADGES: dict[str, tuple[str, str, str]] = {
+    "pending": ("quiet", "clock", "waiting"),
+    "booting": ("work", "turn", "starting machines"),
+    "bootstrapping": ("work", "turn", "preparing machines"),
+    "submitting": ("work", "turn", "submitting"),
+    "executing": ("work", "turn", "running"),
+    "collecting": ("work", "turn", "collecting results"),
+    "done": ("good", "check", "done"),
+    "failed": ("bad", "cross", "failed"),
+    "timed_out": ("bad", "clock", "timed out"),
+    "preempted": ("warn", "bolt", "preempted"),
+    "cancelled": ("quiet", "stop", "cancelled"),
+    TrialState.SUCCEEDED.value: ("good", "check", "succeeded"),
+    TrialState.ABORTED.value: ("warn", "stop", "cut short"),
+    TrialState.LOST.value: ("quiet", "bolt", "lost"),
+    "running": ("work", "turn", "running"),
+    "active": ("good", "check", "active"),
+    "locked": ("bad", "lock", "locked"),
+    "retired": ("quiet", "stop", "retired"),
+}
+"""How a state is shown: kind of badge, icon and word, so that none is told by its colour alone."""
+
+
+def badge_of(state: str) -> tuple[str, str, str]:
+    """Kind, icon and word of a state; one that is not known stands as it is."""
+    return BADGES.get(state, ("quiet", "dot", state.replace("_", " ")))
+
+
+def moment(seconds: float | None, style: str = "ago") -> Markup:
+    """A moment as ``<time>``: in UTC here, and by the page's script in the reader's zone.
+
+    Args:
+        seconds: Since the epoch; None gives a dash.
+        style: ``ago`` for "5 min ago", ``clock`` for the time of day with seconds, ``full`` for date and time.
+    """
+    if seconds is None:
+        return Markup("&ndash;")
+    iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    shown = iso[:10] + " " + iso[11 : 19 if style == "clock" else 16] + " UTC"
+    return Markup('<time datetime="{}" data-when="{}">{}</time>').format(iso, style, shown)
+
+
+def pretty(value: Any) -> str:
+    """A document as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def setting(value: Any) -> str:
+    """One value of a form or configuration, short."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {setting(item)}" for name, item in value.items())
+    return str(value)
+
+
+def size(count: float | None) -> str:
+    """Bytes as people write them."""
+    return format_memory(count)
+
+
+FILTERS = {
+    "money": format_money,
+    "duration": format_duration,
+    "size": size,
+    "moment": moment,
+    "pretty": pretty,
+    "setting": setting,
+    "badge_of": badge_of,
+}
+"""All filters, by the name that templates use."""
