@@ -29,7 +29,6 @@ def create_app(context: Context) -> FastAPI:
     for router in api.ROUTERS:
         app.include_router(router, prefix=PREFIX)
     web.install(app)
-    web.install(app)
     # The last to be added is the first that a call passes.
     app.state.traffic = Traffic()
     app.add_middleware(TrafficMiddleware, traffic=app.state.traffic)
