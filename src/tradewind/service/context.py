@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind import plugins
+from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
+from tradewind.service.requests.functions import Requests
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.studies import Studies
 from tradewind.store.cluster import ClusterStore
 from tradewind.store.database import Database
 
@@ -28,6 +31,9 @@ class Context:
         store: Studies.
         cluster: Tenants and clusters.
         accounts: Users, tokens and sessions.
+        audit: The audit log.
+        requests: Requests: what users want run.
+        studies: What people see of studies.
     """
 
     settings: ServiceSettings
@@ -37,6 +43,9 @@ class Context:
     store: Store
     cluster: ClusterStore
     accounts: Accounts
+    audit: Audit
+    requests: Requests
+    studies: Studies
 
     def close(self) -> None:
         """Give back connections."""
@@ -57,12 +66,17 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         StoreError: The database cannot be opened.
     """
     database = Database(url, busy_timeout=30.0)
+    audit = Audit(database, settings.audit_days)
+    store: Store = plugins.create("store", "sql", {}, url=url)
     return Context(
         settings=settings,
         url=url,
         data_folder=data_folder,
         database=database,
-        store=plugins.create("store", "sql", {}, url=url),
+        store=store,
         cluster=ClusterStore(url),
-        accounts=Accounts(database),
+        accounts=Accounts(database, settings, audit),
+        audit=audit,
+        requests=Requests(database, store, data_folder),
+        studies=Studies(database, store),
     )

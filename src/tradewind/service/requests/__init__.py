@@ -1,0 +1,1 @@
+"""Requests: what users want run, and how the server carries it out."""

@@ -1,0 +1,309 @@
+"""What can be done with requests: REST, XML-RPC, the pages and the command line call these functions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tradewind.errors import ConflictError, InputError, NotFoundError
+from tradewind.service.people import Principal
+from tradewind.service.requests import files
+from tradewind.service.requests.files import FileEntry, LogPart
+from tradewind.store.base import Store
+from tradewind.store.database import Database
+from tradewind.store.requests import ENDED, OPEN, Kind, Remark, RequestEvent, RequestRow, RequestStore
+
+# Within the class `list` is its own function.
+Rows = list[RequestRow]
+Events = list[RequestEvent]
+Entries = list[FileEntry]
+
+_MOST_ROWS = 500
+_MOST_EVENTS = 5_000
+_MOST_BYTES = 4 * 2**20
+
+
+class Requests:
+    """Requests, for those who make them and watch them.
+
+    Args:
+        database: The open database.
+        studies: The studies, which have the runs.
+        data_folder: Where runs are.
+    """
+
+    def __init__(self, database: Database, studies: Store, data_folder: Path) -> None:
+        self.store = RequestStore(database)
+        self._studies = studies
+        self._data_folder = data_folder
+        self._wake: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def on_change(self, wake: Callable[[], None]) -> None:
+        """Have a function called whenever something was asked for in this process."""
+        with self._lock:
+            self._wake.append(wake)
+
+    def submit(self, who: Principal, document: Mapping[str, Any], *, key: str | None = None) -> RequestRow:
+        """Make a request.
+
+        Args:
+            who: Who asks.
+            document: What is asked for: ours, or one of paper 5's figure 4.
+            key: The caller's own key: asking again with the same one, after an answer that was lost, is the same
+                request.
+
+        Raises:
+            InputError: Something in the document is wrong.
+            NotFoundError: The application, backend or cluster is not there.
+            QuotaError: The tenant's money is spent.
+            ConflictError: The key was used for another document.
+        """
+        kind: Kind = "search" if document.get("search") is not None else "run"
+        name = str(document.get("name") or document.get("application") or "request")
+        row = RequestRow(0, who.tenant, who.user_id, kind, dict(document), name[:200], key)
+        stored, new = self.store.add(row, Remark("pending", f"asked for by {who.name}"))
+        if new:
+            self._changed()
+        return stored
+
+    def get(self, who: Principal, number: int) -> RequestRow:
+        """One request.
+
+        Raises:
+            NotFoundError: There is none that this user may see.
+        """
+        row = self.store.get(number)
+        if not who.may_see(row.tenant):
+            raise NotFoundError("there is no such request", hint="the list of requests shows all of yours")
+        return row
+
+    def list(
+        self,
+        who: Principal,
+        *,
+        states: Sequence[str] = (),
+        application: str = "",
+        text: str = "",
+        tenant: str = "",
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Rows:
+        """Requests that the user may see, the newest first.
+
+        Args:
+            who: Who asks.
+            states: Only in these states.
+            application: Only of this application: ``name`` or ``name@version``.
+            text: Only those that have it in their name, or as their number.
+            tenant: Only of this tenant.
+            before: Only those with a smaller number: the next page.
+            limit: So many at most, 500 at most.
+
+        Raises:
+            InputError: There is no such state.
+        """
+        for state in states:
+            if state not in (*OPEN, *ENDED):
+                raise InputError(f"there is no state {state!r}", hint=f"known: {', '.join((*OPEN, *ENDED))}")
+        if tenant and not who.may_see(tenant):
+            return []
+        return self.store.page(
+            tenant=tenant or (None if who.is_admin else who.tenant),
+            states=states,
+            application=application,
+            text=text,
+            before=before,
+            limit=max(1, min(limit, _MOST_ROWS)),
+        )
+
+    def events(self, who: Principal, number: int | None = None, since: int = 0, limit: int = 500) -> Events:
+        """What happened after an event, the oldest first.
+
+        Args:
+            who: Who asks.
+            number: To this request; without it, to all that the user may see.
+            since: Number of the last event that is known.
+            limit: So many at most.
+
+        Raises:
+            NotFoundError: There is no such request that this user may see.
+        """
+        most = max(1, min(limit, _MOST_EVENTS))
+        if number is not None:
+            self.get(who, number)
+            return self.store.events(request_id=number, since=since, limit=most)
+        return self.store.events(tenant=None if who.is_admin else who.tenant, since=since, limit=most)
+
+    def cancel(self, who: Principal, number: int) -> RequestRow:
+        """End a request; one that is being carried out ends within moments, and what it used is paid.
+
+        Raises:
+            NotFoundError: There is none that this user may see.
+            ConflictError: It is over.
+        """
+        row = self.get(who, number)
+        if row.over:
+            raise ConflictError(f"request {number} is over: it is {row.state}", hint="retry makes it run again")
+        words = f"cancelled by {who.name}"
+        try:
+            fields = {"state": "cancelled", "problem": words, "hint": "", "ended": _now()}
+            return self.store.change_free(number, OPEN, fields, Remark("cancelled", words))
+        except ConflictError:
+            wish = Remark(row.state, f"{who.name} wants it cancelled", _by(who, "cancel"))
+            changed = self.store.want(number, "cancel", wish)
+        self._changed()
+        return changed
+
+    def delete(self, who: Principal, number: int) -> None:
+        """Remove a request with its files and links; one that is being carried out is cancelled first.
+
+        What it has cost stays in the audit log, and what was measured stays among the tenant's studies.
+
+        Raises:
+            NotFoundError: There is none that this user may see.
+        """
+        row = self.get(who, number)
+        if row.hold_holder is None:
+            try:
+                self.store.remove(number, None)
+                return
+            except ConflictError:
+                pass  # somebody has just begun with it
+        self.store.want(number, "delete", Remark(row.state, f"{who.name} wants it deleted", _by(who, "delete")))
+        self._changed()
+
+    def retry(self, who: Principal, number: int) -> RequestRow:
+        """Have a request that did not end well carried out once more; a search goes on where it was.
+
+        Raises:
+            NotFoundError: There is none that this user may see.
+            ConflictError: It is not over, or ended well.
+        """
+        row = self.get(who, number)
+        if row.state == "done" and row.kind == "run":
+            raise ConflictError(f"request {number} has ended well", hint="resubmit makes a new one of it")
+        again = {"state": "pending", "wanted": "run", "problem": "", "hint": "", "ended": None}
+        changed = self.store.change_free(number, ENDED, again, Remark("pending", f"once more, wanted by {who.name}"))
+        self._changed()
+        return changed
+
+    def resubmit(self, who: Principal, number: int, changes: Mapping[str, Any]) -> RequestRow:
+        """Make a new request like another one.
+
+        Args:
+            who: Who asks.
+            number: The other one.
+            changes: What is different, by key; a mapping changes the keys that it has, None takes a key out.
+
+        Raises:
+            NotFoundError: There is none that this user may see.
+            InputError: Something in the changed document is wrong.
+        """
+        return self.submit(who, merged(self.get(who, number).document, changes))
+
+    # ------------------------------------------------------------------ what its runs leave
+
+    def log(
+        self,
+        who: Principal,
+        number: int,
+        stream: str = "stdout",
+        offset: int = 0,
+        limit: int = 65536,
+        *,
+        trial: int | None = None,
+    ) -> LogPart:
+        """A part of what a request's program has printed, while it runs and after.
+
+        Args:
+            who: Who asks.
+            number: The request.
+            stream: ``stdout``, ``stderr`` or another one of `files.LOGS`.
+            offset: Where to begin, in bytes.
+            limit: Bytes at most.
+            trial: Of this trial of a search; without it, of the one that was started last.
+
+        Raises:
+            NotFoundError: There is no such request, trial or log.
+        """
+        if stream not in files.LOGS:
+            raise NotFoundError(f"there is no log {stream[:40]!r}", hint=f"known: {', '.join(files.LOGS)}")
+        row = self.get(who, number)
+        run = self._run(row, trial)
+        if run is None:
+            return LogPart("", 0, row.over)
+        most = max(4, min(limit, _MOST_BYTES))  # the longest character has four bytes
+        part = files.read_log(Path(run.folder), stream, offset, most, over=run.state.ended) if run.folder else None
+        return part if part is not None else LogPart("", max(0, offset), run.state.ended)
+
+    def files(self, who: Principal, number: int, *, trial: int | None = None) -> Entries:
+        """The files that a request's last run (or that of a trial) has left.
+
+        Raises:
+            NotFoundError: There is no such request or trial.
+        """
+        run = self._run(self.get(who, number), trial)
+        return files.list_files(Path(run.folder)) if run is not None and run.folder else []
+
+    def file(self, who: Principal, number: int, path: str, *, trial: int | None = None) -> Path:
+        """Where a file is that a request's last run has left; `open` reads it without a race.
+
+        Raises:
+            NotFoundError: There is no such request, trial or file.
+        """
+        self.open(who, number, path, trial=trial).close()
+        run = self._run(self.get(who, number), trial)
+        assert run is not None
+        return Path(run.folder) / path
+
+    def open(self, who: Principal, number: int, path: str, *, trial: int | None = None) -> BinaryIO:
+        """Open a file that a request's last run has left.
+
+        Raises:
+            NotFoundError: There is no such request, trial or file.
+        """
+        run = self._run(self.get(who, number), trial)
+        if run is None or not run.folder:
+            raise NotFoundError("the request has no files yet")
+        return files.open_file(Path(run.folder), path)
+
+    def _run(self, row: RequestRow, trial: int | None) -> Any:
+        """The last run of a request, or of one of its trials; None before there is one."""
+        if row.study_id is None:
+            return None
+        runs = self._studies.runs(row.study_id, trial=trial)
+        if not runs and trial is not None:
+            raise NotFoundError(f"request {row.id} has no run of a trial {trial}")
+        return max(runs, key=lambda run: (run.started or 0.0, run.trial, run.attempt), default=None)
+
+    def _changed(self) -> None:
+        with self._lock:
+            wake = list(self._wake)
+        for call in wake:
+            call()
+
+
+def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with changes: a mapping changes the keys that it has, None takes a key out (RFC 7386)."""
+    result = dict(document)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            there = result.get(key)
+            result[key] = merged(there if isinstance(there, Mapping) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _by(who: Principal, wanted: str) -> dict[str, str]:
+    return {"wanted": wanted, "user": who.name, "address": who.address}
+
+
+def _now() -> float:
+    return time.time()
