@@ -1,4 +1,4 @@
-"""What the service keeps of its users: accounts, tokens, sessions, attempts to sign in, and the audit log."""
+"""What the service keeps of its users: accounts and tokens."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tradewind.errors import ConflictError, NotFoundError
+from tradewind.errors import ConflictError, NotFoundError, StoreError
 from tradewind.store import codec
 from tradewind.store.database import Database
-from tradewind.store.schema import tenants, tokens, users
+from tradewind.store.schema import requests, sessions, tenants, tokens, users
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class UserRow:
         password: The hash of the password; None for one who has only tokens.
         email: Where notices go; empty for nowhere.
         settings: What the user has set.
-        state: ``active`` or ``locked``.
+        state: ``active``, ``locked`` or ``removed``.
         created: Seconds since the epoch.
     """
 
@@ -41,6 +41,27 @@ class UserRow:
     settings: Mapping[str, Any] = field(default_factory=dict)
     state: str = "active"
     created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token of a program.
+
+    Attributes:
+        id: The store's own number.
+        user_id: Whose it is.
+        name: What the user calls it.
+        created: Seconds since the epoch.
+        used: When it was used last, to the minute; None when it never was.
+        expires: When it runs out; None when it does not.
+    """
+
+    id: int
+    user_id: int
+    name: str
+    created: float
+    used: float | None = None
+    expires: float | None = None
 
 
 class AccountStore:
@@ -62,9 +83,7 @@ class AccountStore:
         with self._database.write() as connection:
             if connection.execute(sa.select(users.c.id).where(users.c.name == user.name)).first() is not None:
                 raise ConflictError(f"there is a user {user.name!r} already", hint="take another name")
-            if connection.execute(sa.select(tenants.c.name).where(tenants.c.name == user.tenant)).first() is None:
-                row = {"name": user.tenant, "weight": 1.0, "priority": 0, "quota": "{}", "created": time.time()}
-                connection.execute(sa.insert(tenants).values(row))
+            _make_tenant(connection, user.tenant)
             values = {name: getattr(user, name) for name in UserRow.__dataclass_fields__ if name != "id"}
             values |= {"settings": codec.dumps(dict(user.settings)), "created": user.created or time.time()}
             (number,) = connection.execute(sa.insert(users).values(values)).inserted_primary_key or (0,)
@@ -88,6 +107,75 @@ class AccountStore:
         with self._database.read() as connection:
             return _user(connection, users.c.name == name)
 
+    def find(self, name: str) -> UserRow | None:
+        """One user, by name; None when there is none."""
+        with self._database.read() as connection:
+            row = connection.execute(sa.select(users).where(users.c.name == name)).mappings().first()
+        return None if row is None else user_of(row)
+
+    def users(self, *, after: str = "", limit: int | None = None, removed: bool = False) -> list[UserRow]:
+        """Users, by name.
+
+        Args:
+            after: Only those whose name comes later: the next page.
+            limit: So many at most.
+            removed: Also those that were removed.
+        """
+        query = sa.select(users).where(users.c.name > after).order_by(users.c.name).limit(limit)
+        if not removed:
+            query = query.where(users.c.state != "removed")
+        with self._database.read() as connection:
+            return [user_of(row) for row in connection.execute(query).mappings()]
+
+    def change(self, number: int, **fields: Any) -> UserRow:
+        """Change fields of a user, all of them or none; a tenant that is not there is made.
+
+        Raises:
+            NotFoundError: There is none.
+            ConflictError: It is the last administrator, who would be none any more.
+            StoreError: A field cannot be changed.
+        """
+        unknown = sorted(set(fields) - {"role", "tenant", "password", "email", "settings", "state"})
+        if unknown:
+            raise StoreError(f"a user's {unknown[0]!r} cannot be changed")
+        if "settings" in fields:
+            fields = {**fields, "settings": codec.dumps(dict(fields["settings"]))}
+        with self._database.write() as connection:
+            old = _user(connection, users.c.id == number)
+            if fields.get("role", "admin") != "admin" or fields.get("state", "active") != "active":
+                self._keep_one(connection, old)
+            if "tenant" in fields:
+                _make_tenant(connection, fields["tenant"])
+            if fields:
+                connection.execute(sa.update(users).where(users.c.id == number).values(fields))
+            return _user(connection, users.c.id == number)
+
+    def remove(self, number: int) -> bool:
+        """Remove a user with tokens and sessions.
+
+        One that something else refers to stays as a name that nobody can sign in with, or take again.
+
+        Returns:
+            Whether nothing is left.
+
+        Raises:
+            NotFoundError: There is none.
+            ConflictError: It is the last administrator.
+        """
+        with self._database.write() as connection:
+            self._keep_one(connection, _user(connection, users.c.id == number))
+            connection.execute(sa.delete(tokens).where(tokens.c.user_id == number))
+            connection.execute(sa.delete(sessions).where(sessions.c.user_id == number))
+            query = sa.select(requests.c.id).where(requests.c.user_id == number).limit(1)
+            if connection.execute(query).first() is None:
+                connection.execute(sa.delete(users).where(users.c.id == number))
+                return True
+            gone = {"state": "removed", "password": None, "email": "", "settings": "{}", "role": "user"}
+            connection.execute(sa.update(users).where(users.c.id == number).values(gone))
+            return False
+
+    # ------------------------------------------------------------------ tokens
+
     def add_token(self, user_id: int, name: str, digest: str, expires: float | None) -> int:
         """Add a token by its digest.
 
@@ -99,18 +187,83 @@ class AccountStore:
             (number,) = connection.execute(sa.insert(tokens).values(values)).inserted_primary_key or (0,)
             return int(number)
 
-    def user_of_token(self, digest: str) -> UserRow | None:
-        """The user whom a token that has not run out belongs to; None when there is none."""
-        query = sa.select(tokens.c.user_id, tokens.c.expires).where(tokens.c.digest == digest)
+    def tokens_of(self, user_id: int) -> list[TokenRow]:
+        """The tokens of a user, the newest first, with those that have run out."""
+        columns = [tokens.c[name] for name in TokenRow.__dataclass_fields__]
+        query = sa.select(*columns).where(tokens.c.user_id == user_id).order_by(tokens.c.id.desc())
         with self._database.read() as connection:
-            row = connection.execute(query).first()
-            if row is None or (row.expires is not None and row.expires <= time.time()):
-                return None
-            return _user(connection, users.c.id == row.user_id)
+            return [TokenRow(**row) for row in connection.execute(query).mappings()]
+
+    def delete_token(self, user_id: int, number: int) -> TokenRow:
+        """Take a token of a user away.
+
+        Returns:
+            What it was.
+
+        Raises:
+            NotFoundError: The user has none of that number.
+        """
+        columns = [tokens.c[name] for name in TokenRow.__dataclass_fields__]
+        where = sa.and_(tokens.c.id == number, tokens.c.user_id == user_id)
+        with self._database.write() as connection:
+            row = connection.execute(sa.select(*columns).where(where)).mappings().first()
+            if row is None:
+                raise NotFoundError("there is no such token")
+            connection.execute(sa.delete(tokens).where(where))
+        return TokenRow(**row)
+
+    def delete_tokens_of(self, user_id: int) -> int:
+        """Take all tokens of a user away.
+
+        Returns:
+            How many.
+        """
+        with self._database.write() as connection:
+            return int(connection.execute(sa.delete(tokens).where(tokens.c.user_id == user_id)).rowcount)
+
+    def user_of_token(self, digest: str) -> tuple[TokenRow, UserRow] | None:
+        """A token that has not run out, with its user; None when there is none."""
+        mine = [tokens.c[name].label(f"token_{name}") for name in TokenRow.__dataclass_fields__]
+        query = sa.select(users, *mine).join(tokens, tokens.c.user_id == users.c.id)
+        with self._database.read() as connection:
+            row = connection.execute(query.where(tokens.c.digest == digest)).mappings().first()
+        if row is None or (row["token_expires"] is not None and row["token_expires"] <= time.time()):
+            return None
+        return TokenRow(**{name: row[f"token_{name}"] for name in TokenRow.__dataclass_fields__}), user_of(row)
+
+    def touch_token(self, number: int, used: float) -> None:
+        """Keep when a token was used."""
+
+        def work(connection: sa.engine.Connection) -> None:
+            connection.execute(sa.update(tokens).where(tokens.c.id == number).values(used=used))
+
+        self._database.together(work, lasting=False)
+
+    def _keep_one(self, connection: sa.engine.Connection, user: UserRow) -> None:
+        """Refuse to lose the last administrator: nobody could make another on the page."""
+        if user.role != "admin" or user.state != "active":
+            return
+        admins = sa.select(users.c.id).where(users.c.role == "admin", users.c.state == "active")
+        # Two servers that each take one away must see each other; SQLite has one writer at a time by itself.
+        query = admins.with_for_update() if self._database.dialect == "postgresql" else admins
+        if len(connection.execute(query).all()) < 2:
+            raise ConflictError(f"{user.name} is the last administrator", hint="make another one first")
+
+
+def _make_tenant(connection: sa.engine.Connection, name: str) -> None:
+    if connection.execute(sa.select(tenants.c.name).where(tenants.c.name == name)).first() is None:
+        row = {"name": name, "weight": 1.0, "priority": 0, "quota": "{}", "created": time.time()}
+        connection.execute(sa.insert(tenants).values(row))
 
 
 def _user(connection: sa.engine.Connection, where: sa.ColumnElement[bool]) -> UserRow:
     row = connection.execute(sa.select(users).where(where)).mappings().first()
     if row is None:
         raise NotFoundError("there is no such user", hint="tradewind user list shows all")
-    return UserRow(**{**row, "settings": json.loads(row["settings"])})
+    return user_of(row)
+
+
+def user_of(row: Mapping[Any, Any]) -> UserRow:
+    """A user, of the columns of its table."""
+    values = {name: row[name] for name in UserRow.__dataclass_fields__}
+    return UserRow(**{**values, "settings": json.loads(row["settings"])})

@@ -1,29 +1,166 @@
-"""What can be done with accounts: REST, XML-RPC, the pages and the command line call these functions."""
+"""What a user does with the own account: REST, XML-RPC, the pages and the command line call these functions."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
-from tradewind.errors import SignInError
-from tradewind.service.accounts.tokens import digest_of, new_secret
-from tradewind.service.people import Principal, Role
-from tradewind.store.accounts import AccountStore, UserRow
+from tradewind.errors import ConflictError, InputError, NotFoundError, SignInError, TradewindError
+from tradewind.service.accounts import names, passwords
+from tradewind.service.accounts.audit import Audit
+from tradewind.service.accounts.sessions import Session, Sessions, csrf_of
+from tradewind.service.accounts.tokens import PREFIX, digest_of, new_secret
+from tradewind.service.people import ROLES, Principal, Role
+from tradewind.service.settings import ServiceSettings
+from tradewind.store.accounts import AccountStore, TokenRow, UserRow
 from tradewind.store.database import Database
+from tradewind.store.sessions import SessionRow
+
+MOST_TOKENS = 100
+"""Tokens that a user may have."""
+
+_TOUCH = 60.0  # seconds: not every call of a program is a write
 
 
 class Accounts:
-    """Users and what they prove to be themselves with.
+    """Users, and what they prove to be themselves with.
 
     Args:
         database: The open database.
+        settings: The server's settings.
+        audit: The audit log.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: ServiceSettings | None = None, audit: Audit | None = None) -> None:
+        settings = settings or ServiceSettings()
         self.store = AccountStore(database)
+        self.audit = audit or Audit(database, settings.audit_days)
+        self._sessions = Sessions(database, settings)
 
-    def add_user(self, name: str, *, role: Role = "user", tenant: str = "", email: str = "") -> UserRow:
-        """Add a user, in a tenant of the same name unless another is given."""
-        return self.store.add_user(UserRow(0, name, role, tenant or name, email=email))
+    def add_user(
+        self, name: str, *, role: Role = "user", tenant: str = "", email: str = "", password: str | None = None
+    ) -> UserRow:
+        """Add a user, in a tenant of the same name unless another is given.
+
+        Args:
+            name: The name to sign in with; kept in small letters.
+            role: What the user may do.
+            tenant: Whose requests the user sees and makes.
+            email: Where notices go.
+            password: To sign in with; without one, the user has only tokens.
+
+        Raises:
+            InputError: The name or the password is none.
+            ConflictError: The name is taken.
+        """
+        name = names.check(name)
+        tenant = names.check(tenant, "tenant") if tenant else name
+        if role not in ROLES:
+            raise InputError(f"{role!r} is no role", hint=f"write {' or '.join(ROLES)}")
+        kept = None if password is None else self._kept(password, name)
+        return self.store.add_user(UserRow(0, name, role, tenant, kept, names.email(email)))
+
+    # ------------------------------------------------------------------ sessions
+
+    def sign_in(self, name: str, password: str, address: str, agent: str = "") -> Session:
+        """Begin a session of a browser.
+
+        Args:
+            name: As the user typed it.
+            password: Likewise.
+            address: Where from.
+            agent: What the browser calls itself.
+
+        Raises:
+            SignInError: The name or the password is wrong, or the account is locked.
+            TooManyError: Too many attempts.
+        """
+        try:
+            session, user = self._sessions.sign_in(name, password, address, agent)
+        except TradewindError as error:
+            # A name that nobody has may be a password that was typed into the wrong field.
+            known = len(name) <= names.LONGEST and self.store.find(names.plain(name)) is not None
+            typed = names.plain(name) if known else "(unknown name)"
+            self.audit.record_of("", "", address, "account.sign-in", typed, "refused", {"why": error.code})
+            raise
+        self.audit.record_of(user.name, user.tenant, address, "account.sign-in", user.name, "done", {})
+        return session
+
+    def by_session(self, secret: str, address: str = "") -> tuple[Principal, str]:
+        """Who a session's cookie belongs to, and what the session's pages send along with changes.
+
+        Raises:
+            SignInError: Nobody, or nobody any more.
+        """
+        return self._sessions.find(secret, address), csrf_of(secret)
+
+    def sign_out(self, secret: str) -> None:
+        """End a session; one that is over already is none to complain about."""
+        self._sessions.end(secret)
+
+    def sessions(self, who: Principal) -> list[SessionRow]:
+        """The sessions of the user who asks, the newest first; a session's ``digest`` is what ends it."""
+        return self._sessions.of_user(who.user_id)
+
+    def end_session(self, who: Principal, start: str) -> None:
+        """End a session of the user who asks.
+
+        Args:
+            who: Who asks.
+            start: How its digest begins, twelve characters at least.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        for row in self._sessions.of_user(who.user_id):
+            if len(start) >= 12 and row.digest.startswith(start):
+                self._sessions.delete(row.digest)
+                self.audit.record(who, "account.end-session", who.name)
+                return
+        raise NotFoundError("there is no such session")
+
+    def change_password(self, who: Principal, old: str, new: str, *, session: str = "") -> None:
+        """Set another password; all other sessions of the user end.
+
+        Args:
+            who: Whose.
+            old: The password until now.
+            new: The one from now on.
+            session: The session that goes on.
+
+        Raises:
+            SignInError: The old password is wrong.
+            TooManyError: Too many attempts.
+            InputError: The new one is no good.
+        """
+        user = self.store.user(who.user_id)
+        self._sessions.confirm(user, old, who.address)
+        self.set_password(user, new, but=session)
+        self.audit.record(who, "account.password", user.name)
+
+    def set_password(self, user: UserRow, new: str, *, but: str = "") -> None:
+        """Set a user's password; sessions of the user end, all but one.
+
+        Raises:
+            InputError: It is no good.
+        """
+        self.store.change(user.id, password=self._kept(new, user.name))
+        self._sessions.end_all(user.id, but=but)
+
+    def end_sessions(self, user: UserRow) -> int:
+        """End all sessions of a user.
+
+        Returns:
+            How many.
+        """
+        return self._sessions.end_all(user.id)
+
+    def _kept(self, password: str, name: str) -> str:
+        passwords.check(password, name=name)
+        return passwords.digest(password)
+
+    # ------------------------------------------------------------------ tokens
 
     def make_token(self, user_id: int, name: str, *, days: float | None = None) -> str:
         """Make a token; it is shown this once.
@@ -32,10 +169,48 @@ class Accounts:
             user_id: Whose it is.
             name: What the user calls it.
             days: Days until it runs out; without it, it does not.
+
+        Raises:
+            InputError: The name is empty or too long, or the days are none.
+            ConflictError: The user has too many.
         """
+        name = names.clean(name).strip()
+        if not 1 <= len(name) <= 100:
+            raise InputError("a token has a name of 1 to 100 characters", hint="say where it is used")
+        if days is not None and not 0 < days <= 36525:
+            raise InputError(f"a token cannot last {days:g} days", hint="write from 1 to 36525, or leave it out")
+        if len(self.store.tokens_of(user_id)) >= MOST_TOKENS:
+            raise ConflictError(f"there are {MOST_TOKENS} tokens already", hint="take some away that nobody uses")
         secret = new_secret()
         self.store.add_token(user_id, name, digest_of(secret), None if days is None else time.time() + 86400 * days)
         return secret
+
+    def new_token(self, who: Principal, name: str, *, days: float | None = None) -> tuple[TokenRow, str]:
+        """Make a token of the user who asks; the secret is shown this once.
+
+        Raises:
+            InputError: The name is empty or too long, or the days are none.
+            ConflictError: The user has too many.
+        """
+        secret = self.make_token(who.user_id, name, days=days)
+        found = self.store.user_of_token(digest_of(secret))
+        if found is None:
+            raise NotFoundError("the token was taken away at once")
+        self.audit.record(who, "token.make", f"token {found[0].id} ({found[0].name})")
+        return found[0], secret
+
+    def tokens(self, who: Principal) -> list[TokenRow]:
+        """The tokens of the user who asks, the newest first."""
+        return self.store.tokens_of(who.user_id)
+
+    def revoke_token(self, who: Principal, number: int) -> None:
+        """Take a token of the user who asks away; it opens nothing from now on.
+
+        Raises:
+            NotFoundError: The user has none of that number.
+        """
+        gone = self.store.delete_token(who.user_id, number)
+        self.audit.record(who, "token.revoke", f"token {gone.id} ({gone.name})")
 
     def by_token(self, secret: str, address: str = "") -> Principal:
         """Who shows a token.
@@ -43,10 +218,37 @@ class Accounts:
         Raises:
             SignInError: Nobody whom we know.
         """
-        user = self.store.user_of_token(digest_of(secret))
-        if user is None or user.state != "active":
+        found = self.store.user_of_token(digest_of(secret)) if secret.startswith(PREFIX) else None
+        if found is None or found[1].state != "active":
             raise SignInError(
                 "this token is not known, or has run out",
                 hint="make another one on the page, or with tradewind user token",
             )
+        token, user = found
+        now = time.time()
+        if token.used is None or now - token.used > _TOUCH:
+            self.store.touch_token(token.id, now)
         return Principal(user.id, user.name, user.role, user.tenant, address)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ one's own
+
+    def me(self, who: Principal) -> UserRow:
+        """The account of the user who asks."""
+        return self.store.user(who.user_id)
+
+    def change_me(
+        self, who: Principal, *, email: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> UserRow:
+        """Change where notices go, or what the user has set.
+
+        Raises:
+            InputError: It is no e-mail address, or the settings are too large.
+        """
+        fields: dict[str, Any] = {}
+        if email is not None:
+            fields["email"] = names.email(email)
+        if settings is not None:
+            fields["settings"] = {**self.store.user(who.user_id).settings, **settings}
+            if len(str(fields["settings"])) > 20_000:
+                raise InputError("the settings are too large", hint="at most 20,000 characters")
+        return self.store.change(who.user_id, **fields)

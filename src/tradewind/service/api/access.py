@@ -1,4 +1,8 @@
-"""Who calls: what each route of REST depends on."""
+"""Who calls: what each route of REST depends on.
+
+Programs send a token. Pages of this server may call REST as well: their browser sends the cookie of its session, and
+their scripts send the session's proof in ``X-CSRF-Token`` with everything that changes something.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from tradewind.errors import ForbiddenError, SignInError
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
+from tradewind.service.security import CSRF_HEADER, SAFE, check_csrf, secret_of
 
 _bearer = HTTPBearer(auto_error=False, description="A token, as `tradewind user token` or the page makes it.")
 
@@ -19,11 +24,22 @@ def context_of(request: Request) -> Context:
     return cast("Context", request.app.state.context)
 
 
+def address_of(request: Request) -> str:
+    """Where a call comes from."""
+    return request.client.host if request.client else ""
+
+
 def _who(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Principal:
-    if credentials is None:
+    accounts, address = context_of(request).accounts, address_of(request)
+    if credentials is not None:
+        return accounts.by_token(credentials.credentials, address)
+    secret = secret_of(request)
+    if not secret:
         raise SignInError("no token was sent", hint="send the header Authorization: Bearer tw_...")
-    address = request.client.host if request.client else ""
-    return context_of(request).accounts.by_token(credentials.credentials, address)
+    who, csrf = accounts.by_session(secret, address)
+    if request.method not in SAFE:
+        check_csrf(csrf, request.headers.get(CSRF_HEADER, ""))
+    return who
 
 
 Shared = Annotated[Context, Depends(context_of)]

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.datastructures import FormData
 
 from tradewind.errors import ForbiddenError, SignInError
-from tradewind.service.api.access import context_of
+from tradewind.service import security
+from tradewind.service.api.access import Shared, context_of
 from tradewind.service.people import Principal
 
-COOKIE = "tradewind_session"
 
-
-def csrf_of(request: Request) -> str:
-    """What proves that a form comes from a page of this session; empty without one."""
-    secret = request.cookies.get(COOKIE, "")
-    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest() if secret else ""
+def address_of(request: Request) -> str:
+    """Where a call came from, for the audit log."""
+    return request.client.host if request.client else ""
 
 
 def viewer_of(request: Request) -> Principal:
@@ -27,14 +24,38 @@ def viewer_of(request: Request) -> Principal:
     Raises:
         SignInError: Nobody.
     """
-    secret = request.cookies.get(COOKIE, "")
+    secret = security.secret_of(request)
     if not secret:
         raise SignInError("you are not signed in", hint="sign in")
-    address = request.client.host if request.client else ""
-    return context_of(request).accounts.by_token(secret, address)
+    who, request.state.csrf = context_of(request).accounts.by_session(secret, address_of(request))
+    return who
 
 
-Viewer = Annotated[Principal, Depends(viewer_of)]
+def csrf_of(request: Request) -> str:
+    """What proves that a form comes from a page of this session; empty without one."""
+    return str(getattr(request.state, "csrf", ""))
+
+
+async def _sent(request: Request) -> FormData:
+    return await request.form(max_fields=2_000)
+
+
+async def _proof(request: Request) -> str:
+    """What was sent along with a change, to show that a page of this session asks for it."""
+    if request.method in security.SAFE:
+        return ""
+    given = request.headers.get(security.CSRF_HEADER)
+    return given if given is not None else str((await _sent(request)).get(security.CSRF_FIELD, ""))
+
+
+def _viewer(request: Request, proof: Annotated[str, Depends(_proof)]) -> Principal:
+    who = viewer_of(request)
+    if request.method not in security.SAFE:
+        security.check_csrf(csrf_of(request), proof)
+    return who
+
+
+Viewer = Annotated[Principal, Depends(_viewer)]
 """Who looks at a page, as a parameter of its route; one who is not signed in is sent to the door first."""
 
 
@@ -48,12 +69,15 @@ Administrator = Annotated[Principal, Depends(_admin)]
 """Who looks at a page, where only an administrator may."""
 
 
-async def _posted(request: Request) -> dict[str, str]:
-    form = await request.form()
-    return {name: value for name, value in form.items() if isinstance(value, str)}
+Sent = Annotated[FormData, Depends(_sent)]
+"""The fields of a form with its files, as a parameter of a route."""
+
+
+async def _posted(sent: Sent) -> dict[str, str]:
+    return {name: value for name, value in sent.multi_items() if isinstance(value, str)}
 
 
 Posted = Annotated[dict[str, str], Depends(_posted)]
 """The fields of a form that are texts, as a parameter of a route; the last one of a name counts."""
 
-__all__ = ["COOKIE", "Administrator", "Posted", "Viewer", "context_of", "csrf_of"]
+__all__ = ["Administrator", "Posted", "Sent", "Shared", "Viewer", "address_of", "csrf_of", "viewer_of"]

@@ -1,0 +1,159 @@
+"""Sessions of browsers: made when a user signs in, found by the cookie, ended by signing out or by time."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from dataclasses import dataclass
+
+from tradewind.errors import SignInError, TooManyError
+from tradewind.service.accounts import names, passwords
+from tradewind.service.accounts.tokens import digest_of, new_secret
+from tradewind.service.people import Principal
+from tradewind.service.settings import ServiceSettings
+from tradewind.store.accounts import AccountStore, UserRow
+from tradewind.store.database import Database
+from tradewind.store.sessions import SessionRow, SessionStore
+
+PREFIX = "tws_"
+"""Begins the secret of every session."""
+
+WINDOW = 900.0
+"""Seconds over which attempts to sign in are counted."""
+
+_PER_USER_AND_ADDRESS = 10
+_PER_ADDRESS = 100  # an institute behind one address
+_PER_USER = 100  # from addresses that the user has no session at
+_TOUCH = 60.0  # seconds: not every call of a page is a write
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a browser gets when its user signs in.
+
+    Attributes:
+        secret: The value of the cookie; it is known to the browser alone.
+        csrf: What pages of this session send along with each change; another site cannot know it.
+        expires: When the session ends unless it is used, seconds since the epoch.
+    """
+
+    secret: str
+    csrf: str
+    expires: float
+
+
+def csrf_of(secret: str) -> str:
+    """What proves that a change comes from a page of this session: it follows from the cookie, and does not tell it."""
+    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+class Sessions:
+    """Signing in and out.
+
+    Args:
+        database: The open database.
+        settings: The server's settings.
+    """
+
+    def __init__(self, database: Database, settings: ServiceSettings) -> None:
+        self._settings = settings
+        self._users = AccountStore(database)
+        self._store = SessionStore(database)
+
+    def sign_in(self, name: str, password: str, address: str, agent: str = "") -> tuple[Session, UserRow]:
+        """Begin a session.
+
+        Args:
+            name: As the user typed it.
+            password: Likewise.
+            address: Where from.
+            agent: What the browser calls itself.
+
+        Raises:
+            SignInError: The name or the password is wrong, or the account is locked.
+            TooManyError: Too many attempts.
+        """
+        user = self._users.find(names.plain(name)) if len(name) <= names.LONGEST else None
+        keys = self._count(name, user, address)
+        right = passwords.matches(user.password if user else None, password)
+        if user is None or not right:
+            raise SignInError("the name or the password is wrong", hint="an administrator can set another password")
+        if user.state != "active":
+            raise SignInError("this account is locked", hint="ask an administrator of this server")
+        if user.password and passwords.is_dated(user.password):
+            self._users.change(user.id, password=passwords.digest(password))
+        self._store.forgive(keys)
+        now, secret = time.time(), new_secret(PREFIX)
+        row = SessionRow(digest_of(secret), user.id, now, now, self._end(now, now), address, names.clean(agent))
+        self._store.add(row)
+        return Session(secret, csrf_of(secret), row.expires), user
+
+    def find(self, secret: str, address: str = "") -> Principal:
+        """Who a cookie belongs to.
+
+        Raises:
+            SignInError: Nobody, or nobody any more.
+        """
+        found = self._store.find(digest_of(secret)) if secret.startswith(PREFIX) else None
+        if found is None or found[1].state != "active":
+            raise SignInError("you are not signed in, or were away for too long", hint="sign in again")
+        session, user = found
+        now = time.time()
+        if now - session.seen > _TOUCH:
+            self._store.touch(session.digest, now, self._end(session.created, now))
+        return Principal(user.id, user.name, user.role, user.tenant, address)  # type: ignore[arg-type]
+
+    def confirm(self, user: UserRow, password: str, address: str) -> None:
+        """Ask for the password once more, before something that a borrowed browser must not do.
+
+        Raises:
+            SignInError: It is wrong.
+            TooManyError: Too many attempts.
+        """
+        keys = self._count(user.name, user, address)
+        if not passwords.matches(user.password, password):
+            raise SignInError("the password until now is wrong")
+        self._store.forgive(keys)
+
+    def of_user(self, user_id: int) -> list[SessionRow]:
+        """The sessions of a user, the newest first."""
+        return self._store.of_user(user_id)
+
+    def end(self, secret: str) -> None:
+        """End a session by its cookie."""
+        self._store.delete(digest_of(secret))
+
+    def delete(self, digest: str) -> None:
+        """End a session by what is kept of its cookie."""
+        self._store.delete(digest)
+
+    def end_all(self, user_id: int, *, but: str = "") -> int:
+        """End all sessions of a user but one, by its cookie.
+
+        Returns:
+            How many.
+        """
+        return self._store.delete_of(user_id, but=digest_of(but) if but else "")
+
+    def _end(self, created: float, used: float) -> float:
+        return min(used + 3600 * self._settings.session_hours, created + 86400 * self._settings.session_days)
+
+    def _count(self, name: str, user: UserRow | None, address: str) -> list[str]:
+        """Count an attempt; the keys that a success forgives."""
+        place = names.network(address)
+        typed = digest_of(names.plain(name[: names.LONGEST]))[:32]  # it may be a password, typed into the wrong field
+        mine, whole = f"sign-in:{typed}@{place}", f"sign-in:{typed}"
+        limits = {mine: _PER_USER_AND_ADDRESS, f"sign-in@{place}": _PER_ADDRESS}
+        known = user is not None and any(row.address == address for row in self._store.of_user(user.id))
+        if not known:
+            limits[whole] = _PER_USER
+        wait = self._store.attempt(limits, WINDOW)
+        if wait > 0:
+            minutes = max(1, round(wait / 60))
+            raise TooManyError(
+                "too many attempts to sign in",
+                hint=f"try again in {minutes} minute{'s' if minutes > 1 else ''}",
+                wait=wait,
+            )
+        return [mine]
