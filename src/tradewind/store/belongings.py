@@ -169,7 +169,7 @@ class Belongings:
         query = (
             sa.select(
                 runs.c.study_id,
-                studies.c.name,
+                studies.c.name.label("study"),
                 _TENANT.label("tenant"),
                 runs.c.run_id,
                 runs.c.trial,
@@ -179,8 +179,8 @@ class Belongings:
                 trials.c.provider,
                 trials.c.instance_type,
                 trials.c.price_per_hour,
-                studies.c.hold_holder,
-                studies.c.hold_expires,
+                studies.c.hold_holder.label("holder"),
+                studies.c.hold_expires.label("held_until"),
                 runs.c.reserved,
             )
             .join_from(runs, studies, runs.c.study_id == studies.c.id)
@@ -192,11 +192,8 @@ class Belongings:
             query = query.where(runs.c.study_id.in_(_ids_of(tenant)))
         now = time.time()
         with self._database.read() as connection:
-            found = connection.execute(query).all()
-        return [
-            OpenRun(*row[:11], _alive(row.hold_holder, row.hold_expires, now), row.hold_expires, row.reserved)
-            for row in found
-        ]
+            found = connection.execute(query).mappings().all()
+        return [OpenRun(**{**row, "holder": _alive(row["holder"], row["held_until"], now)}) for row in found]
 
 
 def _ids_of(tenant: str) -> sa.CompoundSelect[Any]:

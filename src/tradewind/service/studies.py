@@ -1,0 +1,281 @@
+"""What people see of studies: the list, one of them, its trials, and what its charts show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import InputError, NotFoundError
+from tradewind.reporting.export import document as trial_document
+from tradewind.reporting.export import summary_document
+from tradewind.service.people import Principal
+from tradewind.store.base import Store
+from tradewind.store.belongings import Belonging, Belongings
+from tradewind.store.database import Database
+
+if TYPE_CHECKING:
+    from tradewind.reporting.data import StudyData
+
+STATES = ("running", "stopped", "finished", "interrupted")
+"""The states of a study, as people see them."""
+
+MOST = 200
+"""Studies of a page of the list."""
+
+Documents = list[dict[str, Any]]
+"""One for each study."""
+
+_KEPT_TRIALS = 250_000
+_KEPT_SUMMARIES = 1000
+
+
+@dataclass
+class _View:
+    """A study as it was at one moment, and what was made of it since."""
+
+    stamp: str
+    data: StudyData
+    made: dict[str, bytes] = field(default_factory=dict)
+
+
+class Studies:
+    """Studies, each shown to the tenant of its request or of its search on a cluster.
+
+    Studies that were made on the command line belong to nobody's tenant: administrators see them. What was read of a
+    study is kept until it changes, so that several who watch the same one cost no more than one.
+
+    Args:
+        database: The open database.
+        store: The studies in it.
+    """
+
+    def __init__(self, database: Database, store: Store) -> None:
+        self._belongings = Belongings(database)
+        self._store = store
+        self._views: OrderedDict[int, _View] = OrderedDict()
+        self._summaries: OrderedDict[int, tuple[str, dict[str, Any]]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._reading: dict[int, threading.Lock] = {}
+
+    # ------------------------------------------------------------------ many
+
+    def list(
+        self,
+        who: Principal,
+        *,
+        tenant: str = "",
+        states: Collection[str] = (),
+        text: str = "",
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Documents:
+        """Studies with their summaries, the newest first.
+
+        Args:
+            who: Who asks.
+            tenant: Only of this tenant.
+            states: Only in one of `STATES`.
+            text: Only those whose name has this in it.
+            before: Only those with a smaller number: the next page.
+            limit: So many at most, up to `MOST`.
+
+        Returns:
+            For each `tradewind.reporting.export.summary_document` with ``tenant``, ``request``, ``cluster_job`` and
+            ``stamp``.
+
+        Raises:
+            InputError: A state is not one.
+        """
+        unknown = sorted(set(states) - set(STATES))
+        if unknown:
+            raise InputError(f"{unknown[0]!r} is no state of a study", hint=f"one of {', '.join(STATES)}")
+        if tenant and not who.may_see(tenant):
+            return []
+        mine = tenant or (None if who.is_admin else who.tenant)
+        limit = max(1, min(limit, MOST))
+        found = self._belongings.page(tenant=mine, states=states, text=text, before=before, limit=limit)
+        return self._documents(found)
+
+    def get(self, who: Principal, study_id: int) -> dict[str, Any]:
+        """One study, as in `list`.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        return self._documents([self._seen(who, study_id)])[0]
+
+    def stamp(self, who: Principal, study_id: int) -> str:
+        """A short text that changes whenever the study does: its ETag.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        return self._stamp(self._seen(who, study_id).study_id)
+
+    # ------------------------------------------------------------------ one
+
+    def figures(self, who: Principal, study_id: int) -> dict[str, Any]:
+        """What its charts show beside its trials: see `tradewind.reporting.documents.figures_document`.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        document: dict[str, Any] = json.loads(self.figures_json(who, study_id)[1])
+        return document
+
+    def figures_json(self, who: Principal, study_id: int) -> tuple[str, bytes]:
+        """The same as JSON, made once for all who watch, with the stamp of the study then.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        from tradewind.reporting.documents import axis_words, figures_document
+
+        view = self._view(self._seen(who, study_id).study_id)
+
+        def make() -> dict[str, Any]:
+            metric = view.data.goal.objective.metric
+            thresholds = [str(threshold) for threshold in view.data.goal.constraints.thresholds]
+            found = {"stamp": view.stamp, "axis": axis_words(metric), "thresholds": thresholds}
+            return found | figures_document(view.data)
+
+        return view.stamp, self._made(view, "figures", make)
+
+    def trials(self, who: Principal, study_id: int, *, since: int = 0, limit: int | None = None) -> dict[str, Any]:
+        """Trials by column: see `tradewind.reporting.documents.trials_document`.
+
+        Args:
+            who: Who asks.
+            study_id: The study.
+            since: The number of the first trial; a page that has all before ``open_from`` asks for what is new by it.
+            limit: So many at most; all without it.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        document: dict[str, Any] = json.loads(self.trials_json(who, study_id, since=since, limit=limit)[1])
+        return document
+
+    def trials_json(
+        self, who: Principal, study_id: int, *, since: int = 0, limit: int | None = None
+    ) -> tuple[str, bytes]:
+        """The same as JSON, made once for all who watch, with the stamp of the study then.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        from tradewind.reporting.documents import trials_document
+
+        view = self._view(self._seen(who, study_id).study_id)
+        since, limit = max(0, since), None if limit is None else max(1, limit)
+        return view.stamp, self._made(
+            view, f"trials {since} {limit}", lambda: {"stamp": view.stamp} | trials_document(view.data, since, limit)
+        )
+
+    def trial(self, who: Principal, study_id: int, number: int) -> dict[str, Any]:
+        """All that is known of one trial: what was proposed and why, the machines, what it did, and its runs.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        found = self._store.trials(self._seen(who, study_id).study_id, since=number, limit=1) if number >= 0 else []
+        if not found or found[0].number != number:
+            raise NotFoundError(f"study {study_id} has no trial {number}")
+        trial = found[0]
+        runs = [
+            {
+                "run": run.run_id,
+                "attempt": run.attempt,
+                "state": run.state.value,
+                "cost": run.cost,
+                "runtime": run.runtime,
+                "started": run.started,
+                "ended": run.ended,
+                "exit_code": run.exit_code,
+                "reason": run.reason,
+            }
+            for run in self._store.runs(study_id, trial=number)
+        ]
+        return {
+            **trial_document(trial),
+            "why": dict(trial.proposal.why),
+            "abort_cost": trial.proposal.abort_cost,
+            "abort_time": trial.proposal.abort_time,
+            "runs": runs,
+        }
+
+    # ------------------------------------------------------------------ what is kept
+
+    def _seen(self, who: Principal, study_id: int) -> Belonging:
+        found = self._belongings.of(study_id)
+        if found is None or not who.may_see(found.tenant):
+            raise NotFoundError(f"there is no study {study_id}", hint="the list of studies has all that you may see")
+        return found
+
+    def _stamp(self, study_id: int) -> str:
+        return _digest(self._belongings.stamps([study_id]).get(study_id, ""))
+
+    def _documents(self, found: Sequence[Belonging]) -> Documents:
+        ids = [one.study_id for one in found]
+        stamps = {study_id: _digest(text) for study_id, text in self._belongings.stamps(ids).items()}
+        with self._lock:
+            known = {i: self._summaries[i][1] for i in ids if self._summaries.get(i, ("",))[0] == stamps.get(i)}
+        missing = [study_id for study_id in ids if study_id not in known]
+        if missing:
+            fresh = {one.study.id: summary_document(one) for one in self._store.summaries(missing)}
+            known |= fresh
+            with self._lock:
+                self._summaries.update({i: (stamps[i], one) for i, one in fresh.items() if i in stamps})
+                while len(self._summaries) > _KEPT_SUMMARIES:
+                    self._summaries.popitem(last=False)
+        return [
+            {
+                **known[one.study_id],
+                "tenant": one.tenant,
+                "request": one.request_id,
+                "cluster_job": one.cluster_job,
+                "stamp": stamps.get(one.study_id, ""),
+            }
+            for one in found
+            if one.study_id in known
+        ]
+
+    def _view(self, study_id: int) -> _View:
+        """The study as it is now; read again only when it has changed, and by one thread at a time."""
+        from tradewind.reporting.data import StudyData
+
+        with self._lock:
+            reading = self._reading.setdefault(study_id, threading.Lock())
+        with reading:
+            stamp = self._stamp(study_id)
+            with self._lock:
+                view = self._views.get(study_id)
+            if view is None or view.stamp != stamp:
+                view = _View(stamp, StudyData.load(self._store, study_id))
+            with self._lock:
+                self._views[study_id] = view
+                self._views.move_to_end(study_id)
+                while len(self._views) > 1 and sum(len(one.data) for one in self._views.values()) > _KEPT_TRIALS:
+                    gone, _ = self._views.popitem(last=False)
+                    self._reading.pop(gone, None)
+            return view
+
+    def _made(self, view: _View, name: str, make: Any) -> bytes:
+        with self._lock:
+            known = view.made.get(name)
+        if known is None:
+            known = json.dumps(make(), separators=(",", ":"), allow_nan=False, default=str).encode()
+            with self._lock:
+                while len(view.made) >= 8:  # pages of a listing: the oldest one has been sent
+                    view.made.pop(next(iter(view.made)))
+                view.made[name] = known
+        return known
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
