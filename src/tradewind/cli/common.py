@@ -7,12 +7,33 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tradewind.errors import InputError
     from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
+
+
+def command_group(name: str, words: str, *, bare: bool = False) -> typer.Typer:
+    """A command with further commands below it.
+
+    Args:
+        name: Its name.
+        words: What it is for.
+        bare: It does something without a further command, too.
+    """
+    return typer.Typer(
+        name=name,
+        help=words,
+        no_args_is_help=not bare,
+        invoke_without_command=bare,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
 
 
 def emit_json(document: Any) -> None:
@@ -80,6 +101,45 @@ def find_study(store: Store, name: str | None) -> StudyRow:
     raise StudyNotFoundError(f"there is no study {name!r}" if name else "there is no study yet", hint=hint)
 
 
+def pair(word: str, option: str, example: str, *, error: type[InputError] | None = None) -> tuple[str, str]:
+    """Name and text of a ``NAME=VALUE`` word.
+
+    Args:
+        word: The word.
+        option: The option that it was given with.
+        example: A word as it should be, for the hint.
+        error: The kind of error, where it is a more special one.
+
+    Raises:
+        InputError: The word is not of that form.
+    """
+    from tradewind.errors import InputError
+
+    name, sign, text = word.partition("=")
+    if not sign or not name:
+        raise (error or InputError)(f"{option} {word!r} is not NAME=VALUE", hint=f"write {option} {example}")
+    return name, text
+
+
+def value_of(text: str) -> Any:
+    """A value of the command line as YAML reads it; the text itself where it is no YAML."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text) if text else ""
+    except yaml.YAMLError:
+        return text
+
+
+def pairs(words: Sequence[str] | None, option: str, example: str = "key=4") -> dict[str, Any]:
+    """The values of ``NAME=VALUE`` words, as YAML reads them.
+
+    Raises:
+        InputError: A word is not of that form.
+    """
+    return {name: value_of(text) for name, text in (pair(word, option, example) for word in words or ())}
+
+
 def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Sequence[str] | None = None) -> Spec:
     """A job YAML with other values for some job parameters.
 
@@ -98,9 +158,7 @@ def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Seq
     known = spec.job.parameters.values
     given: dict[str, float | str] = {}
     for text in params or ():
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise InputError(f"--param {text!r} is not NAME=VALUE", hint="write --param size=4000")
+        name, value = pair(text, "--param", "size=4000")
         if name not in known:
             there = f"known: {', '.join(known)}" if known else f"{file.name} has none under job.parameters"
             raise InputError(f"--param {text!r}: there is no job parameter {name!r}", hint=there)

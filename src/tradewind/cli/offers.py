@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli.common import command_group
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tradewind.problem import Offer
 
-offers_app = typer.Typer(
-    name="offers",
-    help="List what the catalogues sell, filtered and sorted.",
-    invoke_without_command=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+offers_app = command_group("offers", "List what the catalogues sell, filtered and sorted.", bare=True)
 
 _SORTS = ("price", "vcpu", "memory", "name", "price-per-vcpu")
 
@@ -137,8 +133,7 @@ def _settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[str, Mapp
     Raises:
         InputError: A word is not of that form.
     """
-    import yaml
-
+    from tradewind.cli.common import value_of
     from tradewind.errors import InputError
 
     given: dict[str, dict[str, Any]] = {}
@@ -147,10 +142,7 @@ def _settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[str, Mapp
         catalogue, dot, setting = place.partition(".")
         if not (equals and dot and catalogue and setting):
             raise InputError(f"--set {pair!r} is not understood", hint="write local.price_per_vcpu=0.05")
-        try:
-            given.setdefault(catalogue, {})[setting] = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
-            given.setdefault(catalogue, {})[setting] = text
+        given.setdefault(catalogue, {})[setting] = value_of(text)
     if csv is not None:
         given.setdefault("csv", {})["path"] = csv
     return given

@@ -69,13 +69,12 @@ def choose(spec: Spec, problem: Problem, store: Store, texts: Sequence[str]) -> 
     Raises:
         ConfigurationError: A value is wrong, or one is missing and nothing is known yet.
     """
+    from tradewind.cli.common import pair
     from tradewind.errors import ConfigurationError
 
     given: dict[str, Value] = {}
     for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise ConfigurationError(f"--set {text!r} is not NAME=VALUE", hint="write --set nodes=4")
+        name, value = pair(text, "--set", "nodes=4", error=ConfigurationError)
         if name not in problem.space:
             raise ConfigurationError(
                 f"--set {text!r}: there is no parameter {name!r}", hint=f"known: {', '.join(problem.space.names)}"

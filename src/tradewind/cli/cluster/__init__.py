@@ -5,24 +5,13 @@ from __future__ import annotations
 import typer
 
 from tradewind.cli.cluster import queue, start, submit, tenant, top
+from tradewind.cli.common import command_group
 
-cluster_app = typer.Typer(
-    name="cluster",
-    help="Run a cluster that many searches share.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+cluster_app = command_group("cluster", "Run a cluster that many searches share.")
 cluster_app.command("start")(start.start)
 cluster_app.command("list")(start.list_clusters)
 
-tenant_app = typer.Typer(
-    name="tenant",
-    help="Say who shares a cluster, with which weight and quota.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+tenant_app = command_group("tenant", "Say who shares a cluster, with which weight and quota.")
 tenant_app.command("set")(tenant.set_tenant)
 tenant_app.command("list")(tenant.list_tenants)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tradewind.cli.common import pairs as pairs
 
 if TYPE_CHECKING:
     from tradewind.store.cluster import ClusterRow, ClusterStore
@@ -17,26 +19,24 @@ def open_cluster_store(url: str | None) -> ClusterStore:
     return ClusterStore(url or store_url())
 
 
-def pairs(words: Sequence[str] | None, option: str) -> dict[str, Any]:
-    """The values of ``KEY=VALUE`` words, as YAML reads them.
+def check_tenant(name: str, weight: float | None, *, option: str = "") -> None:
+    """See that a tenant's name and weight are some.
+
+    Args:
+        name: The name.
+        weight: The weight, or None for that which it has.
+        option: The option that the name was given with.
 
     Raises:
-        InputError: A word is not of that form.
+        InputError: One of them is none.
     """
-    import yaml
-
     from tradewind.errors import InputError
 
-    found: dict[str, Any] = {}
-    for word in words or ():
-        key, sign, text = word.partition("=")
-        if not sign or not key:
-            raise InputError(f"{option} {word!r} is not KEY=VALUE", hint=f"write {option} key=4")
-        try:
-            found[key] = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
-            found[key] = text
-    return found
+    if not name or "/" in name:
+        given = f"{option} {name!r}".lstrip()
+        raise InputError(f"{given} is no name of a tenant", hint="write letters and digits, without a /")
+    if weight is not None and not 0 < weight < float("inf"):
+        raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
 
 
 def amounts(words: Sequence[str] | None, option: str) -> dict[str, float]:

@@ -39,7 +39,8 @@ def start(
     store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
 ) -> None:
     """Share a cluster between searches until Ctrl-C; what runs is then ended, and goes on at the next start."""
-    from tradewind.cli.cluster.common import amounts, pairs
+    from tradewind.cli.cluster.common import amounts
+    from tradewind.cli.common import pairs
     from tradewind.cli.signals import StopWanted
     from tradewind.errors import InputError
     from tradewind.paths import data_folder, store_url

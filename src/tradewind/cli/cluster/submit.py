@@ -32,17 +32,13 @@ def submit(
     """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.cli.cluster.common import check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json, load_job
     from tradewind.engine.assemble import build_problem, study_document
-    from tradewind.errors import InputError
     from tradewind.paths import data_folder
     from tradewind.store.cluster import JobRow, TenantRow
 
-    if not tenant or "/" in tenant:
-        raise InputError(f"--tenant {tenant!r} is no name of a tenant", hint="write letters and digits, without a /")
-    if weight is not None and not 0 < weight < float("inf"):
-        raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
+    check_tenant(tenant, weight, option="--tenant")
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     build_problem(spec, data_folder())  # what cannot be searched is told now, not in the queue

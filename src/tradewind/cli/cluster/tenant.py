@@ -22,14 +22,10 @@ def set_tenant(
     """Add a tenant, or change its weight, priority or quota; a running cluster follows at once."""
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import amounts, open_cluster_store
-    from tradewind.errors import InputError
+    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.store.cluster import TenantRow
 
-    if not name or "/" in name:
-        raise InputError(f"{name!r} is no name of a tenant", hint="write letters and digits, without a /")
-    if weight is not None and not 0 < weight < float("inf"):
-        raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
+    check_tenant(name, weight)
     most = amounts(quota, "--quota")
     with closing(open_cluster_store(store)) as opened:
         old = next((row for row in opened.tenants() if row.name == name), TenantRow(name))

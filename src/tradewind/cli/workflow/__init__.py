@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from tradewind.cli.common import command_group
 from tradewind.cli.workflow.advise import advise
 from tradewind.cli.workflow.convert import convert
 from tradewind.cli.workflow.info import info
@@ -12,13 +11,7 @@ from tradewind.cli.workflow.plan import plan
 from tradewind.cli.workflow.run import run
 from tradewind.cli.workflow.simulate import simulate
 
-workflow_app = typer.Typer(
-    name="workflow",
-    help="Plan, simulate and run scientific workflows on several machines.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+workflow_app = command_group("workflow", "Plan, simulate and run scientific workflows on several machines.")
 
 workflow_app.command()(info)
 workflow_app.command()(plan)

@@ -86,7 +86,7 @@ def draw_gantt(paths: Sequence[Path] | None, document: Mapping[str, Any]) -> Non
             write_text(path, gantt_html(document))
 
 
-def make_planner(name: str, pairs: Sequence[str] | None, seed: int) -> Planner:
+def make_planner(name: str, settings: Sequence[str] | None, seed: int) -> Planner:
     """A planner with its settings; names may be written in capitals.
 
     Raises:
@@ -94,33 +94,13 @@ def make_planner(name: str, pairs: Sequence[str] | None, seed: int) -> Planner:
         InputError: A setting is not written as one, or is wrong.
     """
     from tradewind import plugins
+    from tradewind.cli.common import pairs
     from tradewind.paths import data_folder
 
     plain = name if name in plugins.names("planner") else name.lower()
-    planner: Planner = plugins.create("planner", plain, settings_of(pairs), seed=seed, data_folder=data_folder())
+    given = pairs(settings, "--set", "seconds=5")
+    planner: Planner = plugins.create("planner", plain, given, seed=seed, data_folder=data_folder())
     return planner
-
-
-def settings_of(pairs: Sequence[str] | None) -> dict[str, Any]:
-    """The settings of ``--set NAME=VALUE`` words.
-
-    Raises:
-        InputError: One is not of that form.
-    """
-    import yaml
-
-    from tradewind.errors import InputError
-
-    given: dict[str, Any] = {}
-    for pair in pairs or ():
-        key, equals, text = pair.partition("=")
-        if not equals or not key:
-            raise InputError(f"--set {pair!r} is not NAME=VALUE", hint="write --set seconds=5")
-        try:
-            given[key] = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
-            given[key] = text
-    return given
 
 
 def figure_rows(found: Figures) -> list[tuple[str, str]]:

@@ -95,23 +95,18 @@ def learn(
 
 def _settings(method: str, given: dict[str, Any], more: list[str] | None) -> dict[str, Any]:
     """The settings of a method, checked."""
-    import yaml
-
     from tradewind import plugins
+    from tradewind.cli.common import pairs
     from tradewind.errors import InputError
     from tradewind.workflow.learning.learners import LEARNERS
 
     if method not in LEARNERS:
         raise InputError(f"--method {method}: there is no such method", hint=f"methods are {', '.join(LEARNERS)}")
-    for text in more or []:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--set {text!r} is not NAME=VALUE", hint="write --set explore=0.1")
-        if key == "episodes":
-            raise InputError("--set episodes: that is --episodes")
-        given[key] = yaml.safe_load(value)
+    chosen = pairs(more, "--set", "explore=0.1")
+    if "episodes" in chosen:
+        raise InputError("--set episodes: that is --episodes")
     part = plugins.load("planner", method)
-    checked = plugins.settings_for(part, given, where=f"method {method}").model_dump()
+    checked = plugins.settings_for(part, {**given, **chosen}, where=f"method {method}").model_dump()
     return {key: value for key, value in checked.items() if key != "episodes"}
 
 

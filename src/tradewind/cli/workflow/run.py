@@ -128,7 +128,7 @@ def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:
         raise InputError("--scale is for tasks that only sleep", hint="--synthetic, and a workflow without commands")
 
 
-def _runner(on: str, pairs: list[str], place: Path) -> Runner:
+def _runner(on: str, words: list[str], place: Path) -> Runner:
     """The runner that gives the machines.
 
     Raises:
@@ -136,7 +136,7 @@ def _runner(on: str, pairs: list[str], place: Path) -> Runner:
         InputError: A setting is not written as one.
     """
     from tradewind import plugins
-    from tradewind.cli.workflow.common import settings_of
+    from tradewind.cli.common import pairs
     from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Simulates, ThisMachine
     from tradewind.errors import PluginError
 
@@ -144,7 +144,8 @@ def _runner(on: str, pairs: list[str], place: Path) -> Runner:
     part = plugins.load("runner", name)
     if not issubclass(part, HasOwnMachines | ThisMachine) or issubclass(part, NeedsImages | Simulates):
         raise PluginError(f"the runner {on!r} cannot carry out a plan", hint="use local, slurm or ray")
-    runner: Runner = plugins.create("runner", name, settings_of(pairs), data_folder=place / "machines" / ".runner")
+    settings = pairs(words, "--set", "seconds=5")
+    runner: Runner = plugins.create("runner", name, settings, data_folder=place / "machines" / ".runner")
     return runner
 
 
