@@ -14,6 +14,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from tradewind.service.people import Principal
+from tradewind.service.security import next_page
 from tradewind.service.web import access, navigation
 from tradewind.service.web.assets import assets
 from tradewind.service.web.words import FILTERS
@@ -86,20 +87,13 @@ def redirect(request: Request, path: str, text: str = "", kind: str = "good") ->
         text: What happened, shown at the top of that page.
         kind: ``good``, ``warn`` or ``bad``.
     """
-    response = RedirectResponse(local_path(path), 303)
+    response = RedirectResponse(next_page(path), 303)
     if text:
         # It is shown as text, never as markup: a forged cookie changes no more than its own reader's page.
         secure = request.url.scheme == "https"
         value = quote(json.dumps([kind, text[:600]]))
         response.set_cookie(_FLASH, value, max_age=_FLASH_SECONDS, httponly=True, samesite="lax", secure=secure)
     return response
-
-
-def local_path(path: str) -> str:
-    """A path of this server, whatever was asked for: browsers take two slashes of either kind for another host."""
-    if re.match(r"/(?![/\\])", path) and not re.search(r"[\x00-\x20\x7f\\]", path):
-        return path
-    return "/"
 
 
 def theme_of(request: Request) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tradewind.service.web.pages import start
+from tradewind.service.web.pages import door
 
-ROUTERS: tuple[APIRouter, ...] = (start.router,)
+ROUTERS: tuple[APIRouter, ...] = (door.router,)
 """All routers of pages."""
