@@ -32,7 +32,7 @@ from tradewind.tenancy import events as ev
 from tradewind.tenancy import expect
 from tradewind.tenancy.allocator import Policy
 from tradewind.tenancy.priority.base import Priority
-from tradewind.tenancy.simulator import SimulatedJob, simulate
+from tradewind.tenancy.simulator import Recorded, SimulatedJob, simulate
 from tradewind.tenancy.views import JobView
 
 HERE = Path(__file__).parent
@@ -57,33 +57,24 @@ def searched() -> dict[str, Any]:
     return dict(np.load(WORK / "tpe.npz"))
 
 
-@dataclass
-class Trials:
+@dataclass(kw_only=True)
+class Trials(Recorded):
     """The trials of one search, in an order that does not depend on the policy."""
 
-    values: list[float]
-    seconds: list[float]
     target: float
     told: bool
     window: int | None
-    started: int = 0
     seen: list[float] = field(default_factory=list)
-
-    def start(self) -> tuple[float, float] | None:
-        """See `tradewind.tenancy.simulator.Trials.start`."""
-        if self.started >= len(self.values):
-            return None
-        self.started += 1
-        return self.values[self.started - 1], self.seconds[self.started - 1]
 
     def end(self, value: float) -> None:
         """See `tradewind.tenancy.simulator.Trials.end`."""
+        super().end(value)
         self.seen.append(value)
 
     def gain(self) -> float | None:
         """See `tradewind.tenancy.simulator.Trials.gain`."""
         recent = self.seen if self.window is None else self.seen[-self.window :]
-        seconds = self.seconds[max(0, len(self.seen) - len(recent)) : len(self.seen)]
+        seconds = self.seconds[max(0, self.ended - len(recent)) : self.ended]
         return expect.gain(recent, seconds, self.target if self.told else None)
 
     @property
@@ -118,7 +109,9 @@ def search(
         order = np.concatenate([first, rng.permutation(len(values))[:_MOST]])
     else:
         order = rng.permutation(len(values))[:_MOST]
-    trials = Trials(values[order].tolist(), seconds[order].tolist(), target, told, _WINDOW if tpe else None)
+    trials = Trials(
+        values[order].tolist(), seconds[order].tolist(), target=target, told=told, window=_WINDOW if tpe else None
+    )
     return SimulatedJob(name, more.pop("tenant", "all"), trials, RUN, parallel=4, target=target, core=CORE, **more)
 
 
