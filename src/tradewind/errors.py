@@ -8,7 +8,8 @@ The tree, with the exit code that the command line ends with::
     │   ├── CatalogueError                 a price list or catalogue CSV
     │   ├── RecordError                    an imported record or recorded-runs CSV
     │   ├── WorkflowError                  a workflow or a plan
-    │   └── ConfigurationError             values that are not in the space
+    │   ├── ConfigurationError             values that are not in the space
+    │   └── FormError                      what was typed into the form of an application
     ├── NoOfferError                   4   no provider sells what was asked for
     ├── BudgetError                    5   the budget does not pay for a single run
     ├── NothingFeasibleError           6   the search ended without a feasible configuration
@@ -38,7 +39,8 @@ The tree, with the exit code that the command line ends with::
     │   ├── NotFoundError                  there is no such thing, or it is somebody else's
     │   ├── ConflictError                  it is not in a state for that, or was changed meanwhile
     │   ├── QuotaError                     the tenant's quota is used up
-    │   └── TooManyError                   asked too often, or too much at once
+    │   ├── TooManyError                   asked too often, or too much at once
+    │   └── BusyError                      it has as much to do as it can
     └── InterruptedSearch            130   Ctrl-C
 
 An error prints as one line: what, where, what to do.
@@ -46,6 +48,7 @@ An error prints as one line: what, where, what to do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -122,6 +125,20 @@ class ConfigurationError(InputError):
     """Values were given that are not in the space."""
 
     code = "input.configuration"
+
+
+class FormError(InputError):
+    """What was typed into the form of an application is wrong.
+
+    Args:
+        fields: What is wrong, by field.
+    """
+
+    code = "input.form"
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {message}" for name, message in fields.items()))
+        self.fields = dict(fields)
 
 
 class NoOfferError(TradewindError):
@@ -366,6 +383,22 @@ class TooManyError(ServiceError):
     """
 
     code = "service.too-many"
+
+    def __init__(self, message: str, *, hint: str | None = None, wait: float = 0.0) -> None:
+        super().__init__(message, hint=hint)
+        self.wait = wait
+
+
+class BusyError(ServiceError):
+    """The service has as much to do as it can, for all of its users together.
+
+    Args:
+        message: What there is too much of.
+        hint: What to do.
+        wait: Seconds after which it may be tried again.
+    """
+
+    code = "service.busy"
 
     def __init__(self, message: str, *, hint: str | None = None, wait: float = 0.0) -> None:
         super().__init__(message, hint=hint)

@@ -11,6 +11,7 @@ from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
 from tradewind.service.requests.functions import Requests
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.streams.hub import Hub
 from tradewind.service.studies import Studies
 from tradewind.store.cluster import ClusterStore
 from tradewind.store.database import Database
@@ -34,6 +35,7 @@ class Context:
         audit: The audit log.
         requests: Requests: what users want run.
         studies: What people see of studies.
+        streams: Event streams that are open.
     """
 
     settings: ServiceSettings
@@ -46,9 +48,11 @@ class Context:
     audit: Audit
     requests: Requests
     studies: Studies
+    streams: Hub
 
     def close(self) -> None:
         """Give back connections."""
+        self.streams.close()
         self.store.close()
         self.cluster.close()
         self.database.close()
@@ -79,4 +83,5 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         audit=audit,
         requests=Requests(database, store, data_folder),
         studies=Studies(database, store),
+        streams=Hub(database, settings),
     )

@@ -15,6 +15,7 @@ _STATUS: tuple[tuple[type[errors.TradewindError], int], ...] = (
     (errors.StudyBusyError, 409),
     (errors.QuotaError, 429),
     (errors.TooManyError, 429),
+    (errors.BusyError, 503),
     (errors.InputError, 422),
     (errors.NoOfferError, 422),
     (errors.NoHistoryError, 422),
@@ -41,6 +42,10 @@ def problem_of(error: errors.TradewindError) -> dict[str, Any]:
     }
     if error.hint:
         document["hint"] = error.hint
+    if isinstance(error, errors.FormError):
+        document["fields"] = error.fields
+    if isinstance(error, errors.InputError) and error.line is not None:
+        document["line"] = error.line
     return document
 
 

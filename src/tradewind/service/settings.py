@@ -29,6 +29,12 @@ class ServiceSettings(BaseModel):
         stop_seconds: Seconds that open calls and the worker have to end in, when the server is told to.
         log_format: ``text`` or ``json``, one line an event, on standard error.
         log_level: What is written at least: ``debug``, ``info``, ``warning`` or ``error``.
+        streams: Event streams that may be open at a time; beyond it, 503.
+        streams_per_user: Likewise of one user; beyond it, 429.
+        stream_minutes: Minutes after which a stream ends, so that its client comes again and says who it is.
+        beat_seconds: Seconds of silence after which a stream says that it is still there.
+        event_seconds: Seconds between two looks for new events.
+        upload_mib: MiB that the files which a tenant hands in with forms may take together.
         user_hooks: Whether requests and applications of ordinary users may bring hooks, which run on the server.
     """
 
@@ -51,4 +57,10 @@ class ServiceSettings(BaseModel):
     stop_seconds: float = Field(default=10.0, gt=0, description="Time for open calls and the worker to end in, s.")
     log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="What is logged.")
+    streams: int = Field(default=5000, ge=0, description="Event streams that may be open at a time; beyond it, 503.")
+    streams_per_user: int = Field(default=100, ge=1, description="Likewise of one user; beyond it, 429.")
+    stream_minutes: float = Field(default=15.0, gt=0, description="Minutes after which a stream's client comes again.")
+    beat_seconds: float = Field(default=15.0, gt=0, description="Silence after which a stream says that it is there.")
+    event_seconds: float = Field(default=0.25, gt=0, description="Seconds between two looks for new events.")
+    upload_mib: float = Field(default=256.0, gt=0, description="MiB that a tenant's handed-in files may take.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")

@@ -1,0 +1,1 @@
+"""Server-sent events: what happens to requests, and what their programs print, while it happens."""

@@ -1,0 +1,210 @@
+"""One thread looks for new events, and hands them to all streams of this process that may have them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from tradewind.errors import BusyError, TooManyError, TradewindError
+from tradewind.service.people import Principal
+from tradewind.service.settings import ServiceSettings
+from tradewind.service.streams.wire import message
+from tradewind.store.database import Database
+from tradewind.store.requests import RequestEvent
+from tradewind.store.watch import EventWatch, SeenEvent
+
+_WAITING = 1000
+"""Events that may wait for one slow reader; then its stream ends, and it reads the rest when it comes back."""
+
+_AT_ONCE = 64
+"""Streams that are served before other calls get their turn."""
+
+_WAIT = 5.0
+_POLL = "ask again later, or without Accept: text/event-stream"
+
+_log = logging.getLogger("tradewind.service.streams")
+
+
+class Listener:
+    """What one open stream gets to hear; made and read in the loop of its call.
+
+    Args:
+        who: Who listens.
+        request_id: The one request that it is about, or None for all.
+    """
+
+    __slots__ = ("_loop", "gone", "ready", "request_id", "waiting", "who")
+
+    def __init__(self, who: Principal, request_id: int | None) -> None:
+        self.who = who
+        self.request_id = request_id
+        self.waiting: deque[tuple[int, str, bytes]] = deque()
+        self.ready = asyncio.Event()
+        self.gone = False
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where it lives."""
+        return self._loop
+
+    def put(self, number: int, stage: str, data: bytes) -> None:
+        """Something has happened."""
+        if len(self.waiting) >= _WAITING:
+            self.gone = True
+        else:
+            self.waiting.append((number, stage, data))
+        self.ready.set()
+
+    def leave(self) -> None:
+        """Nobody listens any more."""
+        self.gone = True
+        self.ready.set()
+
+
+_Turn = tuple[Listener, int, str, bytes]
+
+
+class Hub:
+    """The streams of this process.
+
+    Args:
+        database: The open database.
+        settings: The server's settings.
+    """
+
+    def __init__(self, database: Database, settings: ServiceSettings) -> None:
+        self._database = database
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._open: Counter[int] = Counter()
+        self._rooms: dict[int | str | None, set[Listener]] = {}  # by request, by tenant, and None: all of all
+        self._turns: dict[asyncio.AbstractEventLoop, deque[_Turn]] = {}  # each is touched in its loop only
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+
+    @property
+    def streams(self) -> int:
+        """Streams that are open now."""
+        return self._open.total()
+
+    def take_place(self, who: Principal) -> None:
+        """Count a stream; `leave_place` when it is over.
+
+        Raises:
+            BusyError: This process has as many as it may.
+            TooManyError: This user has.
+        """
+        with self._lock:
+            if self._open.total() >= self._settings.streams:
+                raise BusyError("this server has as many open streams as it may", hint=_POLL, wait=_WAIT)
+            if self._open[who.user_id] >= self._settings.streams_per_user:
+                most = self._settings.streams_per_user
+                raise TooManyError(f"you have {most} open streams, and may not have more", hint=_POLL, wait=_WAIT)
+            self._open[who.user_id] += 1
+
+    def leave_place(self, who: Principal) -> None:
+        """A stream is over."""
+        with self._lock:
+            self._open[who.user_id] -= 1
+            if self._open[who.user_id] <= 0:
+                del self._open[who.user_id]
+
+    def listen(self, who: Principal, request_id: int | None) -> Listener:
+        """Hear from now on what happens; `forget` when it is enough."""
+        listener = Listener(who, request_id)
+        with self._lock:
+            self._rooms.setdefault(_room(listener), set()).add(listener)
+            if self._thread is None:
+                watch = EventWatch(self._database)  # before the caller reads what has happened until now
+                self._thread = threading.Thread(target=self._watch, args=(watch,), name="tradewind-events", daemon=True)
+                self._thread.start()
+        return listener
+
+    def forget(self, listener: Listener) -> None:
+        """Nobody hears it any more."""
+        with self._lock:
+            room = self._rooms.get(_room(listener), set())
+            room.discard(listener)
+            if not room:
+                self._rooms.pop(_room(listener), None)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    # ------------------------------------------------------------------ the thread
+
+    def _watch(self, watch: EventWatch) -> None:
+        failed = False
+        while not self._ending.wait(self._settings.event_seconds):
+            try:
+                found = watch.look()
+            except TradewindError as error:
+                if not failed:
+                    _log.error("events cannot be read: %s", error)
+                failed = True
+                continue
+            failed = False
+            if found:
+                self._hand_out(found)
+        watch.close()
+
+    def _hand_out(self, found: Iterable[SeenEvent]) -> None:
+        turns: dict[asyncio.AbstractEventLoop, list[_Turn]] = {}
+        with self._lock:
+            for event in found:
+                data = event_message(event)
+                for key in (event.request_id, event.tenant, None):
+                    for listener in self._rooms.get(key, ()):
+                        if listener.who.may_see(event.tenant):
+                            turns.setdefault(listener.loop, []).append((listener, event.id, event.stage, data))
+        for loop, turn in turns.items():
+            # A loop that is closed has no streams any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._take, loop, turn)
+
+    def _take(self, loop: asyncio.AbstractEventLoop, turn: list[_Turn]) -> None:
+        waiting = self._turns.setdefault(loop, deque())
+        busy = bool(waiting)
+        waiting.extend(turn)
+        if not busy:
+            self._serve(loop)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give some listeners theirs, and come back for the others when whatever else waits has had its turn."""
+        waiting = self._turns[loop]
+        for _ in range(min(_AT_ONCE, len(waiting))):
+            listener, number, stage, data = waiting.popleft()
+            listener.put(number, stage, data)
+        if waiting:
+            loop.call_soon(self._serve, loop)
+        else:
+            del self._turns[loop]
+
+
+def _room(listener: Listener) -> int | str | None:
+    if listener.request_id is not None:
+        return listener.request_id
+    return None if listener.who.is_admin else listener.who.tenant
+
+
+def event_message(event: SeenEvent | RequestEvent) -> bytes:
+    """An event of a request as a message of a stream."""
+    return message(
+        {
+            "id": event.id,
+            "request": event.request_id,
+            "at": event.at,
+            "stage": event.stage,
+            "text": event.text,
+            "details": event.details,
+        },
+        number=event.id,
+    )

@@ -1,0 +1,30 @@
+"""The format of server-sent events (WHATWG HTML, section 9.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+BEAT = b": still here\n\n"
+"""A comment: it keeps proxies from closing a silent stream, and tells the server whether the client is still there."""
+
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"vary", b"Accept"),
+    (b"x-accel-buffering", b"no"),  # nginx would keep events back until it has enough of them
+]
+"""The headers of a stream."""
+
+
+def message(document: Mapping[str, Any], *, number: int | None = None, kind: str = "") -> bytes:
+    """One event.
+
+    Args:
+        document: What it says; JSON has no line breaks, which would end the event.
+        number: What the client sends as ``Last-Event-ID`` when it comes back.
+        kind: Its type; without one it is a ``message``.
+    """
+    head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
+    return f"{head}data: {json.dumps(document, separators=(',', ':'), allow_nan=False)}\n\n".encode()
