@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tradewind.errors import ConflictError, NotFoundError, StoreError
 from tradewind.store import codec
 from tradewind.store.database import Database
-from tradewind.store.schema import requests, sessions, tenants, tokens, users
+from tradewind.store.schema import notices, requests, sessions, tenants, tokens, users
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +168,7 @@ class AccountStore:
             connection.execute(sa.delete(sessions).where(sessions.c.user_id == number))
             query = sa.select(requests.c.id).where(requests.c.user_id == number).limit(1)
             if connection.execute(query).first() is None:
+                connection.execute(sa.delete(notices).where(notices.c.user_id == number))
                 connection.execute(sa.delete(users).where(users.c.id == number))
                 return True
             gone = {"state": "removed", "password": None, "email": "", "settings": "{}", "role": "user"}

@@ -117,6 +117,7 @@ def upgrade() -> None:
         sa.Column("cost", real, nullable=False),
         sa.Column("reserved", real, nullable=False),
         sa.Column("study_id", sa.Integer, sa.ForeignKey("studies.id")),
+        sa.Column("cluster", sa.Text, nullable=False),
         sa.Column("cluster_job", sa.Integer, sa.ForeignKey("cluster_jobs.id")),
         sa.Column("created", real, nullable=False),
         sa.Column("updated", real, nullable=False),
@@ -147,6 +148,17 @@ def upgrade() -> None:
     )
     op.create_index("request_events_by_request", "request_events", ["request_id", "id"])
     op.create_table(
+        "service_values",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("value", sa.Text, nullable=False),
+    )
+    _make_what_is_told()
+
+
+def _make_what_is_told() -> None:
+    """Links to results, and notices."""
+    real = sa.Float(53)
+    op.create_table(
         "links",
         sa.Column("digest", sa.Text, primary_key=True),
         sa.Column("request_id", sa.Integer, sa.ForeignKey("requests.id"), nullable=False),
@@ -159,20 +171,21 @@ def upgrade() -> None:
         "notices",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("request_id", sa.Integer, sa.ForeignKey("requests.id")),
+        sa.Column("user_id", sa.Integer, sa.ForeignKey("users.id"), nullable=False),
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("target", sa.Text, nullable=False),
+        sa.Column("delivery", sa.Text, nullable=False),
         sa.Column("document", sa.Text, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("problem", sa.Text, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("created", real, nullable=False),
         sa.Column("due", real, nullable=False),
+        sa.Column("ended", real),
+        sa.Column("hold_token", sa.Text),
         sa.Column("hold_expires", real),
         sqlite_autoincrement=True,
     )
+    op.create_index("notices_by_request", "notices", ["request_id"])
     op.create_index("notices_by_state", "notices", ["state", "due"])
-    op.create_table(
-        "service_values",
-        sa.Column("name", sa.Text, primary_key=True),
-        sa.Column("value", sa.Text, nullable=False),
-    )
+    op.create_index("notices_by_user", "notices", ["user_id", "id"])
