@@ -169,7 +169,7 @@ class Requests:
         row = self.get(who, number)
         if row.hold_holder is None:
             try:
-                self.store.remove(number, None)
+                self.store.remove(number, None, _by(who, "delete"))
                 return
             except ConflictError:
                 pass  # somebody has just begun with it
