@@ -405,6 +405,28 @@ class BusyError(ServiceError):
         self.wait = wait
 
 
+class TooLargeError(ServiceError):
+    """The body of a call is larger than the server takes.
+
+    Args:
+        most: Bytes that it takes.
+    """
+
+    code = "service.too-large"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"the body of the call is larger than {most / 2**20:g} MiB", hint="the server's max_body_mib allows no more"
+        )
+        self.most = most
+
+
+class SlowError(ServiceError):
+    """The body of a call did not arrive in time."""
+
+    code = "service.slow"
+
+
 class InterruptedSearch(TradewindError):  # noqa: N818  (an interruption is no error of anybody's)
     """The user pressed Ctrl-C; the same command resumes."""
 

@@ -15,6 +15,8 @@ _STATUS: tuple[tuple[type[errors.TradewindError], int], ...] = (
     (errors.StudyBusyError, 409),
     (errors.QuotaError, 429),
     (errors.TooManyError, 429),
+    (errors.TooLargeError, 413),
+    (errors.SlowError, 408),
     (errors.BusyError, 503),
     (errors.InputError, 422),
     (errors.NoOfferError, 422),

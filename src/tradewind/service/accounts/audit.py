@@ -15,7 +15,7 @@ from tradewind.store.database import Database
 
 Outcome = Literal["done", "refused"]
 
-_LOG = logging.getLogger("tradewind.audit")
+_LOG = logging.getLogger("tradewind.service.audit")
 _MOST_REFUSED = 60  # lines a minute and address: who is refused must not fill the disk
 _TIDY = 3600.0
 
@@ -56,8 +56,8 @@ class Audit:
     ) -> None:
         """Add a line about somebody who has no principal: one who tries to sign in."""
         row = AuditRow(0, time.time(), name, tenant, address, action, clean(subject), outcome, details)
-        words = {"user": name, "tenant": tenant, "address": address, "outcome": outcome, **details}
-        _LOG.info("%s %s", action, row.subject, extra={"audit": words})
+        facts = {"action": action, "user": name, "tenant": tenant, "address": address, "outcome": outcome, **details}
+        _LOG.info("%s %s, %s, by %s from %s", action, row.subject, outcome, name or "?", address or "here", extra={"facts": facts})
         if outcome == "refused" and not self._has_room(address):
             return
         self._store.add(row, lasting=outcome == "done")
@@ -88,7 +88,8 @@ class Audit:
         """
         if not who.is_admin:
             raise ForbiddenError("only an administrator may see the audit log")
-        return self._store.page(before=before, limit=limit, user=user, action=action, outcome=outcome)
+        words = {"user": clean(user), "action": clean(action), "outcome": clean(outcome)}
+        return self._store.page(before=before, limit=limit, **words)
 
     def _has_room(self, address: str) -> bool:
         minute = int(time.monotonic() // 60)

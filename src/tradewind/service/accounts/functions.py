@@ -80,8 +80,8 @@ class Accounts:
             session, user = self._sessions.sign_in(name, password, address, agent)
         except TradewindError as error:
             # A name that nobody has may be a password that was typed into the wrong field.
-            known = len(name) <= names.LONGEST and self.store.find(names.plain(name)) is not None
-            typed = names.plain(name) if known else "(unknown name)"
+            user = self.store.find(names.lookup(name))
+            typed = user.name if user is not None else "(unknown name)"
             self.audit.record_of("", "", address, "account.sign-in", typed, "refused", {"why": error.code})
             raise
         self.audit.record_of(user.name, user.tenant, address, "account.sign-in", user.name, "done", {})

@@ -17,6 +17,14 @@ def plain(name: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
+def lookup(name: str) -> str:
+    """A name to look for: as it is kept, or empty where nobody can have it."""
+    try:
+        return check(name)
+    except InputError:
+        return ""
+
+
 def check(name: str, what: str = "user") -> str:
     """A name as it is kept.
 
@@ -48,9 +56,9 @@ def email(address: str) -> str:
         InputError: It is none.
     """
     address = address.strip()
-    if address and (
+    if address != clean(address, 300) or (address and (
         len(address) > 254 or not re.fullmatch(r"[^\s@,;<>\"\x00-\x20\x7f]+@[^\s@,;<>\"\x00-\x20\x7f]+", address)
-    ):
+    )):
         raise InputError(f"{address[:60]!r} is no e-mail address", hint="write one like ann@example.org")
     return address
 

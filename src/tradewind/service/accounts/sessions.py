@@ -16,7 +16,7 @@ from tradewind.store.accounts import AccountStore, UserRow
 from tradewind.store.database import Database
 from tradewind.store.sessions import SessionRow, SessionStore
 
-PREFIX = "tws_"
+PREFIX = "tw_session_"
 """Begins the secret of every session."""
 
 WINDOW = 900.0
@@ -45,7 +45,7 @@ class Session:
 
 def csrf_of(secret: str) -> str:
     """What proves that a change comes from a page of this session: it follows from the cookie, and does not tell it."""
-    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
+    return hmac.new(secret.encode("utf-8", "surrogatepass"), b"csrf", hashlib.sha256).hexdigest()
 
 
 class Sessions:
@@ -74,7 +74,7 @@ class Sessions:
             SignInError: The name or the password is wrong, or the account is locked.
             TooManyError: Too many attempts.
         """
-        user = self._users.find(names.plain(name)) if len(name) <= names.LONGEST else None
+        user = self._users.find(names.lookup(name))
         keys = self._count(name, user, address)
         right = passwords.matches(user.password if user else None, password)
         if user is None or not right:

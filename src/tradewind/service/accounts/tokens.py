@@ -16,4 +16,4 @@ def new_secret(prefix: str = PREFIX) -> str:
 
 def digest_of(secret: str) -> str:
     """What is kept of a secret: it has 256 bits of its own, so that a plain hash cannot be searched."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,281 @@
+"""What an administrator does with users and tenants; each change is in the audit log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tradewind.errors import ForbiddenError, InputError, NotFoundError
+from tradewind.service.accounts import names
+from tradewind.service.accounts.audit import Audit
+from tradewind.service.accounts.functions import Accounts
+from tradewind.service.people import ROLES, Principal, Role
+from tradewind.store.accounts import TokenRow, UserRow
+from tradewind.store.cluster import ClusterStore, TenantRow
+from tradewind.tenancy.resources import Kinds
+
+_LARGEST = 2**31 - 1  # what every database takes for an integer
+
+
+class Users:
+    """Users and tenants, for administrators.
+
+    Args:
+        accounts: What users do with their own accounts.
+        cluster: The tables of tenants.
+        audit: The audit log.
+    """
+
+    def __init__(self, accounts: Accounts, cluster: ClusterStore, audit: Audit) -> None:
+        self._accounts = accounts
+        self._store = accounts.store
+        self._cluster = cluster
+        self._audit = audit
+
+    def list(self, who: Principal, *, after: str = "", limit: int | None = None, removed: bool = False) -> list[UserRow]:
+        """Users, by name.
+
+        Args:
+            who: Who asks.
+            after: Only those whose name comes later: the next page.
+            limit: So many at most.
+            removed: Also those that were removed, but have left requests.
+
+        Raises:
+            ForbiddenError: The user is no administrator.
+        """
+        self._check(who, "user.list")
+        return self._store.users(after=names.clean(after), limit=limit, removed=removed)
+
+    def get(self, who: Principal, name: str) -> UserRow:
+        """One user.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+        """
+        self._check(who, "user.get")
+        return self._named(name)
+
+    def add(
+        self,
+        who: Principal,
+        name: str,
+        *,
+        role: Role = "user",
+        tenant: str = "",
+        email: str = "",
+        password: str | None = None,
+    ) -> UserRow:
+        """Add a user.
+
+        Args:
+            who: Who asks.
+            name: The name to sign in with; kept in small letters.
+            role: What the user may do.
+            tenant: Whose requests the user sees and makes; one of the user's own without it.
+            email: Where notices go.
+            password: To sign in with; without one, the user has only tokens.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            InputError: The name, the address or the password is none.
+            ConflictError: The name is taken.
+        """
+        self._check(who, "user.add")
+        user = self._accounts.add_user(name, role=role, tenant=tenant, email=email, password=password)
+        self._audit.record(who, "user.add", f"user {user.name}", role=user.role, of=user.tenant)
+        return user
+
+    def change(
+        self, who: Principal, name: str, *, role: str | None = None, tenant: str | None = None, email: str | None = None
+    ) -> UserRow:
+        """Change what a user may do, whose requests the user sees, or where notices go.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+            InputError: A value is none.
+            ConflictError: It is the last administrator.
+        """
+        self._check(who, "user.change")
+        fields: dict[str, Any] = {}
+        if role is not None:
+            if role not in ROLES:
+                raise InputError(f"{names.clean(role, 40)!r} is no role", hint=f"write {' or '.join(ROLES)}")
+            fields["role"] = role
+        if tenant is not None:
+            fields["tenant"] = names.check(tenant, "tenant")
+        if email is not None:
+            fields["email"] = names.email(email)
+        return self._change(who, "user.change", name, fields, **{key: fields[key] for key in fields if key != "email"})
+
+    def lock(self, who: Principal, name: str) -> UserRow:
+        """Let a user in no more; sessions end, and tokens open nothing until the user is unlocked.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+            ConflictError: It is the last administrator.
+        """
+        self._check(who, "user.lock")
+        user = self._change(who, "user.lock", name, {"state": "locked"})
+        self._accounts.end_sessions(user)
+        return user
+
+    def unlock(self, who: Principal, name: str) -> UserRow:
+        """Let a user in again.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+        """
+        self._check(who, "user.unlock")
+        return self._change(who, "user.unlock", name, {"state": "active"})
+
+    def set_password(self, who: Principal, name: str, password: str) -> UserRow:
+        """Set a user's password; all sessions of the user end.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+            InputError: The password is no good.
+        """
+        self._check(who, "user.password")
+        user = self._named(name)
+        self._accounts.set_password(user, password)
+        self._audit.record(who, "user.password", f"user {user.name}")
+        return user
+
+    def remove(self, who: Principal, name: str) -> bool:
+        """Remove a user with tokens and sessions.
+
+        A user who has made requests stays as a name that nobody can sign in with or take again, so that it is still
+        known whose they were.
+
+        Returns:
+            Whether nothing is left.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+            ConflictError: It is the last administrator.
+        """
+        self._check(who, "user.remove")
+        user = self._named(name)
+        gone = self._store.remove(user.id)
+        self._audit.record(who, "user.remove", f"user {user.name}")
+        return gone
+
+    # ------------------------------------------------------------------ tokens
+
+    def tokens(self, who: Principal, name: str) -> list[TokenRow]:
+        """The tokens of a user, the newest first.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+        """
+        self._check(who, "token.list")
+        return self._store.tokens_of(self._named(name).id)
+
+    def make_token(self, who: Principal, name: str, called: str, *, days: float | None = None) -> str:
+        """Make a token for a user; it is shown this once.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is none of that name.
+            InputError: What it is called, or how long it lasts, is none.
+        """
+        self._check(who, "token.make")
+        user = self._named(name)
+        secret = self._accounts.make_token(user.id, called, days=days)
+        self._audit.record(who, "token.make", f"user {user.name}", called=names.clean(called))
+        return secret
+
+    def revoke_token(self, who: Principal, name: str, number: int | None = None) -> int:
+        """Take a token of a user away, or all of them.
+
+        Args:
+            who: Who asks.
+            name: Whose.
+            number: Which; None for all.
+
+        Returns:
+            How many were taken away.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            NotFoundError: There is no such user or token.
+        """
+        self._check(who, "token.revoke")
+        user = self._named(name)
+        if number is None:
+            count = self._store.delete_tokens_of(user.id)
+        else:
+            self._store.delete_token(user.id, number)
+            count = 1
+        self._audit.record(who, "token.revoke", f"user {user.name}", tokens=count)
+        return count
+
+    # ------------------------------------------------------------------ tenants
+
+    def tenants(self, who: Principal) -> list[TenantRow]:
+        """The tenants that the user who asks may see, by name: an administrator all, others their own."""
+        return [row for row in self._cluster.tenants() if who.may_see(row.name)]
+
+    def set_tenant(
+        self,
+        who: Principal,
+        name: str,
+        *,
+        weight: float | None = None,
+        priority: int | None = None,
+        quota: Mapping[str, float] | None = None,
+    ) -> TenantRow:
+        """Add a tenant, or change its share and the most that it may use.
+
+        Args:
+            who: Who asks.
+            name: The tenant.
+            weight: Its share against others; stays as it is without it.
+            priority: Larger goes first under strict priority; likewise.
+            quota: The most that it may use at a time, by name of the resource; likewise.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            InputError: A value is none.
+        """
+        self._check(who, "tenant.set")
+        kept = names.check(name, "tenant")
+        # Tenants of clusters may have names that no user can have.
+        old = next((row for row in self._cluster.tenants() if row.name in (name, kept)), TenantRow(kept))
+        if weight is not None and not 0 < weight < math.inf:
+            raise InputError(f"the weight {weight:g} is none", hint="a weight is above 0")
+        if priority is not None and abs(priority) > _LARGEST:
+            raise InputError(f"the priority {priority} is too large", hint="numbers from -10 to 10 will do")
+        if quota is not None:
+            Kinds().amounts(quota)
+        changed = {"weight": weight, "priority": priority, "quota": None if quota is None else dict(quota)}
+        given = {key: value for key, value in changed.items() if value is not None}
+        row = replace(old, **given)  # type: ignore[arg-type]
+        self._cluster.set_tenant(row)
+        self._audit.record(who, "tenant.set", f"tenant {row.name}", **given)
+        return row
+
+    def _check(self, who: Principal, action: str) -> None:
+        if not who.is_admin:
+            raise ForbiddenError("only an administrator may do this", hint=f"{action} is not for the role {who.role}")
+
+    def _named(self, name: str) -> UserRow:
+        user = self._store.find(names.lookup(name))
+        if user is None or user.state == "removed":
+            raise NotFoundError("there is no such user", hint="tradewind user list shows all")
+        return user
+
+    def _change(self, who: Principal, action: str, name: str, fields: dict[str, Any], **details: Any) -> UserRow:
+        user = self._store.change(self._named(name).id, **fields)
+        self._audit.record(who, action, f"user {user.name}", **details)
+        return user
