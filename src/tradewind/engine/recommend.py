@@ -60,6 +60,23 @@ def advise(spec: Spec, store: Store, data_folder: Path, count: int, searcher: st
     """
     name = _who(spec, searcher)
     problem = replace(build_problem(spec, data_folder), past=_history(spec, store, name))
+    return advise_from(spec, problem, count, name)
+
+
+def advise_from(spec: Spec, problem: Problem, count: int, searcher: str | None = None) -> Advice:
+    """As `advise`, from the past that a problem has.
+
+    Args:
+        spec: The specification.
+        problem: Its problem, with the earlier studies.
+        count: How many configurations at most.
+        searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT`.
+
+    Raises:
+        NoHistoryError: No run of the job can be answered from.
+        InputError: The searcher that was asked for cannot recommend.
+    """
+    name = _who(spec, searcher)
     runs = sum(len(study.trials) for study in problem.past if study.name == spec.name)
     if not runs:
         hint = f"tradewind tune {spec.file} makes some"

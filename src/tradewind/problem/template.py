@@ -33,6 +33,7 @@ _HOLE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _MAX_TEXT = 100_000
 _MAX_LOOP = 1_000
 _MAX_WORD = 10_000
+_MAX_FILE = 65_536
 _FILTERS = (
     *("abs", "capitalize", "count", "d", "default", "first", "float", "int", "join", "last", "length", "list"),
     *("lower", "max", "min", "round", "sort", "string", "sum", "tojson", "trim", "unique", "upper"),
@@ -134,10 +135,10 @@ def _compiled(word: str) -> Template:
 
 
 @functools.lru_cache(maxsize=4096)
-def _variables(word: str) -> frozenset[str]:
+def _variables(word: str, most: int = _MAX_WORD) -> frozenset[str]:
     """The names that a template uses; `SpecError` where it does not parse or uses what is not allowed."""
-    if len(word) > _MAX_WORD:
-        raise SpecError(f"a template is longer than {_MAX_WORD} characters")
+    if len(word) > most:
+        raise SpecError(f"a template is longer than {most} characters")
     try:
         tree = _ENVIRONMENT.parse(word)
         for node in tree.find_all(_REFUSED):
@@ -177,6 +178,77 @@ def check_template(word: str, known: Collection[str]) -> None:
         near = difflib.get_close_matches(name, sorted(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
         raise SpecError(f"the template {word!r} names {name!r}, which is no parameter", hint=hint)
+
+
+def check_text(text: str, known: Collection[str], where: str) -> None:
+    """Check the template of a whole file.
+
+    Args:
+        text: The template.
+        known: The variables that it may name.
+        where: The file, for errors.
+
+    Raises:
+        SpecError: It does not parse, or names something else.
+    """
+    try:
+        unknown = sorted(_variables(text, _MAX_FILE) - set(known)) if _has_holes(text) else []
+    except SpecError as error:
+        message = error.message.replace(repr(text), f"of {where}").replace(repr(text[:60]) + "...", f"of {where}")
+        raise SpecError(message, hint=error.hint) from None
+    for name in unknown:
+        near = difflib.get_close_matches(name, sorted(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known)) or 'nothing'}"
+        raise SpecError(f"the template of {where} names {name!r}, which is no field", hint=hint)
+
+
+def fill_text(text: str, variables: Mapping[str, Any], where: str) -> str:
+    """The template of a whole file with values filled in.
+
+    Args:
+        text: The template, as `check_text` takes it.
+        variables: The values.
+        where: The file, for errors.
+
+    Raises:
+        SpecError: It fails.
+    """
+    if not _has_holes(text):
+        return text
+    try:
+        filled = _ENVIRONMENT.from_string(text).render(variables)
+    except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
+        raise SpecError(f"the template of {where} fails: {error}") from None
+    if len(filled) > 10 * _MAX_TEXT:
+        raise SpecError(f"the template of {where} gives more than {10 * _MAX_TEXT} characters")
+    return filled
+
+
+def names_in(word: str, *, but: str = "") -> frozenset[str]:
+    """The variables that a template writes into its text, or calculates with.
+
+    Args:
+        word: The template.
+        but: Leave out those that stand directly before this filter, and those of conditions.
+    """
+    if not _has_holes(word):
+        return frozenset()
+    tree = _ENVIRONMENT.parse(word)
+    spared: set[int] = set()
+    for node in tree.find_all(nodes.Filter) if but else ():
+        if node.name == but and isinstance(node.node, nodes.Name):
+            spared.add(id(node.node))
+    conditions: list[nodes.Node] = [one.test for one in tree.find_all(nodes.If)] if but else []
+    conditions += [one.test for one in tree.find_all(nodes.CondExpr)] if but else []
+    for test in conditions:
+        spared |= {id(name) for name in test.find_all(nodes.Name)} | {id(test)}
+    found = (name for name in tree.find_all(nodes.Name) if id(name) not in spared)
+    return frozenset(name.name for name in found)
+
+
+def begins_with(word: str) -> frozenset[str]:
+    """The variables of a template that begins with a hole: what they hold may begin the whole word."""
+    return names_in(word) if _HOLE.match(word) else frozenset()
 
 
 def _has_holes(word: str) -> bool:
@@ -247,4 +319,14 @@ def _fill(word: str, variables: Mapping[str, Any], where: str) -> str:
     return text
 
 
-__all__ = ["BUILT_IN", "check_template", "render", "render_load", "split_command"]
+__all__ = [
+    "BUILT_IN",
+    "begins_with",
+    "check_template",
+    "check_text",
+    "fill_text",
+    "names_in",
+    "render",
+    "render_load",
+    "split_command",
+]

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 from tradewind import plugins
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
+from tradewind.service.applications.functions import Applications
+from tradewind.service.backends import Backends
+from tradewind.service.proposals import Proposals
+from tradewind.service.links import Links
 from tradewind.service.requests.functions import Requests
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.streams.hub import Hub
@@ -34,8 +38,12 @@ class Context:
         accounts: Users, tokens and sessions.
         audit: The audit log.
         requests: Requests: what users want run.
+        backends: Where jobs run.
+        applications: Applications, with their forms.
+        proposals: Which configuration to use.
         studies: What people see of studies.
         streams: Event streams that are open.
+        links: Links to results.
     """
 
     settings: ServiceSettings
@@ -47,8 +55,12 @@ class Context:
     accounts: Accounts
     audit: Audit
     requests: Requests
+    backends: Backends
+    applications: Applications
+    proposals: Proposals
     studies: Studies
     streams: Hub
+    links: Links
 
     def close(self) -> None:
         """Give back connections."""
@@ -72,6 +84,9 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
     database = Database(url, busy_timeout=30.0)
     audit = Audit(database, settings.audit_days)
     store: Store = plugins.create("store", "sql", {}, url=url)
+    backends = Backends(database, data_folder)
+    applications = Applications(database, settings, data_folder, backends)
+    requests = Requests(database, store, data_folder)
     return Context(
         settings=settings,
         url=url,
@@ -81,7 +96,11 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         cluster=ClusterStore(url),
         accounts=Accounts(database, settings, audit),
         audit=audit,
-        requests=Requests(database, store, data_folder),
+        requests=requests,
+        backends=backends,
+        applications=applications,
+        proposals=Proposals(applications, backends, data_folder),
         studies=Studies(database, store),
         streams=Hub(database, settings),
+        links=Links(database, settings, requests, audit),
     )

@@ -35,6 +35,7 @@ class ServiceSettings(BaseModel):
         beat_seconds: Seconds of silence after which a stream says that it is still there.
         event_seconds: Seconds between two looks for new events.
         upload_mib: MiB that the files which a tenant hands in with forms may take together.
+        link_days: Days after which a link to results leads nowhere, unless its maker says otherwise.
         user_hooks: Whether requests and applications of ordinary users may bring hooks, which run on the server.
     """
 
@@ -63,4 +64,5 @@ class ServiceSettings(BaseModel):
     beat_seconds: float = Field(default=15.0, gt=0, description="Silence after which a stream says that it is there.")
     event_seconds: float = Field(default=0.25, gt=0, description="Seconds between two looks for new events.")
     upload_mib: float = Field(default=256.0, gt=0, description="MiB that a tenant's handed-in files may take.")
+    link_days: float = Field(default=30.0, gt=0, le=3650, description="Days that a link to results leads anywhere.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")
