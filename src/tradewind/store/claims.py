@@ -1,0 +1,305 @@
+"""Who carries out which request: claims with a lease, so that several servers share one database."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from tradewind.errors import StudyBusyError
+from tradewind.store import codec, holds, rows
+from tradewind.store.base import StudyRow
+from tradewind.store.cluster import JobRow
+from tradewind.store.database import Database
+from tradewind.store.request_rows import OPEN, Remark, RequestRow, Wanted, note, one, written
+from tradewind.store.schema import cluster_jobs, requests, studies, tenants
+
+_CLAIM_LOCK = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
+_FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
+_HELD = requests.c.state.in_(OPEN) & requests.c.hold_token.is_not(None)
+_WAITS = (requests.c.state == "pending") & requests.c.hold_token.is_(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The requests of a tenant that wait, and what the tenant uses.
+
+    Attributes:
+        tenant: Its name.
+        first: Number of the request that has waited longest.
+        plan: What was decided of that request.
+        cost: USD that it has cost by now, in earlier attempts.
+        weight: The tenant's share against others.
+        quota: Its limits by name: ``requests`` at a time, ``dollars`` in all.
+        running: Its requests that are being carried out, on all servers.
+        spent: USD that its requests have cost, or may cost where they are being carried out; 0 without a quota.
+    """
+
+    tenant: str
+    first: int
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    cost: float = 0.0
+    weight: float = 1.0
+    quota: Mapping[str, float] = field(default_factory=dict)
+    running: int = 0
+    spent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A request that this process carries out.
+
+    Attributes:
+        row: The request.
+        token: Proves it.
+        before: Who carried it out before (host and pid); empty when nobody did.
+    """
+
+    row: RequestRow
+    token: str
+    before: str = ""
+
+
+Choose = Callable[[Sequence[Line]], tuple[int, float] | None]
+"""Which of the first ones is next, and the USD that it may cost in all (0 for no limit); None when none may begin."""
+
+
+class ClaimStore:
+    """The table of requests, as those who carry them out see it.
+
+    Args:
+        database: The open database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def waits(self, holder: str) -> bool:
+        """Whether there is anything to claim: a request that waits, or one whose process is gone."""
+        with self._database.read() as connection:
+            if connection.execute(sa.select(requests.c.id).where(_WAITS).limit(1)).first() is not None:
+                return True
+            others = _HELD & (requests.c.hold_holder != holder)
+            held = connection.execute(sa.select(requests.c.hold_holder, requests.c.hold_expires).where(others)).all()
+        return bool(_stale(held, time.time()))
+
+    def claim(
+        self, holder: str, seconds: float, choose: Choose, *, room: bool = True, mine: Collection[int] = ()
+    ) -> Claim | None:
+        """Take the next request: one that a dead process has left, one for a cluster, or the one that is due.
+
+        Args:
+            holder: `tradewind.store.base.this_process`.
+            seconds: How long without `renew`.
+            choose: Who is next.
+            room: Whether this process can carry out one more; without it, only those for clusters are taken.
+            mine: The requests that this process has.
+
+        Returns:
+            The request, or None when there is none for this process.
+        """
+        token, now = secrets.token_hex(16), time.time()
+        taken = {"hold_token": token, "hold_holder": rows.text(holder), "hold_expires": now + seconds}
+        with self._database.write() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIM_LOCK)))
+            found = _left(connection, now, room=room, mine=mine) or _for_cluster(connection)
+            if found is None and room:
+                found = _due(connection, choose)
+            if found is None:
+                return None
+            number, before, fields = found
+            connection.execute(
+                sa.update(requests).where(requests.c.id == number).values(**taken, **fields, updated=time.time())
+            )
+            row = one(connection, requests.c.id == number)
+            if before:
+                words = f"taken over from process {holds.shown(before)}, which is gone"
+                note(connection, number, [Remark(row.state, words)])
+        return Claim(row, token, holds.shown(before) if before else "")
+
+    def renew(self, tokens: Mapping[int, str], seconds: float) -> set[int]:
+        """Hold on to some requests for ``seconds`` more.
+
+        Args:
+            tokens: The tokens, by request.
+            seconds: How long without another call.
+
+        Returns:
+            The requests that another process has taken over.
+        """
+        lost = set()
+        with self._database.write(lasting=False) as connection:  # after a power cut nobody holds them
+            for number, token in tokens.items():
+                until = {"hold_expires": time.time() + seconds}
+                if not connection.execute(sa.update(requests).where(_mine(number, token)).values(until)).rowcount:
+                    lost.add(number)
+        return lost
+
+    def wishes(self, numbers: Collection[int]) -> dict[int, Wanted]:
+        """What becomes of some requests, as their owners want it now."""
+        query = sa.select(requests.c.id, requests.c.wanted).where(requests.c.id.in_(numbers))
+        with self._database.read() as connection:
+            return {row.id: row.wanted for row in connection.execute(query)}
+
+    def change(
+        self,
+        number: int,
+        token: str,
+        fields: Mapping[str, Any],
+        remarks: Sequence[Remark] = (),
+        *,
+        lasting: bool = True,
+        release: bool = False,
+        leave: bool = False,
+    ) -> None:
+        """Change a request, and note what happened, all of it or none.
+
+        Args:
+            number: The request.
+            token: The claim's.
+            fields: What to change, by name.
+            remarks: What happened, the oldest first.
+            lasting: False where a power cut may take it back.
+            release: Let go of it with this: it is over, or waits again.
+            leave: Let go of it as it is: the next process takes it over at once.
+
+        Raises:
+            StudyBusyError: Another process has taken it over; nothing is written.
+        """
+        hold = _FREE if release else {"hold_expires": 0.0} if leave else {}
+        values = {**written(fields), "updated": time.time(), **hold}
+
+        def work(connection: Connection) -> None:
+            if not connection.execute(sa.update(requests).where(_mine(number, token)).values(values)).rowcount:
+                raise _lost(number)
+            note(connection, number, remarks)
+
+        self._database.together(work, lasting=lasting)
+
+    def name_study(self, claim: Claim, study: StudyRow, fields: Mapping[str, Any]) -> StudyRow:
+        """Make the study of a request and write its number into the request's row, both or neither.
+
+        Args:
+            claim: The claim.
+            study: The study; its ``id`` is set here.
+            fields: What else to change of the request, by name.
+
+        Raises:
+            StudyBusyError: Another process has taken the request over; nothing is written.
+        """
+        values = {key: getattr(study, key) for key in rows.STUDY_FIELDS if key != "id"}
+        with self._database.write() as connection:
+            made = connection.execute(sa.insert(studies).values(rows.study_values(values)))
+            (number,) = made.inserted_primary_key or (0,)
+            _name(connection, claim, {**written(fields), "study_id": number})
+        return replace(study, id=number)
+
+    def name_job(self, claim: Claim, job: JobRow) -> int:
+        """Put a request's search into the queue of clusters and write its number into the row, both or neither.
+
+        Raises:
+            StudyBusyError: Another process has taken the request over; nothing is written.
+        """
+        values = {key: getattr(job, key) for key in JobRow.__dataclass_fields__ if key != "id"}
+        values |= {"spec": codec.dumps(dict(job.spec)), "options": codec.dumps(dict(job.options))}
+        values["submitted"] = job.submitted or time.time()
+        with self._database.write() as connection:
+            made = connection.execute(sa.insert(cluster_jobs).values(values))
+            (number,) = made.inserted_primary_key or (0,)
+            _name(connection, claim, {"cluster_job": number})
+        return int(number)
+
+
+def line_of(connection: Connection, tenant: str, first: int, running: int) -> Line:
+    """What a tenant's requests wait for."""
+    about = connection.execute(sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.name == tenant)).one()
+    columns = (requests.c.plan, requests.c.cost)
+    plan, cost = connection.execute(sa.select(*columns).where(requests.c.id == first)).one()
+    quota = json.loads(about.quota)
+    spent = _spent(connection, tenant) if "dollars" in quota else 0.0
+    return Line(tenant, first, json.loads(plan), cost, about.weight, quota, running, spent)
+
+
+def running_of(connection: Connection) -> dict[str, int]:
+    """Requests that are being carried out by servers themselves, by tenant."""
+    query = sa.select(requests.c.tenant, sa.func.count()).where(_HELD, requests.c.cluster == "")
+    return dict(connection.execute(query.group_by(requests.c.tenant)).tuples().all())
+
+
+def _spent(connection: Connection, tenant: str) -> float:
+    """What a tenant's requests have cost; those that are being carried out count with what they may cost."""
+    may = sa.case((_HELD & (requests.c.reserved > requests.c.cost), requests.c.reserved), else_=requests.c.cost)
+    return float(connection.scalar(sa.select(sa.func.sum(may)).where(requests.c.tenant == tenant)) or 0.0)
+
+
+_Found = tuple[int, str, dict[str, Any]]
+
+
+def _left(connection: Connection, now: float, *, room: bool, mine: Collection[int]) -> _Found | None:
+    """A request whose process is gone."""
+    columns = (*(requests.c[name] for name in ("id", *_FREE)), requests.c.cluster)
+    held = connection.execute(sa.select(*columns).where(_HELD).order_by(requests.c.id)).all()
+    for row in _stale(held, now):
+        if row.id in mine or not (room or row.cluster):
+            continue
+        # Its process may live after all, and be writing its end at this moment.
+        same = sa.select(requests.c.id).where(_HELD, _mine(row.id, row.hold_token)).with_for_update(skip_locked=True)
+        if connection.execute(same).first() is not None:
+            return row.id, str(row.hold_holder), {}
+    return None
+
+
+def _stale(held: Sequence[Any], now: float) -> list[Any]:
+    dead: dict[str, bool] = {}
+    found = []
+    for row in held:
+        holder = str(row.hold_holder)
+        if row.hold_expires > now and holder not in dead:
+            dead[holder] = holds.is_dead(holder)
+        if row.hold_expires <= now or dead[holder]:
+            found.append(row)
+    return found
+
+
+def _for_cluster(connection: Connection) -> _Found | None:
+    """A request that only has to be put into a cluster's queue, and followed."""
+    query = sa.select(requests.c.id).where(_WAITS, requests.c.cluster != "").order_by(requests.c.id).limit(1)
+    row = connection.execute(query.with_for_update(skip_locked=True)).first()
+    return None if row is None else (row.id, "", {})
+
+
+def _due(connection: Connection, choose: Choose) -> _Found | None:
+    """The request that is due among the first ones of all tenants."""
+    first = sa.func.min(requests.c.id).label("first")
+    query = sa.select(requests.c.tenant, first).where(_WAITS, requests.c.cluster == "").group_by(requests.c.tenant)
+    running = running_of(connection)
+    due = connection.execute(query).all()
+    lines = [line_of(connection, row.tenant, row.first, running.get(row.tenant, 0)) for row in due]
+    chosen = choose(lines) if lines else None
+    if chosen is None:
+        return None
+    number, most = chosen
+    # Its owner may be cancelling it at this moment.
+    free = sa.select(requests.c.id).where(_WAITS, requests.c.id == number).with_for_update(skip_locked=True)
+    return (number, "", {"reserved": most}) if connection.execute(free).first() is not None else None
+
+
+def _mine(number: int, token: str) -> sa.ColumnElement[bool]:
+    return (requests.c.id == number) & (requests.c.hold_token == token)
+
+
+def _name(connection: Connection, claim: Claim, values: Mapping[str, Any]) -> None:
+    where = _mine(claim.row.id, claim.token)
+    if not connection.execute(sa.update(requests).where(where).values(**values, updated=time.time())).rowcount:
+        raise _lost(claim.row.id)
+
+
+def _lost(number: int) -> StudyBusyError:
+    return StudyBusyError(f"request {number} was taken over by another process")
