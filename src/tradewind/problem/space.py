@@ -19,6 +19,7 @@ Codes = NDArray[np.int32]
 """Configurations of a finite space: shape (n, parameters), the index of each level, -1 where inactive."""
 
 _CHUNK = 1 << 18
+_FIRST = 4
 
 
 class Space:
@@ -206,7 +207,9 @@ class Space:
             return
         found: set[str] = set()
         for _ in range(tries):
-            for configuration in self._drawn(rng.random((max(n, 16), len(self.parameters)))):
+            unit = rng.random((max(n, 16), len(self.parameters)))
+            # Most callers take the first ones only: the others are not made of their numbers before they are wanted.
+            for configuration in itertools.chain(self._drawn(unit[:_FIRST]), self._drawn(unit[_FIRST:])):
                 if configuration.key in found:
                     continue
                 found.add(configuration.key)

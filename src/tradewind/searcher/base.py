@@ -181,6 +181,7 @@ class Searcher(Plugin, ABC):
         self.problem = problem
         self.seed = seed
         self._told: dict[int, Trial] = {}
+        self._told_keys: set[str] = set()
 
     @abstractmethod
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
@@ -202,6 +203,7 @@ class Searcher(Plugin, ABC):
         """Learn from a trial that succeeded, failed or was aborted; telling it again changes nothing."""
         if trial.state.informs:
             self._told[trial.number] = trial
+            self._told_keys.add(trial.key)
 
     @property
     def history(self) -> list[Trial]:
@@ -214,7 +216,7 @@ class Searcher(Plugin, ABC):
 
     def taken(self, state: SearchState) -> set[str]:
         """Trial keys that must not be proposed again."""
-        return {trial.key for trial in (*self._told.values(), *state.pending)}
+        return self._told_keys.union(trial.key for trial in state.pending)
 
     def affordable(self, state: SearchState, hourly: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
         """Where the money left pays at least the smallest bill, as a mask of the shape of ``hourly``."""

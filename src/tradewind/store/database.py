@@ -67,7 +67,12 @@ class Database:
     @property
     def dialect(self) -> str:
         """``sqlite`` or ``postgresql``."""
-        return self._writers.dialect.name
+        return self.sql.name
+
+    @property
+    def sql(self) -> sa.engine.Dialect:
+        """SQLAlchemy's dialect, for statements that are compiled once."""
+        return self._writers.dialect
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
@@ -276,8 +281,11 @@ def _on_sqlite_begin(connection: Connection) -> None:
     writes = options.get(_WRITES)
     if writes:
         # In WAL mode NORMAL leaves the file to the system, which writes it before anything that comes after it.
-        driver: Any = connection.connection.driver_connection
-        driver.execute(f"PRAGMA synchronous = {'NORMAL' if options.get(_HASTY) else 'FULL'}")
+        mode, kept = "NORMAL" if options.get(_HASTY) else "FULL", connection.connection.info
+        if kept.get("synchronous", "FULL") != mode:
+            driver: Any = connection.connection.driver_connection
+            driver.execute(f"PRAGMA synchronous = {mode}")
+            kept["synchronous"] = mode
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 

@@ -18,6 +18,7 @@ from tradewind.store import holds, rows
 from tradewind.store.base import Change, Store, StudyRow, StudySummary
 from tradewind.store.best import best_trial
 from tradewind.store.database import Database
+from tradewind.store.prepared import Prepared, StudyChanges
 from tradewind.store.schema import runs, studies, trials
 
 _COLUMNS = (
@@ -60,9 +61,11 @@ class SqlStore(Store):
         super().__init__(settings=settings, url=url)
         assert isinstance(settings, SqlSettings)
         self._database = Database(url, busy_timeout=settings.busy_timeout)
-        insert = _inserter(self._database.dialect)
-        self._put_trial = _upsert(insert(trials))
-        self._put_run = _upsert(insert(runs))
+        dialect = self._database.sql
+        insert = _inserter(dialect.name)
+        self._put_trial = Prepared(_upsert(insert(trials)), dialect)
+        self._put_run = Prepared(_upsert(insert(runs)), dialect)
+        self._changes = StudyChanges(dialect)
 
     def create_study(self, study: StudyRow) -> StudyRow:
         """Insert a study; its ``id`` is set by the store."""
@@ -162,15 +165,17 @@ class SqlStore(Store):
         new_runs = [rows.run_values(study_id, run) for run in change.runs]
 
         def work(connection: Connection) -> None:
-            row = _held(connection, study_id)
-            if token is not None:
-                _check(row, token)
+            mine = token is not None and bool(fields) and self._changes.run(connection, study_id, token, fields)
+            if not mine:
+                row = _held(connection, study_id)
+                if token is not None:
+                    _check(row, token)
+                elif fields:
+                    connection.execute(_CHANGE, {"id_": study_id, **fields})
             if new_trials:
-                connection.execute(self._put_trial, new_trials)
+                self._put_trial.run(connection, new_trials)
             if new_runs:
-                connection.execute(self._put_run, new_runs)
-            if fields:
-                connection.execute(_CHANGE, {"id_": study_id, **fields})
+                self._put_run.run(connection, new_runs)
 
         self._database.together(work, lasting=change.lasting)
 
@@ -250,10 +255,10 @@ class SqlStore(Store):
             known = sa.select(runs.c.run_id).where(runs.c.study_id == study_id)
             recorded.check_runs(new, set(connection.scalars(known)))
             if new:
-                connection.execute(self._put_trial, [rows.trial_values(study_id, record.trial) for record in new])
+                self._put_trial.run(connection, [rows.trial_values(study_id, record.trial) for record in new])
             new_runs = [rows.run_values(study_id, run) for record in new for run in record.runs]
             if new_runs:
-                connection.execute(self._put_run, new_runs)
+                self._put_run.run(connection, new_runs)
         return len(new)
 
     def close(self) -> None:
