@@ -183,3 +183,49 @@ def dark(colour: str) -> bool:
     """True for a colour on which white words can be read better than black ones."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return 0.299 * red + 0.587 * green + 0.114 * blue < 140
+
+
+def page_document(document: Document) -> dict[str, Any]:
+    """A Gantt document with its bars laid out, for a page that draws them.
+
+    Args:
+        document: The schedule, as described at the top of this module.
+
+    Returns:
+        ``title``, ``figures``, ``end`` (s), ``activities`` (``name``, ``colour``, ``tasks``, ``seconds``), ``lanes``
+        (``name``, ``kind``, ``slots``, ``planned_rows``, ``actual_rows``, and ``planned`` and ``actual`` as rows of
+        task, place of its activity, start, finish, row, rows, and 1 for the critical path), ``usage`` (``planned``
+        and ``actual``: slots in use from each second on).
+
+    Raises:
+        InputError: A task is on a machine that is not in the document.
+    """
+    shown = lanes(document)
+    groups = activities(document["tasks"])
+    place = {name: i for i, name in enumerate(groups)}
+
+    def rows(bars: Sequence[Bar]) -> list[list[Any]]:
+        return [[b.task, place[b.activity], b.start, b.finish, b.row, b.rows, int(b.critical)] for b in bars]
+
+    return {
+        "title": document["title"],
+        "figures": [list(pair) for pair in document.get("figures") or ()],
+        "end": horizon(shown),
+        "activities": [
+            {"name": name, "colour": colour, "tasks": count, "seconds": seconds}
+            for name, (colour, count, seconds) in groups.items()
+        ],
+        "lanes": [
+            {
+                "name": lane.name,
+                "kind": lane.kind,
+                "slots": lane.slots,
+                "planned_rows": lane.planned_rows,
+                "actual_rows": lane.actual_rows,
+                "planned": rows(lane.planned),
+                "actual": rows(lane.actual),
+            }
+            for lane in shown
+        ],
+        "usage": {"planned": usage(shown, actual=False), "actual": usage(shown, actual=True)},
+    }

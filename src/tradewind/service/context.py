@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 from tradewind import plugins
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
+from tradewind.service.accounts.users import Users
 from tradewind.service.applications.functions import Applications
 from tradewind.service.backends import Backends
-from tradewind.service.proposals import Proposals
+from tradewind.service.clusters import Clusters
 from tradewind.service.links import Links
+from tradewind.service.machines import Machines
+from tradewind.service.offers import Offers
+from tradewind.service.proposals import Proposals
 from tradewind.service.requests.functions import Requests
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.streams.hub import Hub
 from tradewind.service.studies import Studies
+from tradewind.service.workflows import Workflows
 from tradewind.store.cluster import ClusterStore
 from tradewind.store.database import Database
 
@@ -36,12 +41,17 @@ class Context:
         store: Studies.
         cluster: Tenants and clusters.
         accounts: Users, tokens and sessions.
+        users: What administrators do with users and tenants.
         audit: The audit log.
         requests: Requests: what users want run.
         backends: Where jobs run.
         applications: Applications, with their forms.
         proposals: Which configuration to use.
         studies: What people see of studies.
+        workflows: Plans and runs of workflows among the files of requests.
+        clusters: What people see of shared clusters.
+        machines: What is running and costs money.
+        offers: What the catalogues sell.
         streams: Event streams that are open.
         links: Links to results.
     """
@@ -53,12 +63,17 @@ class Context:
     store: Store
     cluster: ClusterStore
     accounts: Accounts
+    users: Users
     audit: Audit
     requests: Requests
     backends: Backends
     applications: Applications
     proposals: Proposals
     studies: Studies
+    workflows: Workflows
+    clusters: Clusters
+    machines: Machines
+    offers: Offers
     streams: Hub
     links: Links
 
@@ -82,9 +97,12 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         StoreError: The database cannot be opened.
     """
     database = Database(url, busy_timeout=30.0)
+    cluster = ClusterStore(url)
     audit = Audit(database, settings.audit_days)
+    accounts = Accounts(database, settings, audit)
     store: Store = plugins.create("store", "sql", {}, url=url)
     backends = Backends(database, data_folder)
+    cluster = ClusterStore(url)
     applications = Applications(database, settings, data_folder, backends)
     requests = Requests(database, store, data_folder)
     return Context(
@@ -93,7 +111,7 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         data_folder=data_folder,
         database=database,
         store=store,
-        cluster=ClusterStore(url),
+        cluster=cluster,
         accounts=Accounts(database, settings, audit),
         audit=audit,
         requests=requests,
@@ -101,6 +119,10 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         applications=applications,
         proposals=Proposals(applications, backends, data_folder),
         studies=Studies(database, store),
+        workflows=Workflows(requests),
+        clusters=Clusters(cluster),
+        machines=Machines(database, store, data_folder),
+        offers=Offers(data_folder),
         streams=Hub(database, settings),
         links=Links(database, settings, requests, audit),
     )

@@ -173,10 +173,19 @@ def read_plan(path: Path) -> Plan:
         WorkflowError: It is not there, is no plan, or something in it is wrong.
     """
     with _without_collection():
-        return _read_plan(read_bytes(path), str(path))
+        return parse_plan(read_bytes(path), str(path))
 
 
-def _read_plan(text: bytes, file: str) -> Plan:
+def parse_plan(text: bytes, file: str) -> Plan:
+    """The plan that `write_plan` has written.
+
+    Args:
+        text: What is in the file.
+        file: Its name, for messages.
+
+    Raises:
+        WorkflowError: It is no plan, or something in it is wrong.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -239,3 +239,22 @@ def end_record(task: str, attempt: int, result: dict[str, Any], offset: float) -
         record["start"] = record.pop("began") + offset
         record["finish"] = record["start"] + record["seconds"]
     return record
+
+
+def read_history(text: bytes, file: str) -> History:
+    """What a journal tells up to its last whole line, without taking it from the process that writes it.
+
+    Args:
+        text: What is in the file.
+        file: Its name, for messages.
+
+    Raises:
+        WorkflowError: It is no journal of a run.
+    """
+    history = History()
+    for number, line in enumerate(text.split(b"\n")[:-1], 1):
+        try:
+            history.take(json.loads(line))
+        except (ValueError, KeyError, TypeError):
+            raise WorkflowError("it is no line of a run's journal", file=file, line=number) from None
+    return history

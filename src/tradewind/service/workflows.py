@@ -1,0 +1,183 @@
+"""Workflows that requests have carried out, or are carrying out: what was planned and what happened, task by task."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import NotFoundError, WorkflowError
+from tradewind.reporting.workflow_layout import page_document
+from tradewind.service.people import Principal
+
+if TYPE_CHECKING:
+    from tradewind.service.requests.functions import Requests
+
+JOURNAL, RESULTS = "journal.jsonl", "results.json"
+
+_MOST_BYTES = 64 << 20
+_MOST_CORES = 4096
+_MOST_TASKS = 200_000
+_WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
+
+
+class Workflows:
+    """Plans and runs of workflows among the files of requests.
+
+    Args:
+        requests: The functions of requests, which say whose files are whose.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def found(self, who: Principal, number: int) -> list[str]:
+        """The plans, results and journals among a request's files, by path; of one run only what says most.
+
+        Raises:
+            NotFoundError: There is no such request, or it is another tenant's.
+        """
+        paths = [PurePosixPath(entry.path) for entry in self._requests.files(who, number)]
+        runs = {path.parent for path in paths if path.name in (JOURNAL, RESULTS)}
+        ran = {_plan_beside(folder) for folder in runs}
+        shown = [_best(folder, paths) for folder in sorted(runs)]
+        shown += [path for path in paths if path.suffix == ".json" and path.name != RESULTS and path not in ran]
+        return [
+            str(path)
+            for path in shown
+            if path.suffix != ".json" or path.name == RESULTS or self._is_plan(who, number, path)
+        ]
+
+    def gantt(self, who: Principal, number: int, path: str) -> dict[str, Any]:
+        """What was planned and what happened, for a page that draws it.
+
+        Args:
+            who: Who asks.
+            number: The request.
+            path: A plan, results or journal among its files, as `found` names it.
+
+        Returns:
+            `tradewind.reporting.workflow_layout.page_document` with ``ending`` (how the run ended; ``running`` while
+            it goes on, empty for a plan that was not run), ``running`` (tasks that run now) and ``path``.
+
+        Raises:
+            NotFoundError: There is no such request or file, or it is another tenant's.
+            WorkflowError: It is none of these, or something in it is wrong.
+        """
+        name = PurePosixPath(path)
+        if name.name == JOURNAL:
+            plan = str(_plan_beside(name.parent))
+            found = _running(self._read(who, number, plan), plan, self._read(who, number, path), path)
+        else:
+            found = drawn(self._read(who, number, path), path)
+        return {**found, "path": path}
+
+    def _read(self, who: Principal, number: int, path: str) -> bytes:
+        with self._requests.open(who, number, path) as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise WorkflowError(f"it is larger than {_MOST_BYTES >> 20} MiB", file=path)
+        return text
+
+    def _is_plan(self, who: Principal, number: int, path: PurePosixPath) -> bool:
+        from tradewind.workflow.plan import FORMAT
+
+        try:
+            with self._requests.open(who, number, str(path)) as file:
+                return f'"format": "{FORMAT}"'.encode() in file.read(200)
+        except NotFoundError:
+            return False
+
+
+def drawn(text: bytes, file: str) -> dict[str, Any]:
+    """The chart of a plan, or of the results of a run.
+
+    Args:
+        text: What is in the file.
+        file: Its name, for messages.
+
+    Raises:
+        WorkflowError: It is neither, or something in it is wrong.
+    """
+    from tradewind.workflow.execution import results
+    from tradewind.workflow.plan import FORMAT
+
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WorkflowError(f"it is no JSON: {error}", file=file) from None
+    kind = document.get("format") if isinstance(document, dict) else None
+    if kind == FORMAT:
+        return _planned(text, file)
+    if kind == results.FORMAT:
+        ending = str(document.get("ending", ""))
+        return {**_checked(lambda: results.chart(document), file), "ending": ending, "running": []}
+    hint = "tradewind workflow plan writes a plan, tradewind workflow run the results"
+    raise WorkflowError("it is neither a plan nor the results of a run", file=file, hint=hint)
+
+
+def _planned(text: bytes, file: str) -> dict[str, Any]:
+    from tradewind.workflow.drawing import gantt_document
+    from tradewind.workflow.files import parse_plan
+
+    plan = parse_plan(text, file)
+
+    def make() -> dict[str, Any]:
+        return gantt_document(plan.flow, plan.platform, plan.schedule, title=f"{plan.flow.name} by {plan.planner}")
+
+    return {**_checked(make, file), "ending": "", "running": []}
+
+
+def _running(plan_text: bytes, plan_file: str, text: bytes, file: str) -> dict[str, Any]:
+    """The chart of a run that goes on, or was ended before it wrote its results."""
+    from tradewind.workflow.drawing import critical_chain
+    from tradewind.workflow.execution import results
+    from tradewind.workflow.execution.journal import read_history
+    from tradewind.workflow.files import parse_plan
+
+    plan, history, now = parse_plan(plan_text, plan_file), read_history(text, file), time.time()
+    open_ = {each.task: each for each in history.open()}
+
+    def make() -> dict[str, Any]:
+        scale = float((history.header or {}).get("scale", 1.0))
+        document = results.chart(results.results_of(plan, history, engine="its machines", ending="running", now=now))
+        critical = {plan.flow.tasks[place].id for place in critical_chain(plan.flow, plan.schedule)}
+        for row in document["tasks"]:
+            row["critical"] = row["task"] in critical
+            if (each := open_.get(row["task"])) is not None and "actual_vm" not in row:
+                row["actual_vm"] = each.vm
+                row["actual_start"], row["actual_finish"] = history.clock(each.at) / scale, history.clock(now) / scale
+        return document
+
+    return {**_checked(make, file), "ending": "running", "running": sorted(open_)}
+
+
+def _checked(make: Any, file: str) -> dict[str, Any]:
+    """Lay out a document of somebody's file: whatever is in it, the answer is a chart or an error of one line."""
+    try:
+        document: Mapping[str, Any] = make()
+        if len(document["tasks"]) > _MOST_TASKS:
+            raise WorkflowError(f"it has more than {_MOST_TASKS:,} tasks, which no page shows", file=file)
+        if any(not 1 <= int(task.get("cores") or 1) <= _MOST_CORES for task in document["tasks"]):
+            raise WorkflowError(f"a task has no cores, or more than {_MOST_CORES:,}", file=file)
+        found = page_document(document)
+        json.dumps(found, allow_nan=False)
+    except WorkflowError:
+        raise
+    except _WRONG as error:
+        raise WorkflowError(
+            f"it is not as tradewind workflow run writes it: {type(error).__name__} {str(error)[:80]}", file=file
+        ) from None
+    return found
+
+
+def _plan_beside(folder: PurePosixPath) -> PurePosixPath:
+    """The plan of a run's folder: ``plan.json`` beside ``plan.run``."""
+    return folder.with_name(folder.name.removesuffix(".run") + ".json") if folder.name else PurePosixPath("plan.json")
+
+
+def _best(folder: PurePosixPath, paths: list[PurePosixPath]) -> PurePosixPath:
+    done = folder / RESULTS
+    return done if done in paths else folder / JOURNAL
