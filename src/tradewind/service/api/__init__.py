@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tradewind.service.api import me
+from tradewind.service.api import links, me, tokens, users
 
-ROUTERS: tuple[APIRouter, ...] = (me.router,)
+ROUTERS: tuple[APIRouter, ...] = (links.router, me.router, tokens.router, users.router)
 """All routers; they are mounted below ``/api/v1``."""

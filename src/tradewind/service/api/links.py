@@ -1,0 +1,64 @@
+"""Links to the results of requests."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from tradewind.service.api.access import Shared, Who
+from tradewind.store.links import LinkRow
+
+router = APIRouter(tags=["links"])
+
+
+class NewLink(BaseModel):
+    """What a new link is to be like."""
+
+    days: float | None = Field(default=None, gt=0, le=3650, description="Days that it leads anywhere.")
+    path: str = Field(default="", max_length=1000, description="Only this file, or what is below this folder.")
+
+
+class Link(BaseModel):
+    """A link to results; its secret was shown once, when it was made."""
+
+    id: str = Field(description="What takes it away.")
+    request: int = Field(description="The request.")
+    path: str = Field(description="Only this file, or what is below this folder; empty for all.")
+    created: float = Field(description="When it was made, seconds since the epoch.")
+    expires: float | None = Field(description="When it leads nowhere any more.")
+
+
+class MadeLink(Link):
+    """A new link."""
+
+    url: str = Field(description="The link; it is shown this once.")
+
+
+@router.post("/requests/{number}/links", status_code=201)
+def make_link(who: Who, shared: Shared, number: int, body: NewLink | None = None) -> MadeLink:
+    """Make a link to the files of a request: whoever has it may look at them, without signing in."""
+    wanted = body or NewLink()
+    row, path = shared.links.make(who, number, days=wanted.days, path=wanted.path)
+    return MadeLink(**_shown(row), url=shared.settings.public_url.rstrip("/") + path)
+
+
+@router.get("/requests/{number}/links")
+def list_links(who: Who, shared: Shared, number: int) -> list[Link]:
+    """The links of a request that still lead anywhere."""
+    return [Link(**_shown(row)) for row in shared.links.list(who, number)]
+
+
+@router.delete("/requests/{number}/links/{link}", status_code=204)
+def revoke_link(who: Who, shared: Shared, number: int, link: str) -> None:
+    """Take a link away."""
+    shared.links.revoke(who, number, link)
+
+
+def _shown(row: LinkRow) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "request": row.request_id,
+        "path": row.path,
+        "created": row.created,
+        "expires": row.expires,
+    }
