@@ -102,7 +102,6 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
     accounts = Accounts(database, settings, audit)
     store: Store = plugins.create("store", "sql", {}, url=url)
     backends = Backends(database, data_folder)
-    cluster = ClusterStore(url)
     applications = Applications(database, settings, data_folder, backends)
     requests = Requests(database, store, data_folder)
     return Context(
@@ -112,7 +111,8 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         database=database,
         store=store,
         cluster=cluster,
-        accounts=Accounts(database, settings, audit),
+        accounts=accounts,
+        users=Users(accounts, cluster, audit),
         audit=audit,
         requests=requests,
         backends=backends,
