@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from tradewind import __version__
 from tradewind.errors import TradewindError
 from tradewind.service import api, web
+from tradewind.service.api import access, answers, openapi
 from tradewind.service.context import Context
-from tradewind.service.faults import problem_of, status_of
+from tradewind.service.faults import status_of
+from tradewind.service.guard import Guard
 from tradewind.service.operations.traffic import Traffic, TrafficMiddleware
 
 PREFIX = "/api/v1"
@@ -23,12 +27,26 @@ def create_app(context: Context) -> FastAPI:
         context: What its parts share; it is not closed with the application.
     """
     # The pages that FastAPI offers for its document load their scripts from other hosts.
-    app = FastAPI(title="Tradewind", version=__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    app = FastAPI(
+        title="Tradewind",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        generate_unique_id_function=openapi.operation_id,
+    )
+    app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
     app.state.context = context
+    answers.install(app)
     app.add_exception_handler(TradewindError, _refuse)
     for router in api.ROUTERS:
         app.include_router(router, prefix=PREFIX)
     web.install(app)
+
+    def refused(address: str, call: str, error: TradewindError) -> None:
+        context.audit.record_of("", "", address, "call.refused", call, "refused", {"code": error.code})
+
+    app.add_middleware(Guard, settings=context.settings, refused=refused)
     # The last to be added is the first that a call passes.
     app.state.traffic = Traffic()
     app.add_middleware(TrafficMiddleware, traffic=app.state.traffic)
@@ -37,7 +55,19 @@ def create_app(context: Context) -> FastAPI:
 
 def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, TradewindError)
+    _note(request, error)
     if web.faults.wants_page(request):
         return web.faults.page_of(request, error)
-    headers = {"WWW-Authenticate": "Bearer"} if status_of(error) == 401 else {}
-    return JSONResponse(problem_of(error), status_of(error), headers, "application/problem+json")
+    return answers.refusal(error)
+
+
+def _note(request: Request, error: TradewindError) -> None:
+    """Keep in the audit log what a user, or somebody with a wrong token, was refused."""
+    status = status_of(error)
+    if status not in (401, 403, 429) or (status == 401 and "authorization" not in request.headers):
+        return  # a browser whose session is over has done nothing wrong
+    who = getattr(request.state, "who", None)
+    name, tenant = (who.name, who.tenant) if who is not None else ("", "")
+    call, address = f"{request.method} {request.url.path}", access.address_of(request)
+    context: Context = request.app.state.context
+    context.audit.record_of(name, tenant, address, "call.refused", call, "refused", {"code": error.code})

@@ -57,7 +57,15 @@ class Audit:
         """Add a line about somebody who has no principal: one who tries to sign in."""
         row = AuditRow(0, time.time(), name, tenant, address, action, clean(subject), outcome, details)
         facts = {"action": action, "user": name, "tenant": tenant, "address": address, "outcome": outcome, **details}
-        _LOG.info("%s %s, %s, by %s from %s", action, row.subject, outcome, name or "?", address or "here", extra={"facts": facts})
+        _LOG.info(
+            "%s %s, %s, by %s from %s",
+            action,
+            row.subject,
+            outcome,
+            name or "?",
+            address or "here",
+            extra={"facts": facts},
+        )
         if outcome == "refused" and not self._has_room(address):
             return
         self._store.add(row, lasting=outcome == "done")

@@ -58,7 +58,7 @@ class Accounts:
         tenant = names.check(tenant, "tenant") if tenant else name
         if role not in ROLES:
             raise InputError(f"{role!r} is no role", hint=f"write {' or '.join(ROLES)}")
-        kept = None if password is None else self._kept(password, name)
+        kept = None if password is None else self.digest(password, name)
         return self.store.add_user(UserRow(0, name, role, tenant, kept, names.email(email)))
 
     # ------------------------------------------------------------------ sessions
@@ -80,8 +80,8 @@ class Accounts:
             session, user = self._sessions.sign_in(name, password, address, agent)
         except TradewindError as error:
             # A name that nobody has may be a password that was typed into the wrong field.
-            user = self.store.find(names.lookup(name))
-            typed = user.name if user is not None else "(unknown name)"
+            known = self.store.find(names.lookup(name))
+            typed = known.name if known is not None else "(unknown name)"
             self.audit.record_of("", "", address, "account.sign-in", typed, "refused", {"why": error.code})
             raise
         self.audit.record_of(user.name, user.tenant, address, "account.sign-in", user.name, "done", {})
@@ -136,17 +136,9 @@ class Accounts:
         """
         user = self.store.user(who.user_id)
         self._sessions.confirm(user, old, who.address)
-        self.set_password(user, new, but=session)
+        self.store.change(user.id, password=self.digest(new, user.name))
+        self._sessions.end_all(user.id, but=session)
         self.audit.record(who, "account.password", user.name)
-
-    def set_password(self, user: UserRow, new: str, *, but: str = "") -> None:
-        """Set a user's password; sessions of the user end, all but one.
-
-        Raises:
-            InputError: It is no good.
-        """
-        self.store.change(user.id, password=self._kept(new, user.name))
-        self._sessions.end_all(user.id, but=but)
 
     def end_sessions(self, user: UserRow) -> int:
         """End all sessions of a user.
@@ -156,7 +148,12 @@ class Accounts:
         """
         return self._sessions.end_all(user.id)
 
-    def _kept(self, password: str, name: str) -> str:
+    def digest(self, password: str, name: str) -> str:
+        """What is kept of a user's password.
+
+        Raises:
+            InputError: It is too short, or tried first.
+        """
         passwords.check(password, name=name)
         return passwords.digest(password)
 

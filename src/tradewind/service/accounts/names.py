@@ -56,9 +56,10 @@ def email(address: str) -> str:
         InputError: It is none.
     """
     address = address.strip()
-    if address != clean(address, 300) or (address and (
-        len(address) > 254 or not re.fullmatch(r"[^\s@,;<>\"\x00-\x20\x7f]+@[^\s@,;<>\"\x00-\x20\x7f]+", address)
-    )):
+    if address != clean(address, 300) or (
+        address
+        and (len(address) > 254 or not re.fullmatch(r"[^\s@,;<>\"\x00-\x20\x7f]+@[^\s@,;<>\"\x00-\x20\x7f]+", address))
+    ):
         raise InputError(f"{address[:60]!r} is no e-mail address", hint="write one like ann@example.org")
     return address
 

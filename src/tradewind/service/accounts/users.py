@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from tradewind.store.accounts import TokenRow, UserRow
 from tradewind.store.cluster import ClusterStore, TenantRow
 from tradewind.tenancy.resources import Kinds
 
+Tokens = list[TokenRow]  # within the class, `list` is the function that lists users
+Tenants = list[TenantRow]
 _LARGEST = 2**31 - 1  # what every database takes for an integer
 
 
@@ -34,7 +36,9 @@ class Users:
         self._cluster = cluster
         self._audit = audit
 
-    def list(self, who: Principal, *, after: str = "", limit: int | None = None, removed: bool = False) -> list[UserRow]:
+    def list(
+        self, who: Principal, *, after: str = "", limit: int | None = None, removed: bool = False
+    ) -> list[UserRow]:
         """Users, by name.
 
         Args:
@@ -90,9 +94,26 @@ class Users:
         return user
 
     def change(
-        self, who: Principal, name: str, *, role: str | None = None, tenant: str | None = None, email: str | None = None
+        self,
+        who: Principal,
+        name: str,
+        *,
+        role: str | None = None,
+        tenant: str | None = None,
+        email: str | None = None,
+        state: str | None = None,
+        password: str | None = None,
     ) -> UserRow:
-        """Change what a user may do, whose requests the user sees, or where notices go.
+        """Change a user; what is None stays as it is, and either all is changed or nothing.
+
+        Args:
+            who: Who asks.
+            name: The user.
+            role: What the user may do.
+            tenant: Whose requests the user sees and makes; those made until now stay where they are.
+            email: Where notices go.
+            state: ``locked``: sessions end, and tokens open nothing until it is ``active`` again.
+            password: To sign in with; all sessions end.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -101,53 +122,24 @@ class Users:
             ConflictError: It is the last administrator.
         """
         self._check(who, "user.change")
+        user = self._named(name)
         fields: dict[str, Any] = {}
         if role is not None:
-            if role not in ROLES:
-                raise InputError(f"{names.clean(role, 40)!r} is no role", hint=f"write {' or '.join(ROLES)}")
-            fields["role"] = role
+            fields["role"] = _one_of(role, ROLES, "role")
+        if state is not None:
+            fields["state"] = _one_of(state, ("active", "locked"), "state")
         if tenant is not None:
             fields["tenant"] = names.check(tenant, "tenant")
         if email is not None:
             fields["email"] = names.email(email)
-        return self._change(who, "user.change", name, fields, **{key: fields[key] for key in fields if key != "email"})
-
-    def lock(self, who: Principal, name: str) -> UserRow:
-        """Let a user in no more; sessions end, and tokens open nothing until the user is unlocked.
-
-        Raises:
-            ForbiddenError: The user who asks is no administrator.
-            NotFoundError: There is none of that name.
-            ConflictError: It is the last administrator.
-        """
-        self._check(who, "user.lock")
-        user = self._change(who, "user.lock", name, {"state": "locked"})
-        self._accounts.end_sessions(user)
-        return user
-
-    def unlock(self, who: Principal, name: str) -> UserRow:
-        """Let a user in again.
-
-        Raises:
-            ForbiddenError: The user who asks is no administrator.
-            NotFoundError: There is none of that name.
-        """
-        self._check(who, "user.unlock")
-        return self._change(who, "user.unlock", name, {"state": "active"})
-
-    def set_password(self, who: Principal, name: str, password: str) -> UserRow:
-        """Set a user's password; all sessions of the user end.
-
-        Raises:
-            ForbiddenError: The user who asks is no administrator.
-            NotFoundError: There is none of that name.
-            InputError: The password is no good.
-        """
-        self._check(who, "user.password")
-        user = self._named(name)
-        self._accounts.set_password(user, password)
-        self._audit.record(who, "user.password", f"user {user.name}")
-        return user
+        shown = {key: value for key, value in fields.items() if key != "email"}
+        if password is not None:
+            fields["password"] = self._accounts.digest(password, user.name)
+        changed = self._store.change(user.id, **fields)
+        if state == "locked" or password is not None:
+            self._accounts.end_sessions(changed)
+        self._audit.record(who, "user.change", f"user {user.name}", fields=sorted(fields), **shown)
+        return changed
 
     def remove(self, who: Principal, name: str) -> bool:
         """Remove a user with tokens and sessions.
@@ -171,7 +163,7 @@ class Users:
 
     # ------------------------------------------------------------------ tokens
 
-    def tokens(self, who: Principal, name: str) -> list[TokenRow]:
+    def tokens(self, who: Principal, name: str) -> Tokens:
         """The tokens of a user, the newest first.
 
         Raises:
@@ -222,7 +214,7 @@ class Users:
 
     # ------------------------------------------------------------------ tenants
 
-    def tenants(self, who: Principal) -> list[TenantRow]:
+    def tenants(self, who: Principal) -> Tenants:
         """The tenants that the user who asks may see, by name: an administrator all, others their own."""
         return [row for row in self._cluster.tenants() if who.may_see(row.name)]
 
@@ -259,8 +251,8 @@ class Users:
         if quota is not None:
             Kinds().amounts(quota)
         changed = {"weight": weight, "priority": priority, "quota": None if quota is None else dict(quota)}
-        given = {key: value for key, value in changed.items() if value is not None}
-        row = replace(old, **given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {key: value for key, value in changed.items() if value is not None}
+        row = replace(old, **given)
         self._cluster.set_tenant(row)
         self._audit.record(who, "tenant.set", f"tenant {row.name}", **given)
         return row
@@ -275,7 +267,8 @@ class Users:
             raise NotFoundError("there is no such user", hint="tradewind user list shows all")
         return user
 
-    def _change(self, who: Principal, action: str, name: str, fields: dict[str, Any], **details: Any) -> UserRow:
-        user = self._store.change(self._named(name).id, **fields)
-        self._audit.record(who, action, f"user {user.name}", **details)
-        return user
+
+def _one_of(value: str, known: Sequence[str], what: str) -> str:
+    if value not in known:
+        raise InputError(f"{names.clean(value, 40)!r} is no {what}", hint=f"write {' or '.join(known)}")
+    return value

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tradewind.service.api import links, me, tokens, users
+from tradewind.service.api import events, links, me, requests, tokens, users
 
-ROUTERS: tuple[APIRouter, ...] = (links.router, me.router, tokens.router, users.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    events.router,
+    links.router,
+    me.router,
+    requests.router,
+    tokens.router,
+    users.router,
+)
 """All routers; they are mounted below ``/api/v1``."""

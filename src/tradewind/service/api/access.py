@@ -32,12 +32,13 @@ def address_of(request: Request) -> str:
 def _who(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Principal:
     accounts, address = context_of(request).accounts, address_of(request)
     if credentials is not None:
-        return accounts.by_token(credentials.credentials, address)
-    secret = secret_of(request)
-    if not secret:
+        who, csrf = accounts.by_token(credentials.credentials, address), None
+    elif secret := secret_of(request):
+        who, csrf = accounts.by_session(secret, address)
+    else:
         raise SignInError("no token was sent", hint="send the header Authorization: Bearer tw_...")
-    who, csrf = accounts.by_session(secret, address)
-    if request.method not in SAFE:
+    request.state.who = who
+    if csrf is not None and request.method not in SAFE:
         check_csrf(csrf, request.headers.get(CSRF_HEADER, ""))
     return who
 

@@ -28,6 +28,7 @@ def viewer_of(request: Request) -> Principal:
     if not secret:
         raise SignInError("you are not signed in", hint="sign in")
     who, request.state.csrf = context_of(request).accounts.by_session(secret, address_of(request))
+    request.state.who = who
     return who
 
 
