@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,38 +17,14 @@ from tradewind.store import codec, holds, rows
 from tradewind.store.base import StudyRow
 from tradewind.store.cluster import JobRow
 from tradewind.store.database import Database
-from tradewind.store.request_rows import OPEN, Remark, RequestRow, Wanted, note, one, written
+from tradewind.store.request_rows import note, one, written
+from tradewind.store.request_values import OPEN, Line, Remark, RequestRow, Wanted
 from tradewind.store.schema import cluster_jobs, requests, studies, tenants
 
 _CLAIM_LOCK = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
 _FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
 _HELD = requests.c.state.in_(OPEN) & requests.c.hold_token.is_not(None)
 _WAITS = (requests.c.state == "pending") & requests.c.hold_token.is_(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The requests of a tenant that wait, and what the tenant uses.
-
-    Attributes:
-        tenant: Its name.
-        first: Number of the request that has waited longest.
-        plan: What was decided of that request.
-        cost: USD that it has cost by now, in earlier attempts.
-        weight: The tenant's share against others.
-        quota: Its limits by name: ``requests`` at a time, ``dollars`` in all.
-        running: Its requests that are being carried out, on all servers.
-        spent: USD that its requests have cost, or may cost where they are being carried out; 0 without a quota.
-    """
-
-    tenant: str
-    first: int
-    plan: Mapping[str, Any] = field(default_factory=dict)
-    cost: float = 0.0
-    weight: float = 1.0
-    quota: Mapping[str, float] = field(default_factory=dict)
-    running: int = 0
-    spent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

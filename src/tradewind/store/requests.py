@@ -13,22 +13,17 @@ from sqlalchemy.engine import Connection
 from tradewind.errors import ConflictError
 from tradewind.store import codec, rows
 from tradewind.store.database import Database
-from tradewind.store.request_rows import (
+from tradewind.store.request_rows import FIELDS, QUERY, note, one, read, written
+from tradewind.store.request_values import (
     ACTIVE,
     DELETED,
     ENDED,
-    FIELDS,
     OPEN,
-    QUERY,
     Kind,
     Remark,
     RequestEvent,
     RequestRow,
     Wanted,
-    note,
-    one,
-    read,
-    written,
 )
 from tradewind.store.schema import applications, audit, links, notices, request_events, requests
 
@@ -215,9 +210,9 @@ class RequestStore:
             for table in (request_events, links, notices):
                 connection.execute(sa.delete(table).where(table.c.request_id == number))
             free = dict.fromkeys(("key", "hold_token", "hold_holder", "hold_expires"))
-            blank = dict.fromkeys(("document", "progress", "plan"), "{}") | dict.fromkeys(
-                ("name", "problem", "hint"), ""
-            )
+            blank = dict.fromkeys(("progress", "plan"), "{}") | dict.fromkeys(("name", "problem", "hint"), "")
+            # What was measured is of no use without the parameters that it was measured for.
+            blank["document"] = codec.dumps({"parameters": row.document.get("parameters") or {}})
             left = {**free, **blank, "state": DELETED, "reserved": 0.0, "updated": time.time()}
             connection.execute(sa.update(requests).where(requests.c.id == number).values(left))
             facts = {"state": row.state, "kind": row.kind, "cost": row.cost, "study": row.study_id, "of": row.user}

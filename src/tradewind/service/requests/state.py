@@ -1,0 +1,225 @@
+"""What becomes of requests, as pure functions: who is next, which stage a request is in, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.problem import Run, RunState, Trial, TrialState
+from tradewind.store.request_values import ACTIVE, Line, Remark
+from tradewind.units import format_duration, format_money
+
+REQUESTS, DOLLARS = "requests", "dollars"
+"""The names of a tenant's limits: requests at a time, and USD in all."""
+
+# ---------------------------------------------------------------------- who is next
+
+
+def allowance(line: Line) -> tuple[float, str]:
+    """What the first request of a tenant may cost, and why it has to wait.
+
+    One that names no limit itself gets half of what its tenant has left, so that another one can always begin.
+
+    Args:
+        line: The request, and what its tenant uses.
+
+    Returns:
+        USD in all, earlier attempts included, 0 where nothing limits it; and why it waits, empty where it need not.
+    """
+    most = line.quota.get(REQUESTS)
+    if most is not None and line.running >= most:
+        return 0.0, f"{line.running} requests of {line.tenant} are being carried out, as many as its quota allows"
+    asked = float(line.plan.get(DOLLARS) or 0.0)
+    quota = line.quota.get(DOLLARS)
+    if quota is None:
+        return asked, ""
+    left = quota - line.spent  # what it has cost itself is among what was spent
+    if left <= 0:
+        return 0.0, f"the quota of {format_money(quota)} of {line.tenant} is used up or set aside"
+    if asked and asked - line.cost > left:
+        words = f"it may cost {format_money(asked)}, and {format_money(left)} are left of the quota of {line.tenant}"
+        return 0.0, words
+    return asked or line.cost + left / 2, ""
+
+
+class Turns:
+    """Whose turn it is: the tenant that has least being carried out for its weight, then the one served least.
+
+    Within a tenant the oldest request goes first. What a tenant was served counts from when it came: one that was away
+    has nothing saved up (start-time fair queueing; Goyal, Vin, Cheng, SIGCOMM 1996).
+    """
+
+    def __init__(self) -> None:
+        self._served: dict[str, float] = {}
+
+    def choose(self, lines: Sequence[Line]) -> tuple[int, float] | None:
+        """The next request, and the USD that it may cost in all (0 for no limit); None when all have to wait."""
+        present = {line.tenant for line in lines}
+        floor = min((served for tenant, served in self._served.items() if tenant in present), default=0.0)
+        best: tuple[tuple[float, float, int], Line, float] | None = None
+        for line in lines:
+            served = self._served[line.tenant] = max(self._served.get(line.tenant, floor), floor)
+            dollars, why = allowance(line)
+            key = ((line.running + 1) / line.weight, served, line.first)
+            if not why and (best is None or key < best[0]):
+                best = key, line, dollars
+        if best is None:
+            return None
+        _, line, dollars = best
+        self._served[line.tenant] += 1.0 / line.weight
+        return line.first, dollars
+
+
+# ---------------------------------------------------------------------- stages
+
+_WORDS = {
+    "pending": "waits for its turn",
+    "booting": "the machines are made ready",
+    "bootstrapping": "inputs are brought to them",
+    "submitting": "the program is handed over",
+    "executing": "the program runs",
+    "collecting": "results are brought back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A run has entered a stage.
+
+    Attributes:
+        run_id: The run.
+        stage: The stage.
+        at: Seconds since the epoch.
+    """
+
+    run_id: str
+    stage: str
+    at: float
+
+
+class Course:
+    """The stages of a request with one run, as its events tell them.
+
+    Args:
+        state: The request's state as the store has it.
+        runs: The runs that were seen by an earlier process, the last one last.
+    """
+
+    def __init__(self, state: str, runs: Sequence[str] = ()) -> None:
+        self.state = state
+        self._run = runs[-1] if runs else ""
+
+    def take(self, passed: Passed) -> list[Remark]:
+        """What is new with it; a stage that an earlier process has told of already is not told again."""
+        if passed.stage not in ACTIVE:
+            return []
+        again = bool(self._run) and passed.run_id != self._run
+        self._run = passed.run_id
+        known = ACTIVE.index(self.state) if self.state in ACTIVE else -1
+        if not again and ACTIVE.index(passed.stage) <= known:
+            return []
+        self.state = passed.stage
+        words = _WORDS[passed.stage] + (", once more" if again else "")
+        return [Remark(passed.stage, words, {"run": passed.run_id}, passed.at)]
+
+
+# ---------------------------------------------------------------------- ends
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a request has ended.
+
+    Attributes:
+        state: One of the ended states.
+        problem: Why not well, or what is to be known of a good end; may be empty.
+        hint: What to do about it; may be empty.
+    """
+
+    state: str
+    problem: str = ""
+    hint: str = ""
+
+
+def end_of_run(trial: Trial, run: Run | None) -> End:
+    """How a request ends with its run.
+
+    Args:
+        trial: Its trial, ended.
+        run: The last run of that trial; None where none was started.
+    """
+    reason = trial.observation.reason if trial.observation else ""
+    if trial.state == TrialState.SUCCEEDED:
+        if trial.observation is not None and not trial.observation.feasible:
+            return End("done", f"it ran, but broke a bound: {reason}", "a larger configuration may keep it")
+        return End("done")
+    if trial.state == TrialState.ABORTED:
+        return End("timed_out", reason, "give it more time or money, or a larger configuration, and resubmit it")
+    if trial.state == TrialState.LOST:
+        state = "preempted" if run is not None and run.state == RunState.PREEMPTED else "failed"
+        return End(state, reason, "the machines failed, not the program: retry runs it once more")
+    return End("failed", reason, _advice(reason, run))
+
+
+def _advice(reason: str, run: Run | None) -> str:
+    if run is None or run.state != RunState.FAILED:
+        return "its log shows what it printed; resubmit it with changes"
+    if "memory" in reason:
+        return "resubmit it with more memory"
+    if run.exit_code == 127:
+        return "the machines do not have this program: its application or image has to be changed"
+    return "its log, stderr above all, shows why; resubmit it with changes"
+
+
+def end_of_search(reason: str, trials: int, *, found: bool) -> End:
+    """How a search ends.
+
+    Args:
+        reason: Why it stopped, in words.
+        trials: Trials that have ended.
+        found: Whether one of them keeps every bound.
+    """
+    if found:
+        return End("done", hint=reason)
+    if not trials:
+        return End("failed", reason, "give it a larger budget, or allow cheaper machines")
+    return End("failed", f"none of {trials} trials kept every bound: {reason}", "its trials show why each one failed")
+
+
+# ---------------------------------------------------------------------- progress
+
+
+def words_of_trial(trial: Trial) -> str:
+    """An ended trial in one line."""
+    seen = trial.observation
+    asked = ", ".join(f"{name}={value}" for name, value in trial.configuration.items())
+    if seen is None:
+        return f"trial {trial.number} {trial.state.value}: {asked}"
+    figures = f"{format_duration(seen.runtime)}, {format_money(trial.spent)}"
+    why = f"; {seen.reason}" if seen.reason else ""
+    return f"trial {trial.number} {trial.state.value}: {asked} ({figures}){why}"
+
+
+def facts_of_trial(trial: Trial | None) -> dict[str, Any] | None:
+    """An ended trial for those who watch, or None."""
+    if trial is None:
+        return None
+    seen = trial.observation
+    facts: dict[str, Any] = {
+        "trial": trial.number,
+        "state": trial.state.value,
+        "configuration": dict(trial.configuration),
+        "offer": trial.offer.key,
+        "spent": trial.spent,
+    }
+    if seen is not None:
+        facts |= {"objective": seen.objective, "runtime": seen.runtime, "cost": seen.cost, "feasible": seen.feasible}
+    return facts
+
+
+def share(spent: float, budget: Mapping[str, float | None], trials: int, seconds: float) -> float | None:
+    """How much of its budget a search has used: the largest share of money, trials and time; None without one."""
+    used = {"dollars": spent, "trials": float(trials), "hours": seconds / 3600.0}
+    shares = [min(1.0, used[name] / most) for name, most in budget.items() if most]
+    return max(shares, default=None)
