@@ -114,16 +114,14 @@ class Hub:
             if self._open[who.user_id] <= 0:
                 del self._open[who.user_id]
 
-    def listen(self, who: Principal, request_id: int | None) -> Listener:
-        """Hear from now on what happens; `forget` when it is enough."""
-        listener = Listener(who, request_id)
+    def listen(self, listener: Listener) -> None:
+        """Let it hear from now on what happens, until `forget`."""
         with self._lock:
             self._rooms.setdefault(_room(listener), set()).add(listener)
             if self._thread is None:
                 watch = EventWatch(self._database)  # before the caller reads what has happened until now
                 self._thread = threading.Thread(target=self._watch, args=(watch,), name="tradewind-events", daemon=True)
                 self._thread.start()
-        return listener
 
     def forget(self, listener: Listener) -> None:
         """Nobody hears it any more."""

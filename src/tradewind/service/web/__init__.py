@@ -27,10 +27,10 @@ Errors that a route raises become pages by themselves; a page works without scri
 from __future__ import annotations
 
 from fastapi import FastAPI, Request
-from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from tradewind.service.api import answers
 from tradewind.service.web import assets, faults, pages
 
 
@@ -46,4 +46,4 @@ async def _missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if faults.wants_page(request):
         return faults.missing_page(request, error.status_code)
-    return await http_exception_handler(request, error)
+    return answers.of_http(error)

@@ -1,0 +1,186 @@
+"""What many routes say alike: tags of what has not changed, links to the next page, and errors as problem documents."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Header, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, TypeAdapter
+from starlette.exceptions import HTTPException
+
+from tradewind.errors import InputError, TradewindError
+from tradewind.service.faults import problem_of, status_of
+from tradewind.service.wire import check_text
+
+PROBLEM = "application/problem+json"
+"""The media type of errors (RFC 9457)."""
+
+EVENTS = "text/event-stream"
+"""The media type of streams."""
+
+BIGGEST_ID = 2**31 - 1
+"""The largest number of a row that a database gives."""
+
+TAG_HEADERS = {"ETag": {"description": "Send it as If-None-Match.", "schema": {"type": "string"}}}
+"""Headers of an answer with a tag, for the schema."""
+
+LIST_HEADERS = {
+    **TAG_HEADERS,
+    "Link": {"description": "The next page, where there is one: rel=next.", "schema": {"type": "string"}},
+}
+"""Headers of a list, for the schema."""
+
+STREAMED = {
+    "content": {
+        EVENTS: {"schema": {"type": "string"}, "example": 'id: 41\ndata: {"id": 41, "stage": "booting", ...}\n\n'}
+    }
+}
+"""The other form of an answer that may stay open, for the schema."""
+
+_NUL = re.compile(r"%00|\x00", re.ASCII)
+
+Number = Annotated[int, Path(ge=1, le=BIGGEST_ID, description="Its number.", examples=[7])]
+"""The number of a thing, in a path."""
+
+Before = Annotated[
+    int | None,
+    Query(ge=1, le=BIGGEST_ID, description="Only what is older than this one: the header Link has the next page."),
+]
+"""Where a page of a list begins."""
+
+Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+"""How long a page of a list is."""
+
+IfNoneMatch = Annotated[
+    str | None,
+    Header(alias="If-None-Match", description="The ETag of an earlier answer: 304 while nothing has changed."),
+]
+"""Declares a header that `unchanged` looks at."""
+
+
+def _storable(request: Request) -> None:
+    if _NUL.search(request.url.path) or _NUL.search(request.url.query):
+        raise InputError("the address has the character U+0000", hint="leave it out")
+    check_text(request.url.path)
+
+
+storable = Depends(_storable)
+"""Refuses addresses that no database takes; all routes of REST depend on it."""
+
+
+def tag_of(*parts: object) -> str:
+    """An ETag of whatever tells one state of a thing from another; weak, because a proxy may compress the answer."""
+    digest = hashlib.blake2b(digest_size=9)
+    for part in parts:
+        digest.update(repr(part).encode("utf-8", "surrogatepass") + b"\0")
+    return f'W/"{digest.hexdigest()}"'
+
+
+def unchanged(request: Request, tag: str) -> Response | None:
+    """The answer to a client that has this state already; None to one that has not."""
+    known = request.headers.get("if-none-match", "")
+    tags = {one.strip().removeprefix("W/") for one in known.split(",")}
+    if "*" in tags or tag.removeprefix("W/") in tags:
+        return Response(status_code=304, headers=headers_of(tag))
+    return None
+
+
+def headers_of(tag: str) -> dict[str, str]:
+    """The headers of an answer with a tag: whoever keeps it asks again each time."""
+    return {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept, Authorization, Cookie"}
+
+
+def answer(
+    model: BaseModel, *, tag: str | None = None, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A model as the answer; it is written by pydantic at once, without a detour over dictionaries."""
+    given = {**(headers_of(tag) if tag else {}), **(headers or {})}
+    return Response(model.__pydantic_serializer__.to_json(model), status, given, "application/json")
+
+
+def answer_list(
+    adapter: TypeAdapter[Any], models: list[Any], *, tag: str | None = None, link: str | None = None
+) -> Response:
+    """A list of models as the answer, likewise."""
+    headers = headers_of(tag) if tag else {}
+    if link:
+        headers["Link"] = link
+    return Response(adapter.dump_json(models), 200, headers, "application/json")
+
+
+def next_link(request: Request, last: int | None) -> str | None:
+    """The header ``Link`` to the page behind the row ``last``; None at the end."""
+    if last is None:
+        return None
+    # A reference without a host: what the server calls itself behind a proxy may lead nowhere.
+    query = request.url.include_query_params(before=last).query
+    return f'<{request.url.path}?{query}>; rel="next"'
+
+
+def wants_stream(request: Request) -> bool:
+    """Whether a client asks for events as they come, and not for those that there are."""
+    return EVENTS in request.headers.get("accept", "")
+
+
+def refusal(error: TradewindError) -> Response:
+    """An error as the answer."""
+    status = status_of(error)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    wait = getattr(error, "wait", 0.0)
+    if wait:
+        headers["Retry-After"] = str(math.ceil(wait))
+    return JSONResponse(problem_of(error), status, headers, PROBLEM)
+
+
+def http_refusal(status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """An error of HTTP itself as the answer: no such address, no such method."""
+    words = HTTPStatus(status).phrase.lower()
+    document = {"type": "about:blank", "title": words, "status": status, "code": f"http.{words.replace(' ', '-')}"}
+    return JSONResponse(document, status, dict(headers or {}), PROBLEM)
+
+
+def install(app: FastAPI) -> None:
+    """Let what FastAPI finds wrong with a call look like every other error."""
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def of_http(error: HTTPException) -> Response:
+    """What Starlette says about an address or a method, as a problem document."""
+    return http_refusal(error.status_code, error.headers)
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [{"where": _place(one["loc"]), "what": str(one["msg"])} for one in error.errors()[:20]]
+    first = found[0] if found else {"where": "", "what": "it cannot be read"}
+    said = InputError(f"{first['where']}: {first['what']}", hint="/openapi.json says what each call takes")
+    document = {**problem_of(said), "errors": found}
+    text = JSONResponse(None).render(_clean(document))
+    return Response(text, 422, media_type=PROBLEM)
+
+
+async def _unexpected(_request: Request, _error: Exception) -> Response:
+    # What went wrong is in the server's log; it is nobody else's business.
+    return http_refusal(500)
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    where, *inner = location or ("call",)
+    return ".".join(str(part)[:60] for part in (inner or [where]))
+
+
+def _clean(document: Any) -> Any:
+    """Texts that came from outside without what UTF-8 cannot say."""
+    if isinstance(document, str):
+        return document.encode("utf-8", "replace").decode()
+    if isinstance(document, dict):
+        return {key: _clean(value) for key, value in document.items()}
+    return [_clean(value) for value in document] if isinstance(document, list) else document

@@ -1,0 +1,43 @@
+"""What happens to all requests that a user may see."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from tradewind.service.api import answers
+from tradewind.service.api.access import Shared, Who
+from tradewind.service.api.models import EVENT_LIST, Event, event_of
+from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known
+
+router = APIRouter(tags=["events"], dependencies=[answers.storable])
+
+
+@router.get(
+    "/events",
+    response_model=list[Event],
+    responses={
+        200: {"description": "What happened; with Accept: text/event-stream, what happens.", **answers.STREAMED}
+    },
+)
+async def list_events(
+    request: Request,
+    who: Who,
+    shared: Shared,
+    since: Since = None,
+    limit: Annotated[int, Query(ge=1, le=5000, description="How many at most; streams send all.")] = 500,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """What happened to the requests that you may see, the oldest first; with `Accept: text/event-stream`, what happens.
+
+    A stream without `since` and `Last-Event-ID` begins with what happens now; a list without it begins with the first
+    event that there is.
+    """
+    known = last_known(since, last_event_id)
+    if answers.wants_stream(request):
+        return await event_stream(shared, who, None, known)
+    events = await run_in_threadpool(shared.requests.events, who, None, known or 0, limit)
+    return answers.answer_list(EVENT_LIST, [event_of(event) for event in events])

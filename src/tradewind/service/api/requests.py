@@ -1,0 +1,248 @@
+"""Requests: what users want run, how far it is, what it printed and what it left."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Path, Query, Request
+from fastapi.responses import PlainTextResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from tradewind.errors import NotFoundError
+from tradewind.service.api import answers
+from tradewind.service.api.access import Shared, Who
+from tradewind.service.api.answers import Before, IfNoneMatch, Limit, Number, answer, answer_list, tag_of, unchanged
+from tradewind.service.api.documents import CHANGES, REQUEST, RequestDocument
+from tradewind.service.api.download import Download
+from tradewind.service.api.models import (
+    EVENT_LIST,
+    FILES,
+    SUMMARIES,
+    Event,
+    File,
+    RequestAnswer,
+    RequestSummary,
+    event_of,
+    file_of,
+    request_of,
+    summary_of,
+)
+from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known, log_stream, over_since
+from tradewind.service.wire import check_document, check_text
+from tradewind.store.requests import ENDED, OPEN, RequestRow
+
+router = APIRouter(tags=["requests"], dependencies=[answers.storable])
+
+Trial = Annotated[
+    int | None,
+    Query(ge=0, le=answers.BIGGEST_ID, description="Of this trial of a search; else of the one that began last."),
+]
+_LOCATION = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
+_ONE = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/RequestAnswer"}}}}
+
+
+@router.post(
+    "/requests",
+    status_code=201,
+    response_model=RequestAnswer,
+    responses={201: {"description": "It was made, or had been with this key.", "headers": _LOCATION}},
+)
+def submit_request(
+    who: Who,
+    shared: Shared,
+    document: Annotated[RequestDocument, Body(openapi_examples=REQUEST)],
+    idempotency_key: Annotated[
+        str | None,
+        Header(min_length=1, max_length=200, description="Sent again with the same one, it is the same request."),
+    ] = None,
+) -> Response:
+    """Ask for a run of an application or of a program of your own, or for a search with a budget.
+
+    The document is Tradewind's own, or that of figure 4 of the publication on virtual clusters; see the examples.
+    """
+    key = None if idempotency_key is None else check_text(idempotency_key)
+    return _made(shared.requests.submit(who, check_document(document), key=key))
+
+
+@router.get(
+    "/requests",
+    response_model=list[RequestSummary],
+    responses={200: {"headers": answers.LIST_HEADERS}},
+)
+def list_requests(
+    request: Request,
+    who: Who,
+    shared: Shared,
+    state: Annotated[
+        list[str] | None,
+        Query(
+            max_length=20, description=f"Only in these states: {', '.join((*OPEN, *ENDED))}.", examples=[["executing"]]
+        ),
+    ] = None,
+    application: Annotated[str, Query(max_length=200, description="Only of this one: name or name@version.")] = "",
+    text: Annotated[str, Query(max_length=200, description="Only with this in the name, or as the number.")] = "",
+    tenant: Annotated[str, Query(max_length=200, description="Only of this tenant.")] = "",
+    before: Before = None,
+    limit: Limit = 50,
+    _known: IfNoneMatch = None,
+) -> Response:
+    """The requests that you may see, the newest first."""
+    rows = shared.requests.list(
+        who, states=state or (), application=application, text=text, tenant=tenant, before=before, limit=limit
+    )
+    # Two numbers a row tell whether anything of it has changed: nothing is written to find that out.
+    tag = tag_of(who.tenant, who.role, request.url.query, [(row.id, row.updated) for row in rows])
+    if (same := unchanged(request, tag)) is not None:
+        return same
+    link = answers.next_link(request, rows[-1].id if len(rows) == limit else None)
+    return answer_list(SUMMARIES, [summary_of(row) for row in rows], tag=tag, link=link)
+
+
+@router.get("/requests/{number}", response_model=RequestAnswer, responses={200: {"headers": answers.TAG_HEADERS}})
+def get_request(request: Request, who: Who, shared: Shared, number: Number, _known: IfNoneMatch = None) -> Response:
+    """One request: its state, its cost, what was asked, and why it failed."""
+    row = shared.requests.get(who, number)
+    tag = tag_of(row.id, row.updated)
+    return unchanged(request, tag) or answer(request_of(row), tag=tag)
+
+
+@router.delete(
+    "/requests/{number}",
+    status_code=204,
+    response_class=Response,
+    responses={202: {"description": "It is being carried out: it is cancelled first, and then removed.", **_ONE}},
+)
+def delete_request(who: Who, shared: Shared, number: Number) -> Response:
+    """Remove a request with its files and links; one that is being carried out is cancelled first."""
+    shared.requests.delete(who, number)
+    try:
+        return answer(request_of(shared.requests.get(who, number)), status=202)
+    except NotFoundError:
+        return Response(status_code=204)
+
+
+@router.post("/requests/{number}/cancel", response_model=RequestAnswer)
+def cancel_request(who: Who, shared: Shared, number: Number) -> Response:
+    """End a request; what it has used is paid. One that is being carried out ends within moments."""
+    return answer(request_of(shared.requests.cancel(who, number)))
+
+
+@router.post("/requests/{number}/retry", response_model=RequestAnswer)
+def retry_request(who: Who, shared: Shared, number: Number) -> Response:
+    """Carry a request that did not end well out once more; a search goes on where it was."""
+    return answer(request_of(shared.requests.retry(who, number)))
+
+
+@router.post(
+    "/requests/{number}/resubmit",
+    status_code=201,
+    response_model=RequestAnswer,
+    responses={201: {"description": "The new request.", "headers": _LOCATION}},
+)
+def resubmit_request(
+    who: Who, shared: Shared, number: Number, changes: Annotated[dict[str, Any], Body(openapi_examples=CHANGES)]
+) -> Response:
+    """Make a new request like this one, with changes: a mapping changes the keys that it has, null takes one out."""
+    return _made(shared.requests.resubmit(who, number, check_document(changes)))
+
+
+@router.get(
+    "/requests/{number}/events",
+    response_model=list[Event],
+    responses={
+        200: {"description": "What happened; with Accept: text/event-stream, and what happens.", **answers.STREAMED},
+        204: {"description": "To a stream that comes back: it is over, and nothing was missed."},
+    },
+)
+async def list_request_events(
+    request: Request,
+    who: Who,
+    shared: Shared,
+    number: Number,
+    since: Since = None,
+    limit: Annotated[int, Query(ge=1, le=5000, description="How many at most; streams send all.")] = 500,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """What happened to a request, the oldest first; with `Accept: text/event-stream` it stays open until it is over.
+
+    A stream begins with all that has happened since `since` or `Last-Event-ID`, and ends with an event `end`.
+    """
+    known = last_known(since, last_event_id)
+    if answers.wants_stream(request):
+        if await over_since(shared, who, number, known):
+            return Response(status_code=204)
+        await run_in_threadpool(shared.requests.get, who, number)  # before anything is said
+        return await event_stream(shared, who, number, known or 0)
+    events = await run_in_threadpool(shared.requests.events, who, number, known or 0, limit)
+    return answer_list(EVENT_LIST, [event_of(event) for event in events])
+
+
+@router.get(
+    "/requests/{number}/logs/{stream}",
+    response_class=PlainTextResponse,
+    responses={
+        200: {
+            "description": "A part of the log; with Accept: text/event-stream, all of it while it grows.",
+            "content": {"text/plain": {"schema": {"type": "string"}}, **answers.STREAMED["content"]},
+            "headers": {
+                "X-Next-Offset": {"description": "The offset to go on with.", "schema": {"type": "integer"}},
+                "X-Log-Ended": {
+                    "description": "Whether nothing more will come: true or false.",
+                    "schema": {"type": "string"},
+                },
+            },
+        }
+    },
+)
+async def read_request_log(
+    request: Request,
+    who: Who,
+    shared: Shared,
+    number: Number,
+    stream: Annotated[
+        str, Path(max_length=100, description="stdout, stderr, application.stdout, application.stderr or hooks.log.")
+    ],
+    offset: Annotated[int, Query(ge=0, le=2**53, description="Where to begin, in bytes.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=4 * 2**20, description="How many bytes at most.")] = 65536,
+    trial: Trial = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """What a request's program has printed, from an offset on, while it runs and after."""
+    start = last_known(offset, last_event_id) or 0
+    part = await run_in_threadpool(shared.requests.log, who, number, stream, start, limit, trial=trial)
+    if answers.wants_stream(request):
+        return log_stream(shared, who, number, stream, start, limit, trial)
+    headers = {"X-Next-Offset": str(part.next), "X-Log-Ended": "true" if part.ended else "false"}
+    return PlainTextResponse(part.text.encode("utf-8", "replace"), 200, headers)
+
+
+@router.get("/requests/{number}/files", response_model=list[File])
+def list_request_files(who: Who, shared: Shared, number: Number, trial: Trial = None) -> Response:
+    """The files that a request's last run has left, by path."""
+    return answer_list(FILES, [file_of(entry) for entry in shared.requests.files(who, number, trial=trial)])
+
+
+@router.get(
+    "/requests/{number}/files/{path:path}",
+    response_class=Response,
+    responses={
+        200: {"description": "The file.", "content": {"application/octet-stream": {}}},
+        206: {"description": "The part that the header Range names.", "content": {"application/octet-stream": {}}},
+        304: {"description": "It is the one of If-None-Match."},
+        416: {"description": "The file has no such part."},
+    },
+)
+def download_request_file(
+    request: Request,
+    who: Who,
+    shared: Shared,
+    number: Number,
+    path: Annotated[str, Path(max_length=4000, description="Its path, as the list of files says it.")],
+    trial: Trial = None,
+) -> Response:
+    """A file that a request's last run has left; one range at a time is answered in part."""
+    return Download(request, shared.requests.open(who, number, path, trial=trial), path)
+
+
+def _made(row: RequestRow) -> Response:
+    return answer(request_of(row), status=201, headers={"Location": f"/api/v1/requests/{row.id}"})
