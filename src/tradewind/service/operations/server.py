@@ -24,6 +24,7 @@ from tradewind.service.operations.children import Child
 from tradewind.service.operations.first import welcome
 from tradewind.service.operations.sockets import address_of, listen, load_certificate, tls_of
 from tradewind.service.operations.traffic import Traffic
+from tradewind.service.patience import PatientProtocol
 from tradewind.service.settings import ServiceSettings
 
 FORCED = 130
@@ -115,6 +116,7 @@ class Server:
             access_log=False,
             server_header=False,
             lifespan="on",
+            http=PatientProtocol,
             ws="none",
             proxy_headers=settings.behind_proxy,
             forwarded_allow_ips=settings.proxies,
