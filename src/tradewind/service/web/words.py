@@ -14,11 +14,11 @@ from tradewind.units import format_duration, format_memory, format_money
 
 BADGES: dict[str, tuple[str, str, str]] = {
     "pending": ("quiet", "clock", "waiting"),
-    "booting": ("work", "turn", "starting machines"),
-    "bootstrapping": ("work", "turn", "preparing machines"),
-    "submitting": ("work", "turn", "submitting"),
-    "executing": ("work", "turn", "running"),
-    "collecting": ("work", "turn", "collecting results"),
+    "booting": ("work", "spin", "starting machines"),
+    "bootstrapping": ("work", "spin", "preparing machines"),
+    "submitting": ("work", "spin", "submitting"),
+    "executing": ("work", "spin", "running"),
+    "collecting": ("work", "spin", "collecting results"),
     "done": ("good", "check", "done"),
     "failed": ("bad", "cross", "failed"),
     "timed_out": ("bad", "clock", "timed out"),
@@ -27,7 +27,7 @@ BADGES: dict[str, tuple[str, str, str]] = {
     TrialState.SUCCEEDED.value: ("good", "check", "succeeded"),
     TrialState.ABORTED.value: ("warn", "stop", "cut short"),
     TrialState.LOST.value: ("quiet", "bolt", "lost"),
-    "running": ("work", "turn", "running"),
+    "running": ("work", "spin", "running"),
     "active": ("good", "check", "active"),
     "locked": ("bad", "lock", "locked"),
     "retired": ("quiet", "stop", "retired"),
@@ -70,6 +70,14 @@ def setting(value: Any) -> str:
     return str(value)
 
 
+def short(seconds: float | None) -> str:
+    """A duration without a part that says nothing: ``20m``, ``2h``, ``5m 46s``."""
+    if seconds is not None and 1 <= seconds < 60:
+        return f"{seconds:.0f} s"
+    words = format_duration(seconds)
+    return words.removesuffix(" 00s").removesuffix(" 00m")
+
+
 def size(count: float | None) -> str:
     """Bytes as people write them."""
     return format_memory(count)
@@ -77,7 +85,7 @@ def size(count: float | None) -> str:
 
 FILTERS = {
     "money": format_money,
-    "duration": format_duration,
+    "duration": short,
     "size": size,
     "moment": moment,
     "pretty": pretty,

@@ -1,8 +1,9 @@
 // On every page: moments in the reader's own time zone, and buttons that are pressed once only.
-import { tellTimes } from "./times.js";
+import { tellDurations, tellTimes } from "./times.js";
 
 tellTimes(document);
 setInterval(() => tellTimes(document), 20000);
+if (document.querySelector("[data-since]")) setInterval(() => tellDurations(document), 1000);
 
 document.addEventListener("submit", (event) => {
   const form = event.target;

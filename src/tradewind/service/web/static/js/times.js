@@ -21,3 +21,19 @@ function words(moment, style) {
   const [unit, length] = units.find(([, length]) => Math.abs(seconds) >= length * 0.9) ?? ["minute", 60];
   return relative.format(Math.round(seconds / length), unit);
 }
+
+// How long something has been going on: <span data-since="seconds since the epoch">.
+export function tellDurations(root) {
+  for (const element of root.querySelectorAll("[data-since]")) {
+    const seconds = Math.max(0, Date.now() / 1000 - Number(element.dataset.since));
+    const shown = long(seconds);
+    if (element.textContent !== shown) element.textContent = shown;
+  }
+}
+
+function long(seconds) {
+  const whole = Math.floor(seconds), two = (n) => String(n).padStart(2, "0");
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}m ${two(whole % 60)}s`;
+  return `${Math.floor(whole / 3600)}h ${two(Math.floor(whole / 60) % 60)}m`;
+}

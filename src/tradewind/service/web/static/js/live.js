@@ -1,0 +1,88 @@
+// Keeps parts of a page as the server has them: <div data-live="address of the part" data-events="address of a stream">.
+// Each event makes the part be asked for again, at most once a second; without a stream it is asked for every few seconds.
+import { tellTimes } from "./times.js";
+
+for (const holder of document.querySelectorAll("[data-live]")) if (!("over" in holder.dataset)) keep(holder);
+
+function keep(holder) {
+  let source = null, waiting = null, running = false, again = false, fallback = null;
+
+  async function refresh() {
+    if (running) return void (again = true);
+    running = true;
+    try {
+      const answer = await fetch(holder.dataset.live, { headers: { Accept: "text/html" } });
+      if (answer.redirected || answer.status === 401) return location.reload();  // the session is over
+      if (answer.status === 404) return location.assign("/requests");  // it was deleted
+      if (answer.ok) put(holder, await answer.text());
+    } catch { /* the server is away for a moment: the next event or turn asks again */ } finally {
+      running = false;
+      if (again) { again = false; soon(); }
+    }
+  }
+
+  function soon() {
+    if (waiting || document.hidden) return void (missed = document.hidden || missed);
+    waiting = setTimeout(() => { waiting = null; refresh(); }, 700);
+  }
+  let missed = false;
+
+  function listen() {
+    source = new EventSource(holder.dataset.events);
+    source.onmessage = (event) => { say(event.data); soon(); };
+    source.onopen = () => { clearInterval(fallback); fallback = null; soon(); };
+    source.onerror = () => {
+      fallback ??= setInterval(soon, 4000);
+      if (source.readyState === EventSource.CLOSED) setTimeout(listen, 15000);
+    };
+  }
+  listen();
+  setInterval(soon, 15000);  // money and time go on between events
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && missed) { missed = false; soon(); } });
+  addEventListener("pagehide", () => source?.close());
+}
+
+// Replaces what has changed, and leaves alone what the reader is using: open details, dialogs, the focus, scrolling.
+function put(holder, text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html").body;
+  for (const details of holder.querySelectorAll("details[open]")) {
+    const same = [...fresh.querySelectorAll("details")].find((d) => d.className === details.className);
+    if (same) same.open = true;
+  }
+  tellTimes(fresh);
+  merge(holder, fresh);
+  tellTimes(holder);
+}
+
+function merge(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  const mine = [...old.childNodes], theirs = [...fresh.childNodes];
+  const alike = mine.length === theirs.length && mine.every((node, i) =>
+    node.nodeType === theirs[i].nodeType && node.nodeName === theirs[i].nodeName && node.id === theirs[i].id);
+  if (!alike) {
+    if (busy(old)) return;  // a dialog is open in here: the next turn does it
+    return void old.replaceChildren(...theirs.map((node) => document.importNode(node, true)));
+  }
+  mine.forEach((node, i) => {
+    if (node.nodeType !== Node.ELEMENT_NODE) { if (node.data !== theirs[i].data) node.data = theirs[i].data; return; }
+    for (const { name, value } of theirs[i].attributes) if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+    for (const { name } of [...node.attributes]) if (!theirs[i].hasAttribute(name)) node.removeAttribute(name);
+    merge(node, theirs[i]);
+  });
+}
+
+function busy(element) {
+  return element.querySelector(":popover-open") !== null || element.contains(document.activeElement) && document.activeElement !== document.body;
+}
+
+// What happened is read out: one line, not the whole part.
+let lastSaid = "";
+function say(data) {
+  const place = document.getElementById("said");
+  if (!place) return;
+  try {
+    const event = JSON.parse(data);
+    const words = `Request ${event.request}: ${event.text}`;
+    if (event.text && words !== lastSaid) place.textContent = lastSaid = words;
+  } catch { /* not for people */ }
+}
