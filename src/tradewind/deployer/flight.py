@@ -51,8 +51,7 @@ class Flight:
         self._refusals = 0
         self._cancelled_at = self._destroyed_at = float("-inf")
         self._released_at = float("inf")
-        self._setup_seconds = 0.0
-        self._least_cost = 0.0
+        self._setup_seconds = self._least_cost = 0.0
         self._made: Cluster | None = None
         self._handle: Handle | None = None
 
@@ -154,6 +153,7 @@ class Flight:
             self.run = replace(self.run, cost=max(cost, self._least_cost) if ground.makes else cost)
 
     def _enter(self, stage: RunState) -> None:
+        self._ground.entered(self.run.run_id, stage)
         self.run = replace(self.run, state=stage)
         self._phase = Phase.BEFORE
 

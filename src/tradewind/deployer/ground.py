@@ -24,6 +24,14 @@ STAGES = (
 """The stages of a run, in their order."""
 
 
+Entered = Callable[[str, RunState], None]
+"""Told, at once, of a run that enters a stage."""
+
+
+def unheard(run_id: str, stage: RunState) -> None:
+    """Nobody is told."""
+
+
 class Phase(IntEnum):
     """Where a run is within its stage."""
 
@@ -52,6 +60,7 @@ class Ground:
         hooks: The user's hooks.
         later: Does in a thread what takes long.
         results: Uploads what runs kept, or None.
+        entered: Told of each stage that a run enters.
     """
 
     provisioner: Provisioner
@@ -60,6 +69,7 @@ class Ground:
     hooks: Hooks
     later: Callable[[Callable[[], None]], Future[None]]
     results: Results | None = None
+    entered: Entered = unheard
 
     @property
     def own(self) -> bool:

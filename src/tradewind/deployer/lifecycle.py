@@ -13,7 +13,7 @@ from functools import partial
 from tradewind.clock import Clock
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.flight import Flight
-from tradewind.deployer.ground import Ending, Ground, handle_of
+from tradewind.deployer.ground import Ending, Entered, Ground, handle_of, unheard
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
 from tradewind.deployer.results import Results
@@ -45,6 +45,7 @@ class Deployer:
         owner: The tag of everything that is created.
         hooks: The user's hooks.
         results: Uploads what runs kept, or None.
+        entered: Told of each stage that a run enters, or None.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class Deployer:
         owner: str,
         hooks: Hooks | None = None,
         results: Results | None = None,
+        entered: Entered | None = None,
     ) -> None:
         self.provisioner = provisioner
         self.runner = runner
         self.owner = owner
         provisioner.clock = runner.clock
         self._results = results
-        self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later, results)
+        self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later, results, entered or unheard)
         self._flights: dict[str, Flight] = {}
 
     @property

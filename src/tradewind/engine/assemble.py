@@ -34,6 +34,7 @@ from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
 
 if TYPE_CHECKING:
+    from tradewind.deployer.ground import Entered
     from tradewind.deployer.lifecycle import Deployer
     from tradewind.deployer.provisioner.base import Provisioner
     from tradewind.deployer.runner.base import Runner
@@ -218,6 +219,7 @@ def build_search(
     observer: Callable[[Snapshot], None] | None = None,
     rules: Sequence[Rule] | None = None,
     gate: Gate | None = None,
+    entered: Entered | None = None,
 ) -> Search:
     """A search that is ready to run.
 
@@ -231,13 +233,14 @@ def build_search(
         observer: Called with snapshots.
         rules: When to stop, if not by the specification's rules.
         gate: Who gives leave to each run, where the search shares a cluster with others.
+        entered: Told of each stage that a run enters.
     """
     problem = problem or build_problem(spec, data_folder)
     _check_runner(spec, problem)
     if searcher is None and wants_past(spec):
         problem = replace(problem, past=load_past(spec, study, store))
     searcher = searcher or build_searcher(spec, problem)
-    deployer = build_deployer(spec, study.owner, data_folder)
+    deployer = build_deployer(spec, study.owner, data_folder, entered)
     _check_offers(spec, problem, deployer)
     policy = Policy(
         owner=study.owner,

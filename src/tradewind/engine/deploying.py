@@ -12,6 +12,7 @@ from tradewind.problem.template import render, render_load
 from tradewind.store.base import StudyRow
 
 if TYPE_CHECKING:
+    from tradewind.deployer.ground import Entered
     from tradewind.deployer.lifecycle import Deployer
     from tradewind.problem.spec import Spec
 
@@ -22,13 +23,14 @@ _EXPIRY_SLACK = 3600.0
 """Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
 
 
-def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
+def build_deployer(spec: Spec, owner: str, data_folder: Path, entered: Entered | None = None) -> Deployer:
     """The deployer of a specification.
 
     Args:
         spec: The specification.
         owner: Tag of everything that its runs create.
         data_folder: Where runners and provisioners keep what they need between processes.
+        entered: Told of each stage that a run enters.
     """
     from tradewind.deployer.hooks import Hooks
     from tradewind.deployer.lifecycle import Deployer
@@ -56,6 +58,7 @@ def build_deployer(spec: Spec, owner: str, data_folder: Path) -> Deployer:
         owner=owner,
         hooks=hooks,
         results=Results(data_folder / "uploads" / owner),
+        entered=entered,
     )
 
 

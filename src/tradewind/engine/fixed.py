@@ -13,12 +13,13 @@ class FixedSearcher(Searcher, PricesAborts):
     Args:
         problem: The problem.
         configuration: What to run.
+        asked: It was proposed by an earlier process, and its trial is on its way.
     """
 
-    def __init__(self, problem: Problem, configuration: Configuration) -> None:
+    def __init__(self, problem: Problem, configuration: Configuration, *, asked: bool = False) -> None:
         super().__init__(settings=Settings(), problem=problem)
         self._configuration = configuration
-        self._asked = False
+        self._asked = asked
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The configuration at the first call; after it nothing."""

@@ -188,24 +188,30 @@ class Search:
             StudyBusyError: Another live process runs this study, or has taken it over with its runs.
             StoreError: The store cannot be written any more; all runs are cancelled first.
         """
-        simulated = isinstance(self.parts.deployer.clock, SimulatedClock)
-        patience = _SIMULATED_PATIENCE if simulated else _PATIENCE
         self.begin()
         try:
             while (stop := self.parts.machine.stopped) is None:
-                self.step(wanted=wanted(), patience=patience)
+                self.step(wanted=wanted(), patience=self.patience)
             return stop
         finally:
             self.end()
 
-    def begin(self) -> None:
+    @property
+    def patience(self) -> float:
+        """Seconds, on the clock that runs take place on, to wait in a `step` when nothing else is to be looked at."""
+        return _SIMULATED_PATIENCE if isinstance(self.parts.deployer.clock, SimulatedClock) else _PATIENCE
+
+    def begin(self, *, force: bool = False) -> None:
         """Take the study, and its runs of an earlier process; `end` must follow, whatever happens.
 
+        Args:
+            force: Take it from a live process, too: that one finds out when it next writes.
+
         Raises:
-            StudyBusyError: Another live process runs it.
+            StudyBusyError: Another live process runs it, without ``force``.
         """
         store = self.parts.store
-        self._token = store.hold(self.parts.study.id, this_process(), LEASE_SECONDS)
+        self._token = store.hold(self.parts.study.id, this_process(), LEASE_SECONDS, force=force)
         self._held_at = self._real_now()
         self._ours = True
         try:
@@ -240,6 +246,10 @@ class Search:
         except StudyBusyError:
             self._ours = False  # who took the study has taken over its runs, too
             raise
+
+    def leave(self) -> None:
+        """Let `end` leave the runs as they are: another process goes on with them."""
+        self._ours = False
 
     def grant(self, number: int) -> None:
         """Let a trial run that wanted to."""
