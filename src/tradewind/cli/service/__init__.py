@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from tradewind.cli.service import serve
+from tradewind.cli.service.user import user_app
 
 
 def add_to(app: typer.Typer) -> None:
     """Add all commands of the service to the table of commands."""
     app.command("serve")(serve.serve)
+    app.add_typer(user_app, name="user")

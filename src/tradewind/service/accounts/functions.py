@@ -171,11 +171,7 @@ class Accounts:
             InputError: The name is empty or too long, or the days are none.
             ConflictError: The user has too many.
         """
-        name = names.clean(name).strip()
-        if not 1 <= len(name) <= 100:
-            raise InputError("a token has a name of 1 to 100 characters", hint="say where it is used")
-        if days is not None and not 0 < days <= 36525:
-            raise InputError(f"a token cannot last {days:g} days", hint="write from 1 to 36525, or leave it out")
+        name = check_token(name, days)
         if len(self.store.tokens_of(user_id)) >= MOST_TOKENS:
             raise ConflictError(f"there are {MOST_TOKENS} tokens already", hint="take some away that nobody uses")
         secret = new_secret()
@@ -249,3 +245,17 @@ class Accounts:
             if len(str(fields["settings"])) > 20_000:
                 raise InputError("the settings are too large", hint="at most 20,000 characters")
         return self.store.change(who.user_id, **fields)
+
+
+def check_token(name: str, days: float | None = None) -> str:
+    """The name of a token as it is kept.
+
+    Raises:
+        InputError: It is empty or too long, or the days that the token is to last are none.
+    """
+    kept = names.clean(name).strip()
+    if not 1 <= len(kept) <= 100:
+        raise InputError("a token has a name of 1 to 100 characters", hint="say where it is used")
+    if days is not None and not 0 < days <= 36525:
+        raise InputError(f"a token cannot last {days:g} days", hint="write from 1 to 36525, or leave it out")
+    return kept

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from tradewind.errors import ForbiddenError, InputError, NotFoundError
+from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.service.accounts import names
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
@@ -63,12 +63,27 @@ class Users:
         self._check(who, "user.get")
         return self._named(name)
 
+    def check_new(self, who: Principal, name: str, tenant: str = "") -> None:
+        """See that a user could be added, before more is asked for.
+
+        Raises:
+            ForbiddenError: The user who asks is no administrator.
+            InputError: The name is none.
+            ConflictError: The name is taken.
+        """
+        self._check(who, "user.add")
+        if tenant:
+            names.check(tenant, "tenant")
+        if (user := self._store.find(names.check(name))) is not None:
+            was = " (it was removed, and left requests)" if user.state == "removed" else ""
+            raise ConflictError(f"there is a user {user.name!r} already{was}", hint="take another name")
+
     def add(
         self,
         who: Principal,
         name: str,
         *,
-        role: Role = "user",
+        role: str = "user",
         tenant: str = "",
         email: str = "",
         password: str | None = None,
@@ -89,7 +104,8 @@ class Users:
             ConflictError: The name is taken.
         """
         self._check(who, "user.add")
-        user = self._accounts.add_user(name, role=role, tenant=tenant, email=email, password=password)
+        _one_of(role, ROLES, "role")
+        user = self._accounts.add_user(name, role=cast("Role", role), tenant=tenant, email=email, password=password)
         self._audit.record(who, "user.add", f"user {user.name}", role=user.role, of=user.tenant)
         return user
 
