@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tradewind.errors import DeployError, MissingProgramError
@@ -36,11 +36,24 @@ def job_environment(request: RunRequest, folder: Path | str) -> dict[str, str]:
     return variables
 
 
+_sources: dict[str, Callable[[str], str]] = {}
+
+
+def add_secret_source(kind: str, read: Callable[[str], str]) -> None:
+    """Let references of another kind be resolved in this process.
+
+    Args:
+        kind: What such references begin with.
+        read: Gives the value of what stands behind the colon; it raises a `DeployError` where it cannot.
+    """
+    _sources[kind] = read
+
+
 def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
     """The values of secrets, read at this moment; callers hand them to the job and keep them nowhere.
 
     Args:
-        references: Name -> ``env:NAME``, ``file:PATH`` or ``keyring:SERVICE/NAME``.
+        references: Name -> ``env:NAME``, ``file:PATH``, ``keyring:SERVICE/NAME``, or of a kind of `add_secret_source`.
 
     Raises:
         DeployError: One cannot be read; the message has the reference, never a value.
@@ -56,6 +69,8 @@ def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
                 values[name] = Path(place).expanduser().read_text(encoding="utf-8").rstrip("\n")
             elif kind == "keyring":
                 values[name] = _from_keyring(name, place)
+            elif kind in _sources:
+                values[name] = _sources[kind](place)
             else:
                 # What is no reference may be the secret itself: it is not repeated.
                 raise DeployError(

@@ -15,9 +15,11 @@ from tradewind.service.backends import Backends
 from tradewind.service.clusters import Clusters
 from tradewind.service.links import Links
 from tradewind.service.machines import Machines
+from tradewind.service.notices.functions import Notices
 from tradewind.service.offers import Offers
 from tradewind.service.proposals import Proposals
 from tradewind.service.requests.functions import Requests
+from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.streams.hub import Hub
 from tradewind.service.studies import Studies
@@ -54,6 +56,8 @@ class Context:
         offers: What the catalogues sell.
         streams: Event streams that are open.
         links: Links to results.
+        sealer: Keeps secrets of users.
+        notices: What users are told, by e-mail and webhook.
     """
 
     settings: ServiceSettings
@@ -76,6 +80,8 @@ class Context:
     offers: Offers
     streams: Hub
     links: Links
+    sealer: Sealer
+    notices: Notices
 
     def close(self) -> None:
         """Give back connections."""
@@ -104,6 +110,8 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
     backends = Backends(database, data_folder)
     applications = Applications(database, settings, data_folder, backends)
     requests = Requests(database, store, data_folder)
+    sealer = Sealer(database, settings, data_folder)
+    sealer.start()
     return Context(
         settings=settings,
         url=url,
@@ -125,4 +133,6 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         offers=Offers(data_folder),
         streams=Hub(database, settings),
         links=Links(database, settings, requests, audit),
+        sealer=sealer,
+        notices=Notices(database, settings, requests, sealer, audit),
     )

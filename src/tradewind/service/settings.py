@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+def _reference(text: str) -> str:
+    if text and not text.startswith(("env:", "file:", "keyring:")):
+        # What stands here may be the secret itself: it is not repeated.
+        words = {"message": "this is no reference to a secret", "hint": "write env:NAME, file:PATH or keyring:NAME"}
+        raise PydanticCustomError("tradewind", "{message}", words)
+    return text
+
+
+Secret = Annotated[str, AfterValidator(_reference)]
+"""A reference to a secret; never the secret."""
 
 
 class ServiceSettings(BaseModel):
@@ -36,6 +49,16 @@ class ServiceSettings(BaseModel):
         event_seconds: Seconds between two looks for new events.
         upload_mib: MiB that the files which a tenant hands in with forms may take together.
         link_days: Days after which a link to results leads nowhere, unless its maker says otherwise.
+        secret_key: Reference to the key that secrets of users are sealed with; all servers of a database have the same
+            one. Without it, it is a file of the data folder.
+        private_addresses: Whether webhooks and results of users may go to addresses inside the server's network.
+        mail_from: The sender of e-mails; none are sent without it and ``smtp_host``.
+        smtp_host: The server that e-mails are handed to.
+        smtp_port: Its port.
+        smtp_security: ``starttls``, ``tls`` (from the start), or ``none``.
+        smtp_user: The login there; empty for none.
+        smtp_password: Reference to its password: ``env:NAME`` or ``file:PATH``.
+        smtp_authorities: PEM file of the authorities that its certificate is checked by; the system's without it.
         user_hooks: Whether requests and applications of ordinary users may bring hooks, which run on the server.
     """
 
@@ -65,4 +88,13 @@ class ServiceSettings(BaseModel):
     event_seconds: float = Field(default=0.25, gt=0, description="Seconds between two looks for new events.")
     upload_mib: float = Field(default=256.0, gt=0, description="MiB that a tenant's handed-in files may take.")
     link_days: float = Field(default=30.0, gt=0, le=3650, description="Days that a link to results leads anywhere.")
+    secret_key: Secret = Field(default="", description="Reference to the key that users' secrets are sealed with.")
+    private_addresses: bool = Field(default=False, description="Webhooks and results may go to addresses inside.")
+    mail_from: str = Field(default="", max_length=254, description="The sender of e-mails; none are sent without.")
+    smtp_host: str = Field(default="", description="The server that e-mails are handed to.")
+    smtp_port: int = Field(default=587, ge=1, le=65535, description="Its port.")
+    smtp_security: Literal["starttls", "tls", "none"] = Field(default="starttls", description="TLS on that way.")
+    smtp_user: str = Field(default="", description="The login there; empty for none.")
+    smtp_password: Secret = Field(default="", description="Reference to its password: env:NAME or file:PATH.")
+    smtp_authorities: Path | None = Field(default=None, description="PEM file of authorities for its certificate.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")

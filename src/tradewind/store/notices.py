@@ -129,19 +129,21 @@ class NoticeStore:
             number = _add(connection, notice)
             return _read(connection.execute(sa.select(*_COLUMNS).where(notices.c.id == number)).one())
 
-    def claim(self, limit: int, seconds: float) -> list[NoticeRow]:
+    def claim(self, kind: Kind, limit: int, seconds: float) -> list[NoticeRow]:
         """Take notices that are due; nobody else sends them until ``seconds`` are over.
 
         Args:
+            kind: Only of this kind.
             limit: So many at most.
             seconds: After which another process takes over what this one did not end.
         """
         now, token = time.time(), secrets.token_hex(16)
         waits = (notices.c.state == "waiting") & (notices.c.due <= now)
         lost = (notices.c.state == "sending") & (notices.c.hold_expires <= now)
-        due = sa.select(notices.c.id).where(waits | lost).order_by(notices.c.due, notices.c.id).limit(limit)
+        mine = (notices.c.kind == kind) & (waits | lost)
+        due = sa.select(notices.c.id).where(mine).order_by(notices.c.due, notices.c.id).limit(limit)
         with self._database.read() as connection:
-            if connection.execute(due.limit(1)).first() is None:
+            if limit < 1 or connection.execute(due.limit(1)).first() is None:
                 return []
         if self._database.dialect == "postgresql":
             due = due.with_for_update(skip_locked=True)

@@ -1,0 +1,1 @@
+"""Notices: e-mails and webhooks that tell users what became of their requests."""
