@@ -40,7 +40,7 @@ def create_app(context: Context) -> FastAPI:
     answers.install(app)
     app.add_exception_handler(TradewindError, _refuse)
     for router in api.ROUTERS:
-        app.include_router(router, prefix=PREFIX)
+        app.include_router(router, prefix=PREFIX, dependencies=[answers.storable])
     web.install(app)
 
     def refused(address: str, call: str, error: TradewindError) -> None:

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tradewind.service.api import events, links, me, requests, tokens, users
+from tradewind.service.api import (
+    admin,
+    applications,
+    cluster,
+    events,
+    links,
+    me,
+    offers,
+    proposals,
+    requests,
+    studies,
+    tokens,
+    users,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
+    admin.router,
+    applications.router,
+    cluster.router,
     events.router,
     links.router,
     me.router,
+    offers.router,
+    proposals.router,
     requests.router,
+    studies.router,
     tokens.router,
     users.router,
 )

@@ -65,7 +65,7 @@ IfNoneMatch = Annotated[
 """Declares a header that `unchanged` looks at."""
 
 
-def _storable(request: Request) -> None:
+async def _storable(request: Request) -> None:  # async: it is no reason to change the thread
     if _NUL.search(request.url.path) or _NUL.search(request.url.query):
         raise InputError("the address has the character U+0000", hint="leave it out")
     check_text(request.url.path)

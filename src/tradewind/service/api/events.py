@@ -13,7 +13,7 @@ from tradewind.service.api.access import Shared, Who
 from tradewind.service.api.models import EVENT_LIST, Event, event_of
 from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known
 
-router = APIRouter(tags=["events"], dependencies=[answers.storable])
+router = APIRouter(tags=["events"])
 
 
 @router.get(

@@ -31,7 +31,7 @@ from tradewind.service.api.streaming import LastEventId, Since, event_stream, la
 from tradewind.service.wire import check_document, check_text
 from tradewind.store.requests import ENDED, OPEN, RequestRow
 
-router = APIRouter(tags=["requests"], dependencies=[answers.storable])
+router = APIRouter(tags=["requests"])
 
 Trial = Annotated[
     int | None,
