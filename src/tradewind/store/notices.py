@@ -15,7 +15,8 @@ from sqlalchemy.engine import Connection
 from tradewind.store import codec, rows
 from tradewind.store.accounts import UserRow, user_of
 from tradewind.store.database import Database
-from tradewind.store.requests import RequestEvent, RequestRow, one
+from tradewind.store.request_rows import one
+from tradewind.store.requests import RequestEvent, RequestRow
 from tradewind.store.schema import notices, request_events, requests, service_values, users
 from tradewind.store.values import add_value
 
