@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tradewind.engine.assemble import build_problem
 from tradewind.errors import CatalogueError, NoOfferError, PluginError, SpecError
 from tradewind.problem import OfferQuery
+from tradewind.problem.spec import parse_spec
 from tradewind.selector.market import find_offers, open_catalogue, require_offers
 
 CSV = (
@@ -95,6 +97,19 @@ def test_says_which_bound_leaves_nothing(tmp_path: Path, query: OfferQuery, word
     assert find_offers(query, tmp_path) == []
     with pytest.raises(NoOfferError, match=words.replace("(", r"\(")):
         require_offers(query, tmp_path)
+
+
+def test_a_job_whose_offers_leave_nothing_is_told_which_bound_does(tmp_path: Path) -> None:
+    text = """
+name: nothing
+job: {command: "true"}
+space: {nodes: [1, 2]}
+offers: {provider: gcp, vcpu: 100000..}
+objective: cost
+"""
+    spec = parse_spec(text, file="job.yaml", base=tmp_path)
+    with pytest.raises(NoOfferError, match=r"the bounds of 'offers' \(without the bound on vcpu"):
+        build_problem(spec, tmp_path)
 
 
 def test_require_gives_what_find_gives(tmp_path: Path) -> None:

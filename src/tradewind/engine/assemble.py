@@ -19,7 +19,6 @@ from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import Rule, make_rules
-from tradewind.errors import NoOfferError
 from tradewind.problem import (
     Categorical,
     Offer,
@@ -62,9 +61,14 @@ def build_problem(spec: Spec, data_folder: Path) -> Problem:
     wanted = {offer.key: offer for offers in found.values() for offer in offers}
     if not queries:
         wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
-    resolver = plugins.create(
+    resolver: Selector = plugins.create(
         "selector", spec.selector.name, spec.selector.settings, offers=list(wanted.values()), space=space
     )
+    return compose(spec, space, resolver)
+
+
+def compose(spec: Spec, space: Space, resolver: Selector) -> Problem:
+    """The problem of a specification in a space whose offers were chosen before."""
     return Problem(
         job=spec.job,
         space=space,
@@ -78,15 +82,12 @@ def build_problem(spec: Spec, data_folder: Path) -> Problem:
 
 def _free_offers(spec: Spec, space: Space, data_folder: Path) -> list[Offer]:
     """The offers for a space without an instance parameter: what ``offers`` asks for, or this whole machine."""
-    from tradewind.selector.market import find_offers
+    from tradewind.selector.market import find_offers, require_offers
 
     given = _catalogue_settings(spec)
     chooses = any(isinstance(p, Ordinal | Categorical) and p.attribute for p in space.parameters)
     if chooses or spec.offers != OfferQuery():
-        found = find_offers(spec.offers, data_folder, given)
-        if not found:
-            raise NoOfferError("no offer is within the bounds of 'offers'", hint="tradewind offers lists all")
-        return found
+        return require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'")
     local = find_offers(OfferQuery(provider=("local",)), data_folder, given)
     return [max(local, key=lambda offer: (offer.vcpu, offer.memory_gib))]
 

@@ -47,15 +47,23 @@ def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: Given 
     return cheapest_first if query.limit is None else cheapest_first[: query.limit]
 
 
-def require_offers(query: OfferQuery, data_folder: Path, catalogue_settings: Given | None = None) -> list[Offer]:
+def require_offers(
+    query: OfferQuery, data_folder: Path, catalogue_settings: Given | None = None, *, bounds: str = "the query"
+) -> list[Offer]:
     """As `find_offers`, where at least one offer is needed.
+
+    Args:
+        query: What is wanted.
+        data_folder: Where refreshed prices are kept.
+        catalogue_settings: Settings by catalogue and name.
+        bounds: What the user calls the query.
 
     Raises:
         NoOfferError: Nothing is within the query; the hint says which bound leaves nothing.
     """
     found = find_offers(query, data_folder, catalogue_settings)
     if not found:
-        raise NoOfferError("no offer is within the query", hint=_blame(query, data_folder, catalogue_settings))
+        raise NoOfferError(f"no offer is within {bounds}", hint=_blame(query, data_folder, catalogue_settings))
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, round_money
-from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.graph import Indices, Numbers, Workflow
 
 Storage = Literal["none", "shared", "local"]
 
@@ -100,6 +100,25 @@ class Platform:
     def fetching(self, size: int) -> float:
         """Seconds that a machine takes to fetch one file of so many bytes."""
         return size / MEGABYTE / self.bandwidth + self.latency
+
+    def local_files(self, flow: Workflow) -> tuple[Indices, Indices, Indices, Indices, Numbers]:
+        """What tasks read and what they write under local storage, by number, and the seconds to fetch each file.
+
+        Returns:
+            Where the files that each task reads begin, and those files; the same for those that it writes; and the
+            seconds of each. Nothing is read or written where storage is not local.
+        """
+        none = np.zeros(len(flow) + 1, dtype=np.int32)
+        if self.storage != "local":
+            return none, none[:0], none, none[:0], np.zeros(0)
+        number: dict[str, int] = {}
+        for names in (*flow.real_inputs, *(task.outputs for task in flow.tasks)):
+            for name in names:
+                number.setdefault(name, len(number))
+        fetch = np.array([self.fetching(flow.sizes.get(name, 0)) for name in number])
+        reads = flow.csr([[number[name] for name in names] for names in flow.real_inputs])
+        writes = flow.csr([[number[name] for name in task.outputs] for task in flow.tasks])
+        return *reads, *writes, fetch
 
     def check(self, flow: Workflow) -> None:
         """See that every task fits on some machine.

@@ -13,11 +13,10 @@ import numpy as np
 import yaml
 
 from tradewind import plugins
-from tradewind.engine.assemble import build_search, new_study
+from tradewind.engine.assemble import build_search, compose, new_study
 from tradewind.engine.stopping import Progress, Rule
 from tradewind.errors import NoOfferError
 from tradewind.problem import COST, RUNTIME, Offer, Problem
-from tradewind.problem import Terms as StudyTerms
 from tradewind.problem.spec import Spec, parse_spec
 from tradewind.problem.trial import Trial
 from tradewind.store.base import Store
@@ -217,13 +216,4 @@ def study_name(flow: Workflow) -> str:
 def _problem(spec: Spec, kept: Sequence[Offer]) -> Problem:
     """As `tradewind.engine.assemble.build_problem`, with offers that were chosen before."""
     space = spec.build_space({"instance": kept})
-    resolver = plugins.create("selector", "exact", {}, offers=list(kept), space=space)
-    return Problem(
-        job=spec.job,
-        space=space,
-        objective=spec.objective,
-        constraints=spec.constraints,
-        budget=spec.budget,
-        resolver=resolver,
-        terms=StudyTerms(spec.billing, spec.parallel, spec.future_runs),
-    )
+    return compose(spec, space, plugins.create("selector", "exact", {}, offers=list(kept), space=space))

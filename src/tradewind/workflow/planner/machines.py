@@ -54,18 +54,7 @@ class Machines:
 
     @cached_property
     def _files(self) -> tuple[Indices, Indices, Indices, Indices, Numbers]:
-        """What tasks read and write, and the seconds to fetch each file; nothing without local storage."""
-        none = np.zeros(len(self.flow) + 1, dtype=np.int32)
-        if self.platform.storage != "local":
-            return none, none[:0], none, none[:0], np.zeros(0)
-        number = {name: place for place, name in enumerate(self.flow.sizes)}
-        for names in (*self.flow.real_inputs, *(task.outputs for task in self.flow.tasks)):
-            for name in names:
-                number.setdefault(name, len(number))
-        fetch = np.array([self.platform.fetching(self.flow.sizes.get(name, 0)) for name in number])
-        reads = self.flow.csr([[number[name] for name in names] for names in self.flow.real_inputs])
-        writes = self.flow.csr([[number[name] for name in task.outputs] for task in self.flow.tasks])
-        return *reads, *writes, fetch
+        return self.platform.local_files(self.flow)
 
     def _local(self) -> tuple[Ints, Ints, Ints, Ints, Numbers, Numbers]:
         """The files, and where they are: at first on no machine."""

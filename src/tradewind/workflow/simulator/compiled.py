@@ -57,18 +57,9 @@ class Compiled:
 
     @cached_property
     def _files(self) -> tuple[Indices, Indices, Indices, Indices, Numbers, int]:
-        """What tasks read and write under local storage."""
-        none = np.zeros(len(self.flow) + 1, dtype=np.int32)
-        if self.platform.storage != "local":
-            return none, none[:0], none, none[:0], np.zeros(0), 0
-        number: dict[str, int] = {}
-        for names in (*self.flow.real_inputs, *(task.outputs for task in self.flow.tasks)):
-            for name in names:
-                number.setdefault(name, len(number))
-        fetch = np.array([self.platform.fetching(self.flow.sizes.get(name, 0)) for name in number])
-        reads = self.flow.csr([[number[name] for name in names] for names in self.flow.real_inputs])
-        writes = self.flow.csr([[number[name] for name in task.outputs] for task in self.flow.tasks])
-        return *reads, *writes, fetch, len(self.platform.vms)
+        """What tasks read and write under local storage, and on how many machines; none without it."""
+        local = self.platform.storage == "local"
+        return *self.platform.local_files(self.flow), len(self.platform.vms) if local else 0
 
     def follow(self, schedule: Schedule, factors: Numbers | None = None) -> Schedule:
         """Follow a plan: each machine runs its tasks in their order.
