@@ -12,9 +12,9 @@ from tradewind.errors import TradewindError
 from tradewind.service import api, web
 from tradewind.service.api import access, answers, openapi
 from tradewind.service.context import Context
-from tradewind.service.faults import status_of
 from tradewind.service.guard import Guard
 from tradewind.service.operations.traffic import Traffic, TrafficMiddleware
+from tradewind.service.xmlrpc import route as xmlrpc
 
 PREFIX = "/api/v1"
 """Below it is REST; a change that breaks programs gets another one."""
@@ -41,6 +41,7 @@ def create_app(context: Context) -> FastAPI:
     app.add_exception_handler(TradewindError, _refuse)
     for router in api.ROUTERS:
         app.include_router(router, prefix=PREFIX, dependencies=[answers.storable])
+    app.include_router(xmlrpc.router)
     web.install(app)
 
     def refused(address: str, call: str, error: TradewindError) -> None:
@@ -55,19 +56,7 @@ def create_app(context: Context) -> FastAPI:
 
 def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, TradewindError)
-    _note(request, error)
+    access.note_refusal(request, error)
     if web.faults.wants_page(request):
         return web.faults.page_of(request, error)
     return answers.refusal(error)
-
-
-def _note(request: Request, error: TradewindError) -> None:
-    """Keep in the audit log what a user, or somebody with a wrong token, was refused."""
-    status = status_of(error)
-    if status not in (401, 403, 429) or (status == 401 and "authorization" not in request.headers):
-        return  # a browser whose session is over has done nothing wrong
-    who = getattr(request.state, "who", None)
-    name, tenant = (who.name, who.tenant) if who is not None else ("", "")
-    call, address = f"{request.method} {request.url.path}", access.address_of(request)
-    context: Context = request.app.state.context
-    context.audit.record_of(name, tenant, address, "call.refused", call, "refused", {"code": error.code})

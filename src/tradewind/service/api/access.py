@@ -11,8 +11,9 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from tradewind.errors import ForbiddenError, SignInError
+from tradewind.errors import ForbiddenError, SignInError, TradewindError
 from tradewind.service.context import Context
+from tradewind.service.faults import status_of
 from tradewind.service.people import Principal
 from tradewind.service.security import CSRF_HEADER, SAFE, check_csrf, secret_of
 
@@ -27,6 +28,17 @@ def context_of(request: Request) -> Context:
 def address_of(request: Request) -> str:
     """Where a call comes from."""
     return request.client.host if request.client else ""
+
+
+def note_refusal(request: Request, error: TradewindError) -> None:
+    """Keep in the audit log what a user, or somebody with a wrong token, was refused."""
+    status = status_of(error)
+    if status not in (401, 403, 429) or (status == 401 and "authorization" not in request.headers):
+        return  # a browser whose session is over has done nothing wrong
+    who = getattr(request.state, "who", None)
+    name, tenant = (who.name, who.tenant) if who is not None else ("", "")
+    call, address = f"{request.method} {request.url.path}", address_of(request)
+    context_of(request).audit.record_of(name, tenant, address, "call.refused", call, "refused", {"code": error.code})
 
 
 def _who(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Principal:

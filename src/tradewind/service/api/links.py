@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Shared, Who
+from tradewind.service.wire import LARGEST
 from tradewind.store.links import LinkRow
 
 router = APIRouter(tags=["links"])
 
+Number = Annotated[int, Path(ge=1, le=LARGEST, description="The number of the request.")]
+LinkId = Annotated[str, Path(max_length=64, description="The id of the link.")]
+
 
 class NewLink(BaseModel):
     """What a new link is to be like."""
+
+    model_config = ConfigDict(extra="forbid")
 
     days: float | None = Field(default=None, gt=0, le=3650, description="Days that it leads anywhere.")
     path: str = Field(default="", max_length=1000, description="Only this file, or what is below this folder.")
@@ -35,7 +43,7 @@ class MadeLink(Link):
 
 
 @router.post("/requests/{number}/links", status_code=201)
-def make_link(who: Who, shared: Shared, number: int, body: NewLink | None = None) -> MadeLink:
+def make_link(who: Who, shared: Shared, number: Number, body: NewLink | None = None) -> MadeLink:
     """Make a link to the files of a request: whoever has it may look at them, without signing in."""
     wanted = body or NewLink()
     row, path = shared.links.make(who, number, days=wanted.days, path=wanted.path)
@@ -43,13 +51,13 @@ def make_link(who: Who, shared: Shared, number: int, body: NewLink | None = None
 
 
 @router.get("/requests/{number}/links")
-def list_links(who: Who, shared: Shared, number: int) -> list[Link]:
+def list_links(who: Who, shared: Shared, number: Number) -> list[Link]:
     """The links of a request that still lead anywhere."""
     return [Link(**_shown(row)) for row in shared.links.list(who, number)]
 
 
 @router.delete("/requests/{number}/links/{link}", status_code=204)
-def revoke_link(who: Who, shared: Shared, number: int, link: str) -> None:
+def revoke_link(who: Who, shared: Shared, number: Number, link: LinkId) -> None:
     """Take a link away."""
     shared.links.revoke(who, number, link)
 

@@ -31,6 +31,8 @@ TAGS = {
     "cluster": "Clusters that searches share.",
     "offers": "What providers sell, at which price.",
     "links": "Links to results, for people without an account.",
+    "results": "Where your results go.",
+    "notices": "What you are told of, by e-mail and by calls of your own programs.",
     "me": "The account of the user who calls.",
     "tokens": "Tokens of programs.",
     "users": "Accounts and tenants; for administrators.",

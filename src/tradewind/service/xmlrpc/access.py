@@ -1,0 +1,85 @@
+"""Who calls over XML-RPC: clients of it know HTTP Basic, and some know bearer tokens."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import threading
+from collections import OrderedDict
+
+from tradewind.errors import SignInError
+from tradewind.service.accounts.functions import Accounts
+from tradewind.service.accounts.tokens import PREFIX
+from tradewind.service.people import Principal
+
+_MOST = 1000
+_HINT = "send the user's name and a token (or the password) by HTTP Basic, or Authorization: Bearer tw_..."
+
+
+class Callers:
+    """Finds out who calls.
+
+    A password takes a while to check on purpose, and a client sends it with every call: the first call begins a
+    session, and the others go on with it for as long as it lasts. Names and passwords are remembered as keyed digests.
+
+    Args:
+        accounts: The accounts.
+    """
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._key = secrets.token_bytes(32)
+        self._sessions: OrderedDict[bytes, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, header: str, address: str) -> Principal:
+        """Who calls.
+
+        Args:
+            header: The header Authorization.
+            address: Where from.
+
+        Raises:
+            SignInError: Nobody whom we know.
+            TooManyError: Too many attempts with a password.
+        """
+        scheme, _, given = header.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            return self._accounts.by_token(given.strip(), address)
+        if scheme.lower() != "basic":
+            raise SignInError("nobody has signed in", hint=_HINT)
+        try:
+            name, sign, secret = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            raise SignInError("the header Authorization cannot be read", hint=_HINT) from None
+        if not sign:
+            raise SignInError("the header Authorization cannot be read", hint=_HINT)
+        if secret.startswith(PREFIX):
+            return self._by_token(name, secret, address)
+        return self._by_password(name, secret, address)
+
+    def _by_token(self, name: str, secret: str, address: str) -> Principal:
+        who = self._accounts.by_token(secret, address)
+        if name and name.strip().lower() != who.name.lower():
+            raise SignInError("this token is another user's", hint=_HINT)
+        return who
+
+    def _by_password(self, name: str, password: str, address: str) -> Principal:
+        place = hmac.digest(self._key, f"{len(name)} {name}{password}".encode("utf-8", "replace"), hashlib.sha256)
+        with self._lock:
+            session = self._sessions.get(place)
+        if session is not None:
+            try:
+                return self._accounts.by_session(session, address)[0]
+            except SignInError:  # it is over: by time, by another password, by an administrator
+                with self._lock:
+                    self._sessions.pop(place, None)
+        session = self._accounts.sign_in(name, password, address, "XML-RPC").secret
+        with self._lock:
+            self._sessions[place] = session
+            while len(self._sessions) > _MOST:
+                self._sessions.popitem(last=False)
+        return self._accounts.by_session(session, address)[0]
