@@ -19,6 +19,7 @@ from tradewind.service.notices.functions import Notices
 from tradewind.service.offers import Offers
 from tradewind.service.proposals import Proposals
 from tradewind.service.requests.functions import Requests
+from tradewind.service.results.functions import Results
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.streams.hub import Hub
@@ -58,6 +59,7 @@ class Context:
         links: Links to results.
         sealer: Keeps secrets of users.
         notices: What users are told, by e-mail and webhook.
+        results: Where results go.
     """
 
     settings: ServiceSettings
@@ -82,6 +84,7 @@ class Context:
     links: Links
     sealer: Sealer
     notices: Notices
+    results: Results
 
     def close(self) -> None:
         """Give back connections."""
@@ -135,4 +138,5 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         links=Links(database, settings, requests, audit),
         sealer=sealer,
         notices=Notices(database, settings, requests, sealer, audit),
+        results=Results(database, settings, sealer, audit, data_folder),
     )

@@ -17,8 +17,20 @@ def _reference(text: str) -> str:
     return text
 
 
+def _entering(given: dict[str, str]) -> dict[str, str]:
+    if "password" in given:
+        _reference(given["password"])
+    return given
+
+
 Secret = Annotated[str, AfterValidator(_reference)]
 """A reference to a secret; never the secret."""
+
+
+Entering = Annotated[
+    dict[Literal["user", "password", "endpoint", "identity", "known_hosts"], str], AfterValidator(_entering)
+]
+"""How a place is entered; its password is a reference."""
 
 
 class ServiceSettings(BaseModel):
@@ -52,6 +64,10 @@ class ServiceSettings(BaseModel):
         secret_key: Reference to the key that secrets of users are sealed with; all servers of a database have the same
             one. Without it, it is a file of the data folder.
         private_addresses: Whether webhooks and results of users may go to addresses inside the server's network.
+        results_places: Places of the administrator's that results of users may go to, by address, each with how it is
+            entered (``user``, ``password``, ``endpoint``, ``identity``, ``known_hosts``; the password is a reference);
+            ``{user}`` and ``{tenant}`` in an address are those of whoever sends results there.
+        own_places: Whether users may name places of their own.
         mail_from: The sender of e-mails; none are sent without it and ``smtp_host``.
         smtp_host: The server that e-mails are handed to.
         smtp_port: Its port.
@@ -90,6 +106,8 @@ class ServiceSettings(BaseModel):
     link_days: float = Field(default=30.0, gt=0, le=3650, description="Days that a link to results leads anywhere.")
     secret_key: Secret = Field(default="", description="Reference to the key that users' secrets are sealed with.")
     private_addresses: bool = Field(default=False, description="Webhooks and results may go to addresses inside.")
+    results_places: dict[str, Entering] = Field(default={}, description="Places that users' results may go to.")
+    own_places: bool = Field(default=True, description="Users may name places of their own for their results.")
     mail_from: str = Field(default="", max_length=254, description="The sender of e-mails; none are sent without.")
     smtp_host: str = Field(default="", description="The server that e-mails are handed to.")
     smtp_port: int = Field(default=587, ge=1, le=65535, description="Its port.")

@@ -43,11 +43,12 @@ class Wishes:
         kept = user.settings.get(KEY)
         if not isinstance(kept, Mapping):
             return cls()
+        generation = kept.get("generation", 1)
         return cls(
             email=_known(kept.get("email", _ENDINGS)),
             webhook=str(kept.get("webhook", "")),
             calls=_known(kept.get("calls", _ENDINGS)),
-            generation=int(kept.get("generation", 1)),
+            generation=generation if isinstance(generation, int) else 1,
         )
 
     def document(self) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Where the results of requests go: folders of the users' own, and those that the administrator offers."""
