@@ -39,7 +39,7 @@ def check(name: str, what: str = "user") -> str:
     shown = repr(name if len(name) <= 40 else name[:40] + "...")
     if not kept or len(name) > LONGEST or len(kept) > LONGEST:
         raise InputError(f"{shown} is no name of a {what}", hint=f"write 1 to {LONGEST} characters")
-    if not kept[0].isalnum() or not all(c.isalnum() or c in "._-@" or unicodedata.combining(c) for c in kept):
+    if not kept[0].isalnum() or not all(c in "._-@" or unicodedata.category(c)[0] in "LMN" for c in kept):
         raise InputError(
             f"{shown} is no name of a {what}", hint="write letters and digits, and . _ - @ after the first of them"
         )

@@ -145,7 +145,8 @@ class Sessions:
         typed = digest_of(names.plain(name[: names.LONGEST]))[:32]  # it may be a password, typed into the wrong field
         mine, whole = f"sign-in:{typed}@{place}", f"sign-in:{typed}"
         limits = {mine: _PER_USER_AND_ADDRESS, f"sign-in@{place}": _PER_ADDRESS}
-        known = user is not None and any(row.address == address for row in self._store.of_user(user.id))
+        # It is asked for somebody who is not there as well, so that it takes as long.
+        known = any(row.address == address for row in self._store.of_user(user.id if user else 0))
         if not known:
             limits[whole] = _PER_USER
         wait = self._store.attempt(limits, WINDOW)
