@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.service.web.words import badge_of, setting, short
-from tradewind.store.requests import ACTIVE, OPEN, RequestEvent, RequestRow
+from tradewind.store.request_values import ACTIVE, OPEN, RequestEvent, RequestRow
 from tradewind.units import format_money, parse_duration, parse_money
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {

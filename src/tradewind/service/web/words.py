@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tradewind.problem import TrialState
+from tradewind.reporting.words import percent
 from tradewind.units import format_duration, format_memory, format_money
 
 BADGES: dict[str, tuple[str, str, str]] = {
@@ -83,6 +84,17 @@ def size(count: float | None) -> str:
     return format_memory(count)
 
 
+def options(field: Any) -> list[tuple[Any, str]]:
+    """The choices of a form's field, with their words; one that must be chosen begins with none."""
+    first = [("", "choose...")] if field.default is None else []
+    return first + [(choice, setting(choice)) for choice in field.choices]
+
+
+def backend_option(backend: Any) -> tuple[str, str]:
+    """A backend to choose: its name and its title."""
+    return backend.name, backend.title or backend.name
+
+
 FILTERS = {
     "money": format_money,
     "duration": short,
@@ -91,5 +103,8 @@ FILTERS = {
     "pretty": pretty,
     "setting": setting,
     "badge_of": badge_of,
+    "backend_option": backend_option,
+    "options": options,
+    "percent": percent,
 }
 """All filters, by the name that templates use."""

@@ -1,0 +1,211 @@
+"""A request while it is typed in: from the form of the page, from an earlier request, to the document it becomes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import FormData, UploadFile
+
+from tradewind.errors import InputError
+from tradewind.service.applications.form import Form, FormField
+from tradewind.units import parse_duration, parse_money
+
+BEST = "best"
+"""The choice that leaves the configuration to what is proposed when the request begins."""
+
+OWN = "own"
+"""The choice of a configuration that was typed in."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What stands in the form of a new request.
+
+    Attributes:
+        parameters: The values of the application's form, as typed.
+        files: Of its file fields, those that the server keeps already.
+        choice: `BEST`, `OWN`, or a proposed configuration as JSON.
+        own: The values of an own configuration, as typed.
+        kind: ``run`` or ``search``.
+        budget: What a search may spend.
+        deadline: What each run may take.
+        backend: Where to run; empty for the application's own.
+        results: Where results go; empty to keep them on the server.
+        email: Whether to tell the user by e-mail.
+        webhook: An address that is told.
+        name: What the user calls it.
+        key: Makes a form that is sent twice one request.
+    """
+
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    choice: str = BEST
+    own: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "run"
+    budget: str = ""
+    deadline: str = ""
+    backend: str = ""
+    results: str = ""
+    email: bool = False
+    webhook: str = ""
+    name: str = ""
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+
+    def configuration(self) -> dict[str, Any] | None:
+        """The configuration that was chosen; None to leave it to the proposal."""
+        if self.choice == OWN:
+            return {name: _number(value) for name, value in self.own.items() if value != ""} or None
+        if self.choice == BEST:
+            return None
+        try:
+            chosen = json.loads(self.choice)
+        except ValueError:
+            return None
+        return chosen if isinstance(chosen, dict) else None
+
+    def errors(self) -> dict[str, str]:
+        """What is wrong with what stands beside the application's own fields, by field."""
+        wrong: dict[str, str] = {}
+        if self.kind == "search":
+            if not self.budget:
+                wrong["budget"] = "say what the search may spend, such as $2"
+            else:
+                _try(parse_money, self.budget, "budget", wrong)
+        if self.deadline:
+            _try(parse_duration, self.deadline, "deadline", wrong)
+        return wrong
+
+    def document(self, application: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The request's document.
+
+        Args:
+            application: ``name@version``.
+            parameters: The values of its form, with files.
+        """
+        document: dict[str, Any] = {"application": application, "parameters": dict(parameters)}
+        configuration = self.configuration()
+        if self.kind == "search":
+            document["search"] = {"budget": self.budget, **({"deadline": self.deadline} if self.deadline else {})}
+        elif configuration:
+            document["configuration"] = configuration
+        others = {"backend": self.backend, "results": self.results, "name": self.name}
+        document |= {name: value for name, value in others.items() if value}
+        notify: dict[str, Any] = {"email": True} if self.email else {}
+        if self.webhook:
+            notify["webhook"] = self.webhook
+        if notify:
+            document["notify"] = notify
+        return document
+
+
+def fresh(form: Form, settings: Mapping[str, Any]) -> Draft:
+    """The form before anything is typed in.
+
+    Args:
+        form: The application's form.
+        settings: What the user has set for all requests.
+    """
+    return Draft(
+        parameters=form.defaults,
+        results=str(settings.get("results", "")),
+        email=bool(settings.get("email", False)),
+        webhook=str(settings.get("webhook", "")),
+    )
+
+
+def again(form: Form, document: Mapping[str, Any]) -> Draft:
+    """The form as an earlier request would have filled it in."""
+    given = _mapping(document.get("parameters"))
+    files = {one.name for one in form.fields if one.type == "file"}
+    search, notify = _mapping(document.get("search")), _mapping(document.get("notify"))
+    chosen = document.get("configuration")
+    return Draft(
+        parameters={**form.defaults, **{name: value for name, value in given.items() if name not in files}},
+        files={name: value for name, value in given.items() if name in files and isinstance(value, Mapping)},
+        choice=OWN if isinstance(chosen, Mapping) and chosen else BEST,
+        own={name: str(value) for name, value in _mapping(chosen).items()},
+        kind="search" if "search" in document else "run",
+        budget=str(search.get("budget", "")),
+        deadline=str(search.get("deadline", "")),
+        backend=str(document.get("backend", "")) if isinstance(document.get("backend"), str) else "",
+        results=str(document.get("results", "")),
+        email=bool(notify.get("email", False)),
+        webhook=str(notify.get("webhook", "")),
+        name=str(document.get("name", "")),
+    )
+
+
+def sent(form: Form, given: FormData) -> Draft:
+    """The form as it came from the page."""
+    texts = {name: value for name, value in given.multi_items() if isinstance(value, str)}
+    parameters: dict[str, str | bool] = {}
+    files: dict[str, dict[str, Any]] = {}
+    for one in form.fields:
+        name = f"p.{one.name}"
+        if one.type == "file":
+            kept = _kept(given.get(name), texts.get(f"k.{one.name}", ""))
+            if kept:
+                files[one.name] = kept
+        elif one.type == "boolean":
+            parameters[one.name] = name in texts
+        elif name in texts:
+            parameters[one.name] = texts[name]
+    return Draft(
+        parameters=parameters,
+        files=files,
+        choice=texts.get("choice", BEST),
+        own={name[2:]: value for name, value in texts.items() if name.startswith("c.")},
+        kind="search" if texts.get("kind") == "search" else "run",
+        budget=texts.get("budget", "").strip(),
+        deadline=texts.get("deadline", "").strip(),
+        backend=texts.get("backend", ""),
+        results=texts.get("results", "").strip(),
+        email="email" in texts,
+        webhook=texts.get("webhook", "").strip(),
+        name=texts.get("name", "").strip()[:200],
+        key=texts.get("key", "") or secrets.token_urlsafe(12),
+    )
+
+
+def shown_value(one: FormField, draft: Draft) -> Any:
+    """What stands in a field."""
+    value = draft.parameters.get(one.name, one.default)
+    return "" if value is None else value
+
+
+def _kept(upload: object, kept: str) -> dict[str, Any] | None:
+    """A file as requests have it: one that came with the form, else the one that was handed in before."""
+    if isinstance(upload, UploadFile) and upload.filename:
+        return {"name": upload.filename, "base64": base64.b64encode(upload.file.read()).decode()}
+    try:
+        found = json.loads(kept) if kept else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(text: str) -> Any:
+    """A number where it is one: spaces of numbers refuse texts."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _try(reader: Any, text: str, name: str, wrong: dict[str, str]) -> None:
+    try:
+        if reader(text) <= 0:
+            wrong[name] = "must be more than nothing"
+    except InputError as error:
+        wrong[name] = error.message + (f": {error.hint}" if error.hint else "")

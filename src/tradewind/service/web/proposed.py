@@ -1,0 +1,191 @@
+"""What a new request would run on, take and cost: what is proposed, and what else may be chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.assemble import build_problem
+from tradewind.errors import FormError, TradewindError
+from tradewind.service.applications.form import Form
+from tradewind.service.context import Context
+from tradewind.service.people import Principal
+from tradewind.service.proposals import Candidate, Proposal
+from tradewind.service.web.draft import BEST, OWN, Draft
+from tradewind.service.web.words import setting, short
+from tradewind.units import format_money
+
+if TYPE_CHECKING:
+    from tradewind.problem import Offer, Parameter
+
+_MOST_OPTIONS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A configuration that may be chosen.
+
+    Attributes:
+        value: What the form sends for it.
+        machines: What it runs on, in words.
+        settings: The rest of the configuration: name and value.
+        runtime: Expected time in words; empty where nothing is known.
+        runtime_range: Between which times it will lie, mostly.
+        cost: Expected cost of this run, likewise.
+        cost_range: Likewise.
+        hourly: What its machines cost an hour, in words.
+        chance: That it succeeds in time, from 0 to 1, or None.
+        reason: What it rests on.
+    """
+
+    value: str
+    machines: str
+    settings: Sequence[tuple[str, str]]
+    runtime: str
+    runtime_range: str
+    cost: str
+    cost_range: str
+    hourly: str
+    chance: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A parameter of the space, for an own configuration.
+
+    Attributes:
+        name: Its name.
+        options: Value and words of each that may be chosen; empty for a number between bounds.
+        low: The least number, or None.
+        high: The greatest number, or None.
+        whole: Whether only whole numbers are taken.
+        value: What is chosen.
+    """
+
+    name: str
+    options: Sequence[tuple[str, str]]
+    low: float | None
+    high: float | None
+    whole: bool
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What is proposed.
+
+    Attributes:
+        choices: The configurations, the best first.
+        parts: The parameters of the space.
+        own: Of the own configuration what is known; None where nothing is, or none was chosen.
+        runs: Past runs that it rests on.
+        basis: What it rests on, a sentence each.
+        advice: What else one may do; may be empty.
+        fields: What is wrong in the form, by field; then there are no choices.
+        problem: Why there is nothing to choose otherwise, or None.
+    """
+
+    choices: Sequence[Choice] = ()
+    parts: Sequence[Part] = ()
+    own: Choice | None = None
+    runs: int = 0
+    basis: Sequence[str] = ()
+    advice: str = ""
+    fields: Mapping[str, str] | None = None
+    problem: TradewindError | None = None
+
+
+def propose(shared: Context, who: Principal, form: Form, draft: Draft) -> Proposed:
+    """What is proposed for a draft; what is wrong with it is told, not raised."""
+    parameters = {**draft.parameters, **draft.files}
+    deadline = draft.deadline if draft.deadline and "deadline" not in draft.errors() else None
+    count = 5 if draft.choice != OWN else _MOST_OPTIONS
+    try:
+        found = shared.proposals.propose(
+            who, form.application, parameters, backend=draft.backend, deadline=deadline, count=count
+        )
+        parts = _parts(shared, who, form, parameters, draft, found)
+    except FormError as error:
+        return Proposed(fields=error.fields)
+    except TradewindError as error:
+        return Proposed(problem=error)
+    own = next((c for c in found.candidates if _same(c.configuration, parts)), None) if draft.choice == OWN else None
+    return Proposed(
+        choices=[choice_of(one) for one in found.candidates[:5]],
+        parts=parts,
+        own=choice_of(own) if own is not None else None,
+        runs=found.runs,
+        basis=found.basis,
+        advice=found.advice,
+    )
+
+
+def choice_of(one: Candidate) -> Choice:
+    """A candidate in words."""
+    offer = one.offer
+    names = {str(offer.instance_type), str(offer.nodes)}
+    rest = [(name, setting(value)) for name, value in one.configuration.items() if not _is_machine(name, value, offer)]
+    return Choice(
+        value=json.dumps(dict(one.configuration), sort_keys=True) if names else BEST,
+        machines=machines_of(offer),
+        settings=rest,
+        runtime=short(one.runtime) if one.runtime is not None else "",
+        runtime_range=_range(one.runtime_low, one.runtime_high, short),
+        cost=format_money(one.cost) if one.cost is not None else "",
+        cost_range=_range(one.cost_low, one.cost_high, format_money),
+        hourly=format_money(offer.hourly),
+        chance=one.chance,
+        reason=one.reason,
+    )
+
+
+def machines_of(offer: Offer) -> str:
+    """``2 × c5.xlarge, 4 CPUs and 8 GiB each``."""
+    count = f"{offer.nodes} × " if offer.nodes > 1 else ""
+    each = " each" if offer.nodes > 1 else ""
+    cpus = f"{offer.vcpu:g} CPU{'' if offer.vcpu == 1 else 's'}"
+    place = f", {offer.region}" if offer.region else ""
+    return f"{count}{offer.instance_type}, {cpus} and {offer.memory_gib:g} GiB{each}{place}"
+
+
+def _is_machine(name: str, value: Any, offer: Offer) -> bool:
+    """Whether the words about the machines say a value already."""
+    return name in ("instance", "nodes") and (value == offer.nodes or str(value).endswith(offer.instance_type))
+
+
+def _range(low: float | None, high: float | None, words: Any) -> str:
+    return f"{words(low)} to {words(high)}" if low is not None and high is not None and low < high else ""
+
+
+def _same(configuration: Mapping[str, Any], parts: Sequence[Part]) -> bool:
+    return all(str(configuration.get(part.name)) == part.value for part in parts)
+
+
+def _parts(
+    shared: Context, who: Principal, form: Form, parameters: Mapping[str, Any], draft: Draft, found: Proposal
+) -> list[Part]:
+    row = shared.applications.get(who, form.application)
+    where = shared.backends.choose(who, row, draft.backend)
+    space = build_problem(shared.applications.spec(row, parameters, where), shared.data_folder).space
+    best = found.candidates[0].configuration if found.candidates else {}
+    return [_part(space[name], draft.own.get(name, str(best.get(name, "")))) for name in space.names]
+
+
+def _part(parameter: Parameter, value: str) -> Part:
+    offers = getattr(parameter, "offers", {})
+    levels = getattr(parameter, "values", None)
+    if levels is not None:
+        options = [
+            (str(level), f"{level}: {_about(offers[str(level)])}" if str(level) in offers else setting(level))
+            for level in levels[:_MOST_OPTIONS]
+        ]
+        return Part(parameter.name, options, None, None, False, value)
+    low, high = getattr(parameter, "low", None), getattr(parameter, "high", None)
+    return Part(parameter.name, (), low, high, parameter.kind == "integer", value)
+
+
+def _about(offer: Offer) -> str:
+    return f"{offer.vcpu:g} CPUs, {offer.memory_gib:g} GiB, {format_money(offer.price_per_hour)} per hour"

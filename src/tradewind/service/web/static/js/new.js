@@ -1,0 +1,133 @@
+// The form of a new request: fields that exist only with others, a proposal while one types, and what it will cost.
+const form = document.querySelector("[data-new]");
+const place = document.getElementById("proposal");
+const touched = new Set();
+document.querySelectorAll(".no-script").forEach((button) => { button.hidden = true; });
+
+// ---------------------------------------------------------------- fields that exist only where others have some values
+function value(name) {
+  const field = form.elements[`p.${name}`];
+  return field?.type === "checkbox" ? (field.checked ? 1 : 0) : field?.value;
+}
+function same(wanted, given) {
+  return String(wanted === true ? 1 : wanted === false ? 0 : wanted) === String(given);
+}
+function hide() {
+  for (const slot of form.querySelectorAll("[data-when]")) {
+    const when = Object.entries(JSON.parse(slot.dataset.when));
+    const hidden = when.some(([other, options]) => hiddenField(other) || !options.some((one) => same(one, value(other))));
+    slot.hidden = hidden;
+    slot.querySelectorAll("input, select, textarea").forEach((field) => { field.disabled = hidden; });
+  }
+}
+const hiddenField = (name) => form.elements[`p.${name}`]?.closest?.(".slot")?.hidden ?? false;
+
+// ---------------------------------------------------------------- the proposal
+let timer = null, turn = 0, running = null;
+const sentFiles = new Map();
+
+function soon(wait = 450) {
+  clearTimeout(timer);
+  timer = setTimeout(ask, wait);
+}
+
+async function ask() {
+  const mine = ++turn;
+  running?.abort();
+  running = new AbortController();
+  place.setAttribute("aria-busy", "true");
+  const data = new FormData(form);
+  for (const [name, entry] of [...data.entries()]) {
+    if (!(entry instanceof File)) continue;
+    const known = entry.name && sentFiles.get(name) === `${entry.name} ${entry.size} ${entry.lastModified}`;
+    if (!entry.name || known) data.delete(name);
+    else sentFiles.set(name, `${entry.name} ${entry.size} ${entry.lastModified}`);
+  }
+  try {
+    const answer = await fetch("/requests/new/proposal", { method: "POST", body: data, signal: running.signal, headers: { Accept: "text/html" } });
+    if (answer.redirected) return location.reload();
+    const text = await answer.text();
+    if (mine !== turn) return;
+    if (answer.ok) show(text); else tell("Nothing can be proposed just now.");
+  } catch (error) {
+    if (error.name !== "AbortError" && mine === turn) tell("The server does not answer; what is typed in stays.");
+  } finally {
+    if (mine === turn) place.setAttribute("aria-busy", "false");
+  }
+}
+
+function tell(words) {
+  const note = document.createElement("p");
+  note.className = "soft";
+  note.textContent = words;
+  place.replaceChildren(note);
+}
+
+function show(text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("[data-answer]");
+  const focus = document.activeElement, inside = place.contains(focus) ? focus : null;
+  const mark = inside && (inside.name === "choice" ? `[name="choice"][value="${CSS.escape(inside.value)}"]` : `[name="${CSS.escape(inside.name)}"]`);
+  const errors = { ...prefixed(JSON.parse(fresh.dataset.errors)), ...JSON.parse(fresh.dataset.ownErrors) };
+  for (const [name, kept] of Object.entries(JSON.parse(fresh.dataset.kept))) form.elements[`k.${name}`].value = JSON.stringify(kept);
+  place.replaceChildren(document.importNode(fresh, true));
+  if (mark) place.querySelector(mark)?.focus();
+  for (const field of form.querySelectorAll(".field [name]")) if (!place.contains(field)) complain(field, errors[field.name] ?? "");
+  sum();
+}
+
+const prefixed = (fields) => Object.fromEntries(Object.entries(fields).map(([name, words]) => [`p.${name}`, words]));
+
+// What is wrong stands below a field that was touched; one that nobody has come to yet is left in peace.
+function complain(field, words) {
+  const holder = field.closest(".field");
+  let error = holder.querySelector(".error");
+  if (!words || !touched.has(field.name)) {
+    if (error) { error.remove(); field.removeAttribute("aria-invalid"); describe(field, null); }
+    return;
+  }
+  if (!error) {
+    error = document.createElement("p");
+    error.className = "error";
+    error.id = field.id.replace(/^f-/, "e-");
+    holder.append(error);
+    field.setAttribute("aria-invalid", "true");
+    describe(field, error.id);
+  }
+  if (error.textContent !== words) error.textContent = words;
+}
+function describe(field, id) {
+  const others = (field.getAttribute("aria-describedby") ?? "").split(" ").filter((one) => one && !one.startsWith("e-"));
+  const all = id ? [id, ...others] : others;
+  if (all.length) field.setAttribute("aria-describedby", all.join(" ")); else field.removeAttribute("aria-describedby");
+}
+
+// ---------------------------------------------------------------- before it starts
+const put = (id, words) => { const element = document.getElementById(id); if (element.textContent !== words) element.textContent = words; };
+function sum() {
+  const chosen = form.querySelector('[name="choice"]:checked');
+  if (form.elements.kind.value === "search") {
+    const budget = form.elements.budget.value.trim();
+    put("sum-machines", "tried out by the search");
+    put("sum-time", form.elements.deadline.value.trim() ? `each run up to ${form.elements.deadline.value.trim()}` : "until the budget is used or nothing is gained");
+    put("sum-cost", budget ? `at most ${/^[\d.]/.test(budget) ? "$" : ""}${budget} total` : "give it a budget");
+    put("sum-note", "Nothing is spent above the budget.");
+  } else if (chosen) {
+    const { machines, time, cost, range, hourly } = chosen.dataset;
+    put("sum-machines", machines);
+    put("sum-time", time || "not known yet");
+    put("sum-cost", cost || (hourly ? `${hourly} per hour` : "not known yet"));
+    put("sum-note", cost && range ? `Mostly between ${range.replace(" to ", " and ")}, this run.` : cost ? "This run." : "How long it takes is not known yet.");
+  }
+}
+
+form.addEventListener("input", (event) => {
+  if (event.target.name && event.target.type !== "radio") touched.add(event.target.name);
+  hide();
+  sum();
+  if (!["name", "results", "webhook", "email", "budget"].includes(event.target.name)) soon(event.target.type === "radio" ? 50 : 450);
+});
+form.addEventListener("change", (event) => { if (event.target.name) touched.add(event.target.name); });
+for (const field of form.querySelectorAll('[aria-invalid="true"]')) touched.add(field.name);
+hide();
+sum();
+soon(0);
