@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
 from scipy.stats import norm
+from tests.searcher.gradients import check_gradient
 
 from tradewind import plugins
 from tradewind.problem import Offer
@@ -32,20 +32,8 @@ def test_factorise_inverts_the_factor(n: int) -> None:
 
 def test_gradient_of_the_loss() -> None:
     rng = np.random.default_rng(0)
-    x, process = rng.random((12, 3)), GaussianProcess()
-    y = wave(x)
-    centre, width = process._prior_centre(3)
-    squares = ((x[:, None] - x[None]) ** 2).reshape(-1, 3)
-    extra = rng.random(12) * 0.1
-
-    def loss(theta: np.ndarray) -> float:
-        return process._loss(theta, squares, y, extra, centre, width)[0]
-
-    def slope(theta: np.ndarray) -> np.ndarray:
-        return process._loss(theta, squares, y, extra, centre, width)[1]
-
-    for _ in range(4):
-        assert check_grad(loss, slope, centre + rng.normal(size=5) * 0.5) < 1e-4
+    x = rng.random((12, 3))
+    check_gradient(GaussianProcess(), x, wave(x), rng.random(12) * 0.1, spread=0.5, tolerance=1e-4)
 
 
 def test_it_learns_a_function_and_knows_what_it_does_not_know() -> None:

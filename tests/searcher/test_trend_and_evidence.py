@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal, norm
+from tests.searcher.gradients import check_gradient
 
 from tradewind.problem import Configuration, Offer, Ordinal
 from tradewind.searcher.beliefs import Outlook, _mixed
@@ -40,20 +40,7 @@ def bounds_of(count: int, *places: int) -> np.ndarray:
 def test_gradient_of_the_loss_around_a_trend() -> None:
     rng = np.random.default_rng(0)
     x, y, extra = rng.random((12, 2)), rng.normal(size=12), rng.random(12) * 0.1
-    process = TrendProcess(STEEP)
-    process._base = process._fixed(x, x)
-    centre, width = process._prior_centre(2)
-    squares = ((x[:, None] - x[None]) ** 2).reshape(-1, 2)
-
-    def loss(theta: Array) -> float:
-        return process._loss(theta, squares, y, extra, centre, width)[0]
-
-    def slope(theta: Array) -> Array:
-        return process._loss(theta, squares, y, extra, centre, width)[1]
-
-    for _ in range(4):
-        theta = centre + rng.normal(size=4) * 0.3
-        assert check_grad(loss, slope, theta) < 1e-4 * max(1.0, float(np.abs(slope(theta)).max()))
+    check_gradient(TrendProcess(STEEP), x, y, extra, spread=0.3, tolerance=1e-4)
 
 
 def test_before_much_is_known_the_expected_slope_counts() -> None:

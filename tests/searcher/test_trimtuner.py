@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
+from tests.searcher.gradients import check_gradient
 
 from tradewind import plugins
 from tradewind.errors import SpecError
@@ -50,21 +50,8 @@ def table(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_gradient_of_the_loss() -> None:
     x, y = table(14, 2, 1)
-    process = FidelityProcess()
-    centre, width = process._prior_centre(2)
-    squares = ((x[:, None, :-1] - x[None, :, :-1]) ** 2).reshape(-1, 2)
-    rest = (squares, x[:, -1], (y - y.mean()) / y.std(), centre, width)
-    for seed in range(4):
-        theta = centre + 0.4 * np.random.default_rng(seed).standard_normal(len(centre))
-
-        def loss(t: np.ndarray) -> float:
-            return process._loss(t, *rest)[0]
-
-        def gradient(t: np.ndarray) -> np.ndarray:
-            return process._loss(t, *rest)[1]
-
-        error = check_grad(loss, gradient, theta)
-        assert error < 1e-3 * np.linalg.norm(process._loss(theta, *rest)[1])
+    targets = (y - y.mean()) / y.std()
+    check_gradient(FidelityProcess(), x, targets, np.zeros(14), spread=0.4, tolerance=1e-3)
 
 
 def test_its_kernel_is_a_covariance() -> None:

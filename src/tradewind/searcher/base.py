@@ -126,6 +126,19 @@ class Recommends(Capability):
         """
         raise NotImplementedError
 
+    def fitted(self) -> Mapping[str, Any]:
+        """What the model chose before its weights (scales, which inputs matter), as a JSON-able document.
+
+        It changes little from one run to the next: `refit` takes it where an answer is wanted at once.
+        """
+        return {}
+
+    def refit(self, document: Mapping[str, Any]) -> None:
+        """Take over what `fitted` of the same job gave, for other parameters or a few runs more; before anything else.
+
+        What does not belong to this job is ignored.
+        """
+
     def basis(self) -> list[str]:
         """What the recommendations rest on, one sentence each, for the user; empty by default."""
         return []

@@ -10,8 +10,8 @@ from functools import cache
 import numpy as np
 
 from tradewind.searcher.surrogate.gp import Array, factorise
+from tradewind.searcher.surrogate.matern import distances, matern
 
-_ROOT5 = math.sqrt(5.0)
 _JITTER = 1e-8
 _EDGE = 1e-6
 """Chains stay this far inside the cube of prior probabilities, where every quantile is finite."""
@@ -163,12 +163,12 @@ class SampledProcess:
         """Logarithm of the marginal likelihood at points of the cube of prior probabilities, shape (chains,)."""
         n, chains = len(y), len(unit)
         noise, amplitude, length = self.priors.values(unit)
-        r = _ROOT5 * np.sqrt(np.maximum((length**-2.0) @ squares.T, 0.0))
+        polynomial, decay = matern(np.sqrt(np.maximum((length**-2.0) @ squares.T, 0.0)))
         # The factor of the matrix with the targets as a further row has L⁻¹y as its last row: no system to solve.
         # Only the lower triangle is filled, for no more of it is read.
         whole = np.zeros((chains, n + 1, n + 1))
         rows, columns = np.tril_indices(n, -1)
-        whole[:, rows, columns] = amplitude[:, None] * (1.0 + r + r * r / 3.0) * np.exp(-r) + self.priors.mean**2
+        whole[:, rows, columns] = amplitude[:, None] * polynomial * decay + self.priors.mean**2
         diagonal = np.arange(n)
         own = amplitude * (1.0 + _JITTER) + self.priors.mean**2 + noise + _JITTER
         whole[:, diagonal, diagonal] = own[:, None]
@@ -190,10 +190,8 @@ class SampledProcess:
             self._alphas.append((targets @ inverse_root.T) @ inverse_root)
 
     def _kernel(self, i: int, a: Array, b: Array) -> Array:
-        u, v = a / self._length[i], b / self._length[i]
-        squares = (u * u).sum(1)[:, None] + (v * v).sum(1)[None, :] - 2.0 * (u @ v.T)
-        r = _ROOT5 * np.sqrt(np.maximum(squares, 0.0))
-        kernel: Array = self._amplitude[i] * (1.0 + r + r * r / 3.0) * np.exp(-r) + self.priors.mean**2
+        polynomial, decay = matern(distances(a / self._length[i], b / self._length[i]))
+        kernel: Array = self._amplitude[i] * polynomial * decay + self.priors.mean**2
         return kernel
 
     def predict(self, x: Array) -> tuple[Array, Array]:

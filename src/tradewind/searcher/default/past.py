@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from tradewind.problem import Candidates, PastStudy, Problem, Trial, TrialState
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess, factorise
+from tradewind.searcher.surrogate.matern import distances, matern
 
 _LEAST_ROWS = 5
 """Different candidates of a past job that say anything about the others."""
@@ -182,7 +185,8 @@ class Lessons:
         centre, away = _split(np.delete(self._raw(job.x), k, axis=0))
         length = 0.5 * math.sqrt(job.x.shape[1])
         fixed = away @ away.T + _LEVEL_SD**2
-        shape = matern(job.x, job.x, length)
+        polynomial, decay = matern(distances(job.x / length, job.x / length))
+        shape = polynomial * decay
         rest = job.y - centre
         rest = rest - rest.mean()
         scored = []
@@ -211,14 +215,6 @@ def _agreement(a: Array, b: Array) -> float:
     return 0.0 if math.isnan(value) else round(value, 9)
 
 
-def matern(a: Array, b: Array, length: float) -> Array:
-    """The Matérn 5/2 correlation with one length scale for all features, shape (len(a), len(b))."""
-    squares = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=2)
-    r = math.sqrt(5.0) * np.sqrt(squares) / length
-    correlation: Array = (1.0 + r + r * r / 3.0) * np.exp(-r)
-    return correlation
-
-
 class LearnedProcess(GaussianProcess):
     """A process whose prior mean and covariance come from earlier jobs; nothing of it is fitted to the present one.
 
@@ -233,7 +229,7 @@ class LearnedProcess(GaussianProcess):
         super().__init__(starts=1)
         self.lessons, self.prices, self.level, self.level_sd = lessons, prices, level, level_sd
 
-    def fit(self, x: Array, y: Array, extra: Array | None = None, *, theta: Array | None = None) -> LearnedProcess:
+    def fit(self, x: Array, y: Array, extra: Array | None = None, *, theta: Array | None = None) -> Self:
         """Condition on observations; see `GaussianProcess.fit`."""
         amplitude, noise = self.lessons.scales
         length = math.log(0.5 * math.sqrt(x.shape[1]))
@@ -256,9 +252,6 @@ class LearnedProcess(GaussianProcess):
         variance: Array = self.level_sd**2 + (away * away).sum(axis=1)
         return variance
 
-    def _like(self) -> LearnedProcess:
-        return LearnedProcess(self.lessons, self.prices, self.level, self.level_sd)
-
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance; see `GaussianProcess.predict`. It knows something before any observation, too."""
         if len(self._x):
@@ -266,8 +259,8 @@ class LearnedProcess(GaussianProcess):
         mean: Array = self._trend(x) + (self.level or 0.0)
         return mean, self.lessons.scales[0] ** 2 + self._fixed_variance(x)
 
-    def believing(self, x: Array) -> GaussianProcess:
+    def believing(self, x: Array) -> Self:
         """A copy that takes its own mean at ``x`` for observed; see `GaussianProcess.believing`."""
         if len(self._x) or not len(x):
             return super().believing(x)
-        return self._like().fit(x, self.predict(x)[0])
+        return copy.copy(self).fit(x, self.predict(x)[0])

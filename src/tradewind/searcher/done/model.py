@@ -13,6 +13,7 @@ from tradewind.problem import COST, RUNTIME, Candidates, Problem
 from tradewind.searcher.done.expansion import Array, Expansion
 from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response
 from tradewind.searcher.done.profiles import ProfileMap
+from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import ParameterMap, PastRun, select, wanted_parameters
 from tradewind.searcher.done.settings import DoneSettings
 from tradewind.searcher.surrogate.features import FeatureMap
@@ -90,6 +91,7 @@ class Model:
         earlier: Runs of earlier studies.
         own: Runs of this study, in the order of their numbers.
         seed: Of the frequencies and phases.
+        known: Scale, penalty and inputs, where they are chosen already; otherwise they are chosen by evidence.
     """
 
     def __init__(
@@ -99,7 +101,9 @@ class Model:
         earlier: Sequence[PastRun],
         own: Sequence[PastRun],
         seed: int,
+        known: Remembered | None = None,
     ) -> None:
+        self._known = known
         self._problem = problem
         self._settings = settings
         self._seed = seed
@@ -201,6 +205,8 @@ class Model:
         profiles = frozenset(self.profiles.names)
         if self._settings.inputs == "configuration":
             return frozenset()
+        if self._known is not None:
+            return self._known.without(self.parameters.groups, profiles)
         if len(timed) < _FEWEST:
             return profiles
         newest = timed[-JUDGED:]
@@ -222,7 +228,8 @@ class Model:
         if base:
             z, y = self._inputs(base), self._target(base)
             family = self._family(self._spread(y))
-            shape = family.choose(z, y - y.mean(), self.dropped)
+            known = self._known
+            shape = known.shape(self.dropped) if known else family.choose(z, y - y.mean(), self.dropped)
             self.time = Response(family, shape, z, y)
             if exact and bounds:
                 y = np.concatenate([y, self._beyond(bounds)])
@@ -267,6 +274,11 @@ class Model:
         at = (bound - mean) / sd
         expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
         return np.maximum(expected, bound)
+
+    @property
+    def remembered(self) -> Remembered | None:
+        """What it chose before its weights; None where there was nothing to choose on."""
+        return None if self.time is None else Remembered.of(self.time.shape, self.profiles.names)
 
     @property
     def grows(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from tradewind.searcher.base import (
 from tradewind.searcher.done import words
 from tradewind.searcher.done.descent import explored
 from tradewind.searcher.done.model import Model, Outlook, Places
+from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import PastRun, earlier_runs, own_runs
 from tradewind.searcher.done.settings import DoneSettings
 from tradewind.searcher.field import FieldSearcher, Indices
@@ -54,6 +56,7 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
+        self._known: Remembered | None = None
         self._made: tuple[tuple[int, ...], Model] | None = None
         self._base: tuple[tuple[int, ...], tuple[int, ...], Model] | None = None
 
@@ -142,6 +145,16 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             for i in order
         ]
 
+    def fitted(self) -> Mapping[str, Any]:
+        """Scale, penalty, and which job parameters and metrics matter."""
+        remembered = self._model().remembered
+        return {} if remembered is None else remembered.to_json()
+
+    def refit(self, document: Mapping[str, Any]) -> None:
+        """Take these over instead of choosing them by evidence, which takes most of the time of a fit."""
+        self._known = Remembered.from_json(document)
+        self._made = self._base = None
+
     def basis(self) -> list[str]:
         """How many runs it rests on, which were nearest, which job parameters and profiles count."""
         return words.basis(self._model(), self._history[1], self.problem)
@@ -198,7 +211,7 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
 
     def _fitted(self, trials: list[Trial]) -> Model:
         own = own_runs(self.problem, trials, self._map)
-        return Model(self.problem, self.settings, self._history[0], own, self.seed)
+        return Model(self.problem, self.settings, self._history[0], own, self.seed, self._known)
 
     # ------------------------------------------------------------------ candidates
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from tradewind.searcher.surrogate.matern import Array as Array
+from tradewind.searcher.surrogate.matern import distances, matern, slope
 
-_ROOT5 = math.sqrt(5.0)
-_JITTER = 1e-8
-_MOST_FITTED = 100
-"""Hyper-parameters are fitted to at most so many observations, evenly chosen; all of them are conditioned on."""
+JITTER = 1e-8
+"""Added to the variance of each observation, so that its covariance has a factor."""
 
 _PRIOR_OBSERVATIONS = 4.0
-
-_LOG_BOUND = 6.0
-"""Hyper-parameters stay within e^±6 of their priors' centres."""
-
 
 _BLOCK = 7
 """Triangles up to this size are inverted directly: OpenBLAS solves larger ones with several threads."""
@@ -75,6 +72,22 @@ def _inverted(lower: Array) -> Array:
     return np.tril(inverses[0][:n, :n])
 
 
+def likelihood(total: Array, y: Array) -> tuple[float, Array]:
+    """Negative log marginal likelihood of observations, without its constant, and the weights of its gradient.
+
+    Rasmussen & Williams 2006, equations 5.8 and 5.9: the derivative by a hyper-parameter is half the sum of the
+    weights times the derivative of the covariance.
+
+    Args:
+        total: Covariance of the observations, noise included, shape (n, n).
+        y: Observations less their mean, shape (n,).
+    """
+    root, inverse_root = factorise(total)
+    alpha = (y @ inverse_root.T) @ inverse_root
+    value = 0.5 * float(y @ alpha) + float(np.log(np.diag(root)).sum())
+    return value, inverse_root.T @ inverse_root - np.outer(alpha, alpha)
+
+
 @dataclass(frozen=True, slots=True)
 class Priors:
     """Log-normal priors of the hyper-parameters, for standardised targets and features in [0, 1].
@@ -114,6 +127,12 @@ class GaussianProcess:
             as `_PRIOR_OBSERVATIONS` observations. None takes the observed one as it is.
     """
 
+    most_fitted = 100
+    """Hyper-parameters are fitted to at most so many observations, evenly chosen; all of them are conditioned on."""
+
+    bound = 6.0
+    """Hyper-parameters stay within e^±6 of their priors' centres."""
+
     def __init__(
         self, priors: Priors | None = None, *, starts: int = 2, steps: int = 40, spread: float | None = None
     ) -> None:
@@ -127,11 +146,10 @@ class GaussianProcess:
         self._extra: Array = np.zeros(0)
         self._shift = 0.0
         self._scale = 1.0
-        self._base: Array | float = self.priors.mean**2
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, x: Array, y: Array, extra: Array | None = None, *, theta: Array | None = None) -> GaussianProcess:
+    def fit(self, x: Array, y: Array, extra: Array | None = None, *, theta: Array | None = None) -> Self:
         """Fit hyper-parameters and condition on observations.
 
         Args:
@@ -151,26 +169,18 @@ class GaussianProcess:
         targets = (bare - self._shift) / self._scale
         variance = np.zeros(len(y)) if extra is None else extra / self._scale**2
         centre, width = self._prior_centre(x.shape[1])
-        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_FITTED)).astype(int))
-        self._base = self._fixed(x[some], x[some])
-        squares = ((x[some, None, :] - x[None, some, :]) ** 2).reshape(-1, x.shape[1])
+        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), self.most_fitted)).astype(int))
+        loss = self._loss_at(x[some], targets[some], variance[some], centre, width)
         # BFGS, not L-BFGS-B: scipy's L-BFGS-B calls LAPACK's threaded solvers on 10 x 10 matrices in every step, which
         # takes a hundred times as long where the jobs being tuned keep all CPUs busy.
         guesses = [theta] if theta is not None else [centre, *self._other_starts(centre)][: max(1, self.starts)]
         best: tuple[float, Array] | None = None
         for guess in guesses:
-            found = minimize(
-                self._loss,
-                guess,
-                args=(squares, targets[some], variance[some], centre, width),
-                jac=True,
-                method="BFGS",
-                options={"maxiter": self.steps, "gtol": 1e-2},
-            )
+            found = minimize(loss, guess, jac=True, method="BFGS", options={"maxiter": self.steps, "gtol": 1e-2})
             if best is None or float(found.fun) < best[0] - 1e-6:
                 best = (float(found.fun), np.asarray(found.x))
         assert best is not None
-        self._theta = np.clip(best[1], centre - _LOG_BOUND, centre + _LOG_BOUND)
+        self._theta = np.clip(best[1], centre - self.bound, centre + self.bound)
         self._set(x, targets, variance)
         return self
 
@@ -196,49 +206,53 @@ class GaussianProcess:
         rough[2:] -= 1.0
         return [smooth, rough]
 
-    def _loss(
-        self, theta: Array, squares: Array, y: Array, extra: Array, centre: Array, width: Array
-    ) -> tuple[float, Array]:
-        """Negative log posterior of the hyper-parameters, and its gradient."""
-        n = len(y)
-        away = (theta - centre) / width
-        theta = np.clip(theta, centre - _LOG_BOUND, centre + _LOG_BOUND)
-        amplitude, noise = math.exp(2 * theta[0]), math.exp(2 * theta[1])
-        inverse = np.exp(-2 * theta[2:])
-        r = np.sqrt(squares @ inverse).reshape(n, n)
-        decay = amplitude * np.exp(-_ROOT5 * r)
-        kernel = decay * (1.0 + _ROOT5 * r + (5.0 / 3.0) * r * r)
-        total = kernel + self._base
-        total[np.diag_indices(n)] += noise + extra + _JITTER
-        root, inverse_root = factorise(total)
-        alpha = (y @ inverse_root.T) @ inverse_root
-        value = 0.5 * float(y @ alpha) + float(np.log(np.diag(root)).sum()) + 0.5 * float(away @ away)
-        weights = inverse_root.T @ inverse_root - np.outer(alpha, alpha)
-        gradient = away / width
-        gradient[0] += float((weights * kernel).sum())
-        gradient[1] += noise * float(np.trace(weights))
-        # d k / d ln(length_i) = amplitude · 5/3 · (1 + √5 r) · e^{-√5 r} · (distance_i / length_i)²
-        slope = (weights * decay * (5.0 / 3.0) * (1.0 + _ROOT5 * r)).ravel()
-        gradient[2:] += 0.5 * (slope @ squares) * inverse
-        return value, gradient
+    def _loss_at(
+        self, x: Array, y: Array, extra: Array, centre: Array, width: Array
+    ) -> Callable[[Array], tuple[float, Array]]:
+        """The negative log posterior of hyper-parameters, and its gradient, given standardised observations."""
+        n, base = len(y), self._fixed(x, x)
+        squares = ((x[:, None, :] - x[None, :, :]) ** 2).reshape(-1, x.shape[1])
+
+        def loss(theta: Array) -> tuple[float, Array]:
+            away = (theta - centre) / width
+            theta = np.clip(theta, centre - self.bound, centre + self.bound)
+            amplitude, noise = math.exp(2 * theta[0]), math.exp(2 * theta[1])
+            inverse = np.exp(-2 * theta[2:])
+            r = np.sqrt(squares @ inverse).reshape(n, n)
+            polynomial, decay = matern(r)
+            decay = amplitude * decay
+            kernel = decay * polynomial
+            total = kernel + base
+            total[np.diag_indices(n)] += noise + extra + JITTER
+            value, weights = likelihood(total, y)
+            gradient = away / width
+            gradient[0] += float((weights * kernel).sum())
+            gradient[1] += noise * float(np.trace(weights))
+            gradient[2:] += 0.5 * (slope(weights * decay, r).ravel() @ squares) * inverse
+            return value + 0.5 * float(away @ away), gradient
+
+        return loss
 
     # ------------------------------------------------------------------ conditioning
 
     def _set(self, x: Array, targets: Array, extra: Array) -> None:
         self._x, self._y, self._extra = x, targets, extra
         total = self._prior(x, x)
-        total[np.diag_indices(len(x))] += math.exp(2 * self._theta[1]) + extra + _JITTER
+        total[np.diag_indices(len(x))] += math.exp(2 * self._theta[1]) + extra + JITTER
         _, self._inverse_root = factorise(total)
         self._alpha: Array = (targets @ self._inverse_root.T) @ self._inverse_root
 
     def _prior(self, a: Array, b: Array) -> Array:
+        """Covariance of the function at ``a`` and ``b``, standardised, shape (len(a), len(b))."""
         inverse = np.exp(-self._theta[2:])
-        u, v = a * inverse, b * inverse
-        squares = (u * u).sum(1)[:, None] + (v * v).sum(1)[None, :] - 2.0 * (u @ v.T)
-        r = np.sqrt(np.maximum(squares, 0.0))
-        amplitude = math.exp(2 * self._theta[0])
-        kernel: Array = amplitude * (1.0 + _ROOT5 * r + (5.0 / 3.0) * r * r) * np.exp(-_ROOT5 * r)
+        polynomial, decay = matern(distances(a * inverse, b * inverse))
+        kernel: Array = math.exp(2 * self._theta[0]) * polynomial * decay
         return kernel + self._fixed(a, b)
+
+    def _variance(self, x: Array) -> Array:
+        """Its diagonal, shape (n,)."""
+        variance: Array = math.exp(2 * self._theta[0]) + self._fixed_variance(x)
+        return variance
 
     # What a process with more structure changes: see `TrendProcess`.
 
@@ -258,10 +272,6 @@ class GaussianProcess:
         """Its diagonal, shape (n,)."""
         return np.full(len(x), self.priors.mean**2)
 
-    def _like(self) -> GaussianProcess:
-        """Another of the same kind, not fitted."""
-        return GaussianProcess(self.priors, starts=self.starts, steps=self.steps, spread=self.spread)
-
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance of the noise-free function.
 
@@ -274,11 +284,11 @@ class GaussianProcess:
         cross = self._prior(self._x, x)
         mean: Array = self._trend(x) + self._shift + self._scale * (cross.T @ self._alpha)
         half = self._inverse_root @ cross
-        prior = math.exp(2 * self._theta[0]) + self._fixed_variance(x)
+        prior = self._variance(x)
         variance: Array = np.maximum(prior - (half * half).sum(axis=0), 1e-10 * prior) * self._scale**2
         return mean, variance
 
-    def given(self, x: Array, y: Array, extra: Array | None = None) -> GaussianProcess:
+    def given(self, x: Array, y: Array, extra: Array | None = None) -> Self:
         """A copy with the same hyper-parameters and other observations.
 
         Args:
@@ -286,13 +296,12 @@ class GaussianProcess:
             y: Observations, shape (m,).
             extra: Variance of each besides the common noise.
         """
-        other = self._like()
-        other._theta, other._shift, other._scale = self._theta, self._shift, self._scale
+        other = copy.copy(self)
         more = np.zeros(len(y)) if extra is None else extra / self._scale**2
         other._set(x, (y - self._trend(x) - self._shift) / self._scale, more)
         return other
 
-    def believing(self, x: Array) -> GaussianProcess:
+    def believing(self, x: Array) -> Self:
         """A copy that takes its own mean at ``x`` for observed: the kriging believer.
 
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization", 2010, algorithm 1.

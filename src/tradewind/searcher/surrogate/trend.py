@@ -102,6 +102,3 @@ class TrendProcess(GaussianProcess):
         u = (x - _CENTRE) * self.trend.sd
         variance: Array = self.priors.mean**2 + (u * u).sum(axis=1)
         return variance
-
-    def _like(self) -> TrendProcess:
-        return TrendProcess(self.trend, self.priors, level=self.level, starts=self.starts, steps=self.steps)
