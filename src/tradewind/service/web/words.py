@@ -84,10 +84,23 @@ def size(count: float | None) -> str:
     return format_memory(count)
 
 
+def shown_values(form: Any) -> dict[str, Any]:
+    """What stands in each field of a form before anything is typed in."""
+    return {one.name: "" if one.default is None else one.default for one in form.fields}
+
+
 def options(field: Any) -> list[tuple[Any, str]]:
     """The choices of a form's field, with their words; one that must be chosen begins with none."""
     first = [("", "choose...")] if field.default is None else []
     return first + [(choice, setting(choice)) for choice in field.choices]
+
+
+_GOALS = {"minimise cost": "the lowest cost", "minimise runtime": "the shortest run time"}
+
+
+def goal(objective: str) -> str:
+    """``minimise cost`` as what one is after."""
+    return _GOALS.get(objective, objective.replace("minimise", "the lowest").replace("maximise", "the highest"))
 
 
 def backend_option(backend: Any) -> tuple[str, str]:
@@ -104,7 +117,9 @@ FILTERS = {
     "setting": setting,
     "badge_of": badge_of,
     "backend_option": backend_option,
+    "goal": goal,
     "options": options,
+    "shown_values": shown_values,
     "percent": percent,
 }
 """All filters, by the name that templates use."""

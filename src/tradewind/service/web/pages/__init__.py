@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tradewind.service.web.pages import door, new, requests, results
+from tradewind.service.web.pages import applications, door, new, requests, results
 
-ROUTERS: tuple[APIRouter, ...] = (door.router, new.router, requests.router, results.router)
+ROUTERS: tuple[APIRouter, ...] = (applications.router, door.router, new.router, requests.router, results.router)
 """All routers of pages."""

@@ -36,8 +36,8 @@ function keep(holder) {
       if (source.readyState === EventSource.CLOSED) setTimeout(listen, 15000);
     };
   }
-  listen();
-  setInterval(soon, 15000);  // money and time go on between events
+  if (holder.dataset.events) listen();
+  setInterval(soon, holder.dataset.events ? 15000 : 4000);  // money and time go on between events
   document.addEventListener("visibilitychange", () => { if (!document.hidden && missed) { missed = false; soon(); } });
   addEventListener("pagehide", () => source?.close());
 }

@@ -20,13 +20,15 @@ export class GridTable {
     this.after = make("tbody", { "aria-hidden": "true" });
     this.gaps = [this.before, this.after].map((part) => part.appendChild(make("tr")).appendChild(make("td")));
     this.group = make("colgroup");
-    this.table = make("table", { role: "grid", "aria-label": label, "aria-rowcount": "-1" }, this.group, this.head, this.before, this.body, this.after);
+    const keys = `Arrow keys go through the rows${open ? ", Enter opens one" : ""}.`;
+    this.table = make("table", { role: "grid", tabindex: "0", "aria-label": label, "aria-description": keys, "aria-rowcount": "-1" }, this.group, this.head, this.before, this.body, this.after);
     this.nothing = make("p", { class: "soft grid-empty", hidden: true }, empty);
-    this.box = make("div", { class: "grid-box", tabindex: "0", role: "region", "aria-label": `${label}. Arrow keys go through the rows${open ? ", Enter opens one" : ""}.` }, this.table, this.nothing);
+    this.box = make("div", { class: "grid-box" }, this.table, this.nothing);
     this.box.style.maxHeight = `${height}px`;
     host.replaceChildren(this.box);
     this.box.addEventListener("scroll", () => this._later(), { passive: true });
-    this.box.addEventListener("keydown", (event) => this._key(event));
+    this.table.addEventListener("keydown", (event) => this._key(event));
+    this.head.addEventListener("keydown", (event) => this._headKey(event));
     this.body.addEventListener("click", (event) => this._click(event));
     new ResizeObserver(() => this._later()).observe(this.box);
     this._header();
@@ -75,14 +77,28 @@ export class GridTable {
 
   _header() {
     const row = make("tr", { "aria-rowindex": "1" });
+    const first = Math.max(0, this.columns.findIndex((one) => one.id === this.sorting?.id));
     this.columns.forEach((column, place) => {
       const sorted = this.sorting?.id === column.id ? (this.sorting.down ? "descending" : "ascending") : "none";
       const arrow = sorted === "none" ? "" : sorted === "ascending" ? " ▲" : " ▼";
-      const button = make("button", { type: "button", class: "plain", tabindex: "-1" }, column.title, make("span", { "aria-hidden": "true", class: "arrow" }, arrow));
+      const button = make("button", { type: "button", class: "plain", tabindex: place === first ? "0" : "-1" }, column.title, make("span", { "aria-hidden": "true", class: "arrow" }, arrow));
       button.addEventListener("click", () => this.sort(column.id));
       row.append(make("th", { scope: "col", role: "columnheader", "aria-sort": sorted, "aria-colindex": place + 1, class: column.right ? "right" : "" }, button));
     });
+    const had = this.head.contains(document.activeElement);
     this.head.replaceChildren(row);
+    if (had) row.cells[first].firstChild.focus();
+  }
+
+  // Left and right go along the headings: only one of them is a stop of the Tab key.
+  _headKey(event) {
+    const buttons = [...this.head.querySelectorAll("button")], at = buttons.indexOf(event.target);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (event.key === "ArrowDown") this.table.focus();
+    else if (buttons[to]) { event.target.tabIndex = -1; buttons[to].tabIndex = 0; buttons[to].focus(); }
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   _widths() {
@@ -181,7 +197,7 @@ export class GridTable {
   }
 
   _key(event) {
-    if (event.target !== this.box || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target !== this.table || event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, Math.floor(this.box.clientHeight / ROW) - 2), at = this.order.indexOf(this.active), end = this.order.length - 1;
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: end }[event.key];
     if (to !== undefined && end >= 0) this.show(this.order[Math.min(end, Math.max(0, to))]);
