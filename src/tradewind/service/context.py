@@ -19,6 +19,7 @@ from tradewind.service.notices.functions import Notices
 from tradewind.service.offers import Offers
 from tradewind.service.proposals import Proposals
 from tradewind.service.requests.functions import Requests
+from tradewind.service.requests.planning import Room
 from tradewind.service.results.functions import Results
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
@@ -112,9 +113,12 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
     store: Store = plugins.create("store", "sql", {}, url=url)
     backends = Backends(database, data_folder)
     applications = Applications(database, settings, data_folder, backends)
-    requests = Requests(database, store, data_folder)
     sealer = Sealer(database, settings, data_folder)
     sealer.start()
+    proposals = Proposals(applications, backends, data_folder)
+    results = Results(database, settings, sealer, audit, data_folder)
+    room = Room(settings, applications, backends, proposals, results, cluster, data_folder)
+    requests = Requests(database, store, room)
     return Context(
         settings=settings,
         url=url,
@@ -128,7 +132,7 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         requests=requests,
         backends=backends,
         applications=applications,
-        proposals=Proposals(applications, backends, data_folder),
+        proposals=proposals,
         studies=Studies(database, store),
         workflows=Workflows(requests),
         clusters=Clusters(cluster),
@@ -138,5 +142,5 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         links=Links(database, settings, requests, audit),
         sealer=sealer,
         notices=Notices(database, settings, requests, sealer, audit),
-        results=Results(database, settings, sealer, audit, data_folder),
+        results=results,
     )

@@ -65,6 +65,22 @@ class ClaimStore:
             held = connection.execute(sa.select(requests.c.hold_holder, requests.c.hold_expires).where(others)).all()
         return bool(_stale(held, time.time()))
 
+    def line(self, tenant: str, number: int = 0) -> tuple[Line, int]:
+        """What a tenant uses of its quota.
+
+        Args:
+            tenant: The tenant.
+            number: A request of it that waits; 0 for one that is not made yet.
+
+        Returns:
+            It, and how many requests of the tenant are before that one.
+        """
+        mine = (requests.c.tenant == tenant) & (requests.c.cluster == "")
+        before = sa.select(sa.func.count()).where(_WAITS, mine, requests.c.id < number)
+        with self._database.read() as connection:
+            line = line_of(connection, tenant, number, running_of(connection).get(tenant, 0))
+            return line, int(connection.scalar(before) or 0) if number else 0
+
     def claim(
         self, holder: str, seconds: float, choose: Choose, *, room: bool = True, mine: Collection[int] = ()
     ) -> Claim | None:
@@ -194,13 +210,14 @@ class ClaimStore:
 
 
 def line_of(connection: Connection, tenant: str, first: int, running: int) -> Line:
-    """What a tenant's requests wait for."""
-    about = connection.execute(sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.name == tenant)).one()
-    columns = (requests.c.plan, requests.c.cost)
-    plan, cost = connection.execute(sa.select(*columns).where(requests.c.id == first)).one()
-    quota = json.loads(about.quota)
+    """What a tenant's requests wait for; without the tenant's row it has no limits."""
+    columns = (tenants.c.weight, tenants.c.quota)
+    about = connection.execute(sa.select(*columns).where(tenants.c.name == tenant)).first()
+    weight, quota = (about.weight, json.loads(about.quota)) if about is not None else (1.0, {})
+    row = connection.execute(sa.select(requests.c.plan, requests.c.cost).where(requests.c.id == first)).first()
+    plan, cost = (json.loads(row.plan), row.cost) if row is not None else ({}, 0.0)
     spent = _spent(connection, tenant) if "dollars" in quota else 0.0
-    return Line(tenant, first, json.loads(plan), cost, about.weight, quota, running, spent)
+    return Line(tenant, first, plan, cost, weight, quota, running, spent)
 
 
 def running_of(connection: Connection) -> dict[str, int]:

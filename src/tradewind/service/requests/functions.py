@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tradewind.errors import ConflictError, InputError, NotFoundError
+from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError, QuotaError
+from tradewind.problem import Run
 from tradewind.service.people import Principal
 from tradewind.service.requests import files
+from tradewind.service.requests.document import filled
+from tradewind.service.requests.far import far_log
 from tradewind.service.requests.files import FileEntry, LogPart
+from tradewind.service.requests.planning import Planner, Room, job_folder
+from tradewind.service.requests.state import DOLLARS, allowance
 from tradewind.store.base import Store
+from tradewind.store.claims import ClaimStore
 from tradewind.store.database import Database
-from tradewind.store.requests import ENDED, OPEN, Kind, Remark, RequestEvent, RequestRow, RequestStore
+from tradewind.store.requests import ENDED, OPEN, Remark, RequestEvent, RequestRow, RequestStore
+from tradewind.units import format_money
 
 # Within the class `list` is its own function.
 Rows = list[RequestRow]
 Events = list[RequestEvent]
 Entries = list[FileEntry]
 
+_LONGEST_KEY = 200
 _MOST_ROWS = 500
 _MOST_EVENTS = 5_000
 _MOST_BYTES = 4 * 2**20
@@ -32,13 +42,15 @@ class Requests:
     Args:
         database: The open database.
         studies: The studies, which have the runs.
-        data_folder: Where runs are.
+        room: What requests are made of.
     """
 
-    def __init__(self, database: Database, studies: Store, data_folder: Path) -> None:
+    def __init__(self, database: Database, studies: Store, room: Room) -> None:
         self.store = RequestStore(database)
+        self.claims = ClaimStore(database)
+        self.planner = Planner(room)
         self._studies = studies
-        self._data_folder = data_folder
+        self._room = room
         self._wake: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
@@ -58,17 +70,47 @@ class Requests:
 
         Raises:
             InputError: Something in the document is wrong.
-            NotFoundError: The application, backend or cluster is not there.
-            QuotaError: The tenant's money is spent.
+            NotFoundError: The application, backend or cluster is not there for this user.
+            ForbiddenError: The user may not run this there.
+            NoOfferError: The backend has nothing that was asked for.
+            QuotaError: The tenant's money does not pay it.
             ConflictError: The key was used for another document.
         """
-        kind: Kind = "search" if document.get("search") is not None else "run"
-        name = str(document.get("name") or document.get("application") or "request")
-        row = RequestRow(0, who.tenant, who.user_id, kind, dict(document), name[:200], key)
+        if not who.user_id:
+            raise ForbiddenError("requests are made by users", hint="sign in, or send a token")
+        if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isprintable()):
+            raise InputError(f"key: 1 to {_LONGEST_KEY} characters, none of them a control character")
+        accepted = self.planner.accept(who, document)
+        self._check_money(who.tenant, float(accepted.plan.get(DOLLARS) or 0.0))
+        row = RequestRow(
+            0,
+            who.tenant,
+            who.user_id,
+            accepted.kind,
+            accepted.document,
+            accepted.name,
+            key,
+            accepted.application_id,
+            cluster=accepted.cluster,
+            plan=accepted.plan,
+        )
         stored, new = self.store.add(row, Remark("pending", f"asked for by {who.name}"))
         if new:
             self._changed()
         return stored
+
+    def _check_money(self, tenant: str, asked: float) -> None:
+        line, _ = self.claims.line(tenant)
+        quota = line.quota.get(DOLLARS)
+        if quota is None:
+            return
+        left = max(0.0, quota - line.spent)
+        if not left or asked > left:
+            words = f"it may cost {format_money(asked)}" if asked else "it would cost more"
+            raise QuotaError(
+                f"{words}, and {format_money(left)} are left of the quota of {format_money(quota)} of {tenant}",
+                hint="ask for less, wait until others have ended, or ask an administrator to raise it",
+            )
 
     def get(self, who: Principal, number: int) -> RequestRow:
         """One request.
@@ -79,7 +121,24 @@ class Requests:
         row = self.store.get(number)
         if not who.may_see(row.tenant):
             raise NotFoundError("there is no such request", hint="the list of requests shows all of yours")
+        if row.state == "pending" and row.hold_holder is None and not row.cluster:
+            row = replace(row, progress={**row.progress, "waiting": self._why_waiting(row)})
         return row
+
+    def _why_waiting(self, row: RequestRow) -> str:
+        line, before = self.claims.line(row.tenant, row.id)
+        _, why = allowance(line)
+        others = f"{before} of {row.tenant} {'is' if before == 1 else 'are'} before it" if before else ""
+        return "; ".join(each for each in (why, others) if each) or "waits for a free place"
+
+    def status(self, who: Principal, number: int) -> dict[str, Any]:
+        """The document of a request with how far it is; one of figure 4 with its machines in their fields.
+
+        Raises:
+            NotFoundError: There is none that this user may see.
+        """
+        row = self.get(who, number)
+        return filled(row.document, row.state, row.updated, list(row.progress.get("hosts") or ()))
 
     def list(
         self,
@@ -170,6 +229,7 @@ class Requests:
         if row.hold_holder is None:
             try:
                 self.store.remove(number, None, _by(who, "delete"))
+                self.remove_folders(row)
                 return
             except ConflictError:
                 pass  # somebody has just begun with it
@@ -184,9 +244,10 @@ class Requests:
             ConflictError: It is not over, or ended well.
         """
         row = self.get(who, number)
-        if row.state == "done" and row.kind == "run":
+        if row.state == "done":
             raise ConflictError(f"request {number} has ended well", hint="resubmit makes a new one of it")
-        again = {"state": "pending", "wanted": "run", "problem": "", "hint": "", "ended": None}
+        plan = {**row.plan, "before": self._trials_ended(row)}
+        again = {"state": "pending", "wanted": "run", "problem": "", "hint": "", "ended": None, "plan": plan}
         changed = self.store.change_free(number, ENDED, again, Remark("pending", f"once more, wanted by {who.name}"))
         self._changed()
         return changed
@@ -204,6 +265,20 @@ class Requests:
             InputError: Something in the changed document is wrong.
         """
         return self.submit(who, merged(self.get(who, number).document, changes))
+
+    def remove_folders(self, row: RequestRow) -> None:
+        """Remove what a request has left on this machine: its job's folder, and those of its runs."""
+        places = [job_folder(self._room.data_folder, row.id).parent]
+        if row.study_id is not None:
+            owner = self._studies.study(row.study_id).owner
+            places += [self._room.data_folder / kind / owner for kind in ("runs", "uploads") if owner]
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _trials_ended(self, row: RequestRow) -> int:
+        if row.study_id is None:
+            return 0
+        return sum(trial.state.ended for trial in self._studies.trials(row.study_id))
 
     # ------------------------------------------------------------------ what its runs leave
 
@@ -238,6 +313,8 @@ class Requests:
             return LogPart("", 0, row.over)
         most = max(4, min(limit, _MOST_BYTES))  # the longest character has four bytes
         part = files.read_log(Path(run.folder), stream, offset, most, over=run.state.ended) if run.folder else None
+        if part is None and not run.state.ended:
+            part = far_log(self._studies, row, run, stream, max(0, offset), most, self._room.data_folder)
         return part if part is not None else LogPart("", max(0, offset), run.state.ended)
 
     def files(self, who: Principal, number: int, *, trial: int | None = None) -> Entries:
@@ -271,7 +348,7 @@ class Requests:
             raise NotFoundError("the request has no files yet")
         return files.open_file(Path(run.folder), path)
 
-    def _run(self, row: RequestRow, trial: int | None) -> Any:
+    def _run(self, row: RequestRow, trial: int | None) -> Run | None:
         """The last run of a request, or of one of its trials; None before there is one."""
         if row.study_id is None:
             return None

@@ -1,0 +1,271 @@
+"""From what was asked to a specification: when it is asked, to see that it can be done, and when it is carried out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.assemble import build_problem
+from tradewind.errors import ConfigurationError, InputError, NoOfferError, NotFoundError
+from tradewind.problem import Configuration, Problem
+from tradewind.problem.spec import Spec
+from tradewind.problem.spec_build import build
+from tradewind.problem.yaml_source import Source
+from tradewind.service.applications.checked import Checked, check
+from tradewind.service.applications.compose import compose
+from tradewind.service.applications.files import folder_of, lay_out
+from tradewind.service.backends import Backend
+from tradewind.service.outside import parse_url
+from tradewind.service.people import Principal
+from tradewind.service.requests import figure4
+from tradewind.service.requests.document import Asked, FigureFour, RequestModel, SearchModel, read_document
+from tradewind.service.requests.state import DOLLARS
+from tradewind.store.request_values import Kind, RequestRow
+
+if TYPE_CHECKING:
+    from tradewind.service.applications.functions import Applications
+    from tradewind.service.backends import Backends
+    from tradewind.service.proposals import Proposals
+    from tradewind.service.results.functions import Results
+    from tradewind.service.settings import ServiceSettings
+    from tradewind.store.applications import ApplicationRow
+    from tradewind.store.cluster import ClusterStore
+
+_NAMELESS = "request"
+
+
+@dataclass(frozen=True)
+class Room:
+    """What requests are made of.
+
+    Attributes:
+        settings: The server's settings.
+        applications: The applications.
+        backends: Where they run.
+        proposals: Who chooses what the user leaves open.
+        results: Where results may go.
+        cluster: The shared clusters.
+        data_folder: For the folders of jobs.
+    """
+
+    settings: ServiceSettings
+    applications: Applications
+    backends: Backends
+    proposals: Proposals
+    results: Results
+    cluster: ClusterStore
+    data_folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A document that can be carried out, as its request keeps it.
+
+    Attributes:
+        document: The document, with what was typed into a form checked, and files by what they hash to.
+        kind: ``run`` or ``search``.
+        name: What people call it.
+        application_id: The version of the application, or None.
+        cluster: The shared cluster that it goes to, or empty.
+        plan: What is decided by now: the backend, and the USD that it may cost.
+    """
+
+    document: Mapping[str, Any]
+    kind: Kind
+    name: str
+    application_id: int | None = None
+    cluster: str = ""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Planner:
+    """Makes specifications of requests.
+
+    Args:
+        room: What requests are made of.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    # ------------------------------------------------------------------ when it is asked
+
+    def accept(self, who: Principal, document: Mapping[str, Any]) -> Accepted:
+        """See that a document can be carried out for a user.
+
+        Raises:
+            InputError: Something in it is wrong.
+            NotFoundError: The application, the backend or the cluster is not there for this user.
+            ForbiddenError: The user may not run this there.
+            NoOfferError: The backend has nothing that was asked for.
+        """
+        asked = read_document(document)
+        if asked.model.notify.webhook:
+            parse_url(asked.model.notify.webhook)
+        if asked.model.results:
+            self._room.results.destination(who.user_id, asked.model.results, is_admin=who.is_admin)
+        if asked.figure is not None:
+            return self._accept_figure(who, asked, asked.figure)
+        assert asked.own is not None
+        return self._accept_own(who, asked, asked.own)
+
+    def _accept_own(self, who: Principal, asked: Asked, own: RequestModel) -> Accepted:
+        applications = self._room.applications
+        row = applications.get(who, own.application)
+        backend = self._room.backends.choose(who, row, own.backend)
+        values = applications.values(who, row, own.parameters)
+        document = {**asked.document, "parameters": values}
+        spec = applications.spec(row, values, backend, resources=_resources(own))
+        plan: dict[str, Any] = {"backend": backend.name, "admin": who.is_admin}
+        if own.search is not None:
+            spec = searching(spec, own.search)
+            build_problem(spec, self._room.data_folder)
+            dollars = spec.budget.dollars
+        else:
+            _check_configuration(build_problem(spec, self._room.data_folder), own.configuration or {})
+            dollars = own.budget
+        if own.cluster and own.cluster not in {one.name for one in self._room.cluster.clusters()}:
+            raise NotFoundError(f"there is no cluster {own.cluster!r}", hint="an administrator starts one")
+        kind: Kind = "run" if own.search is None else "search"
+        return Accepted(document, kind, own.name or row.name, row.id, own.cluster, _with_dollars(plan, dollars))
+
+    def _accept_figure(self, who: Principal, asked: Asked, figure: FigureFour) -> Accepted:
+        backends = self._room.backends
+        figure4.check_hooks(figure, allowed=who.is_admin or self._room.settings.user_hooks)
+        backend = backends.choose(who, None, figure4.backend_of(figure, backends.list(who)))
+        known = self._once(figure, who.is_admin, figure.name or _NAMELESS)
+        files = figure4.files_of(figure)
+        folder = folder_of(files, self._room.data_folder / "applications")
+        problem = build_problem(self._spec_of_figure(figure, known, backend, folder), self._room.data_folder)
+        cheapest(problem)
+        plan = {"backend": backend.name, "admin": who.is_admin}
+        name = figure.name or _NAMELESS
+        return Accepted(asked.document, "run", name, plan=_with_dollars(plan, figure.budget))
+
+    def _once(self, figure: FigureFour, trusted: bool, name: str) -> Checked:
+        """The document as an application that is used once, checked as those of the same user are."""
+        source = Source(figure4.application_of(figure, name), "request")
+        return check(source, trusted=trusted, hooks=trusted or self._room.settings.user_hooks)
+
+    def _spec_of_figure(self, figure: FigureFour, known: Checked, backend: Backend, folder: Path) -> Spec:
+        return compose(known, {}, backend, folder, resources=figure.resources.given())
+
+    # ------------------------------------------------------------------ when it is carried out
+
+    def prepare(self, row: RequestRow) -> tuple[Spec, Configuration | None]:
+        """The specification of a request, with its files laid out, and the configuration of one with a single run.
+
+        Raises:
+            TradewindError: It cannot be carried out (any more).
+        """
+        asked = read_document(row.document)
+        backend = self._room.backends.by_name(str(row.plan.get("backend", "")))
+        folder = job_folder(self._room.data_folder, row.id)
+        if asked.figure is not None:
+            known = self._once(asked.figure, bool(row.plan.get("admin")), row.name)
+            lay_out(figure4.files_of(asked.figure), folder)
+            spec = single(self._spec_of_figure(asked.figure, known, backend, folder))
+            problem = build_problem(spec, self._room.data_folder)
+            return self._sent(row, spec, asked), problem.candidates.configuration(cheapest(problem))
+        own = asked.own
+        assert own is not None
+        assert row.application_id is not None
+        application: ApplicationRow = self._room.applications.by_id(row.application_id)
+        given = self._room.applications
+        spec = given.spec(application, own.parameters, backend, resources=_resources(own), folder=folder)
+        if own.search is not None:
+            return self._sent(row, searching(spec, own.search), asked), None
+        spec = single(spec)
+        who = Principal(row.user_id, row.user, "user", row.tenant)
+        chosen = self._room.proposals.settle(who, application, spec, own.configuration)
+        return self._sent(row, spec, asked), chosen
+
+    def _sent(self, row: RequestRow, spec: Spec, asked: Asked) -> Spec:
+        """With the folder that its results go to."""
+        admin = bool(row.plan.get("admin"))
+        found = self._room.results.destination(row.user_id, asked.model.results or "", is_admin=admin)
+        if not found.results:
+            return spec
+        places = {**spec.places, **{address: dict(one) for address, one in found.places.items()}}
+        return changed(spec, {"deploy": {"results": found.results, "places": places}})
+
+
+def job_folder(data_folder: Path, number: int) -> Path:
+    """The folder of a request's job: what its program finds where it starts."""
+    return data_folder / "requests" / str(number) / "job"
+
+
+def _resources(own: RequestModel) -> dict[str, float] | None:
+    return own.resources.given() if own.resources is not None else None
+
+
+def _with_dollars(plan: Mapping[str, Any], dollars: float | None) -> dict[str, Any]:
+    return {**plan, **({DOLLARS: dollars} if dollars is not None else {})}
+
+
+def changed(spec: Spec, changes: Mapping[str, Any], *, anew: tuple[str, ...] = ()) -> Spec:
+    """A specification with changes: mappings are merged, but for the keys of ``anew``, which are replaced."""
+    document = copy.deepcopy(spec.source.document)
+    for key, value in changes.items():
+        there = document.get(key)
+        merge = isinstance(value, Mapping) and isinstance(there, dict) and key not in anew
+        document[key] = there | value if merge else value
+    return build(Source(document, spec.source.file, spec.source.lines), spec.base)
+
+
+def single(spec: Spec) -> Spec:
+    """The specification of one run: what the application says of searches is left out."""
+    nothing = {"abort": False, "parallel": 1, "stop": [], "early_stop": None, "budget": {}}
+    return changed(spec, nothing, anew=("budget",))
+
+
+def searching(spec: Spec, search: SearchModel) -> Spec:
+    """The specification of a search.
+
+    Raises:
+        InputError: Nothing says what it may spend.
+        SpecError: Something of it does not go with the application.
+    """
+    given = search.budget.model_dump(exclude_none=True)
+    changes: dict[str, Any] = {"budget": given} if given else {}
+    changes |= {key: value for key in ("parallel", "searcher", "seed") if (value := getattr(search, key)) is not None}
+    if search.objective is not None:
+        changes["objective"] = search.objective
+    if search.deadline is not None:
+        changes["constraints"] = {"deadline": search.deadline}
+    made = changed(spec, changes, anew=("budget", "searcher", "objective")) if changes else spec
+    if made.budget.dollars is None and made.budget.trials is None and made.budget.hours is None:
+        raise InputError("search: nothing says what it may spend", hint="write search: {budget: $2}")
+    return made
+
+
+def _check_configuration(problem: Problem, given: Mapping[str, Any]) -> None:
+    """See that values are some of the space.
+
+    Raises:
+        ConfigurationError: One is not.
+    """
+    space = problem.space
+    chosen = {}
+    for name, value in given.items():
+        if name not in space:
+            known = ", ".join(space.names)
+            raise ConfigurationError(f"there is no parameter {name!r} in the space", hint=f"known: {known}")
+        chosen[name] = space[name].coerce(value)
+    if len(chosen) == len(space.names):
+        problem.resolver.resolve(space.check(chosen))
+
+
+def cheapest(problem: Problem) -> int:
+    """The place of the cheapest candidate.
+
+    Raises:
+        NoOfferError: There is none.
+    """
+    candidates = problem.candidates
+    if not len(candidates):
+        raise NoOfferError("the backend has no machines like these", hint="ask for less with resources")
+    return int(candidates.hourly.argmin())
