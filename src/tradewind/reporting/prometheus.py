@@ -1,9 +1,12 @@
-"""A cluster's figures in the text format of Prometheus."""
+"""Figures in the text format of Prometheus: those of a cluster, and a builder for others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""What the format is called on the wire."""
 
 _HELP = {
     "tradewind_cluster_up": "1 while a process runs the cluster.",
@@ -21,39 +24,89 @@ _HELP = {
 }
 
 
+class Exposition:
+    """Collects figures, and writes them as Prometheus reads them: each metric's lines together, with its help and type.
+
+    Args:
+        words: What each metric is, by its name.
+    """
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self._words = words
+        self._lines: dict[str, list[str]] = {}
+        self._kinds: dict[str, Literal["counter", "gauge", "histogram"]] = {}
+
+    def add(self, metric: str, value: float, **labels: object) -> None:
+        """Add a figure: a counter if its name ends so, else a gauge.
+
+        Args:
+            metric: Its name.
+            value: It.
+            labels: What tells it from others of that name.
+        """
+        self._kinds.setdefault(metric, "counter" if metric.endswith("_total") else "gauge")
+        self._lines.setdefault(metric, []).append(f"{metric}{_labels(labels)} {value:.10g}")
+
+    def add_histogram(
+        self, metric: str, bounds: Sequence[float], counts: Sequence[int], total: float, **labels: object
+    ) -> None:
+        """Add a histogram.
+
+        Args:
+            metric: Its name.
+            bounds: The upper bounds of its buckets, rising.
+            counts: How many fell into each of them, and behind them how many were larger.
+            total: The sum of what was counted.
+            labels: What tells it from others of that name.
+        """
+        self._kinds[metric] = "histogram"
+        lines = self._lines.setdefault(metric, [])
+        below = 0
+        for bound, count in zip([*(f"{bound:g}" for bound in bounds), "+Inf"], counts, strict=True):
+            below += count
+            lines.append(f"{metric}_bucket{_labels({**labels, 'le': bound})} {below}")
+        lines.append(f"{metric}_sum{_labels(labels)} {total:.10g}")
+        lines.append(f"{metric}_count{_labels(labels)} {below}")
+
+    def text(self) -> str:
+        """All of it."""
+        blocks = []
+        for metric, lines in self._lines.items():
+            head = [f"# HELP {metric} {self._words[metric]}", f"# TYPE {metric} {self._kinds[metric]}"]
+            blocks.append("\n".join([*head, *lines, ""]))
+        return "".join(blocks)
+
+
 def metrics_text(document: Mapping[str, Any]) -> str:
     """The figures of a cluster (`tradewind.tenancy.watching.snapshot_of`), as Prometheus reads them."""
-    rows: dict[str, list[str]] = {}
-
-    def add(metric: str, value: float, **labels: object) -> None:
-        words = ",".join(f'{name}="{_escaped(str(text))}"' for name, text in labels.items())
-        rows.setdefault(metric, []).append(f"{metric}{{{words}}} {value:.10g}" if words else f"{metric} {value:.10g}")
-
+    written = Exposition(_HELP)
     cluster = document.get("name", "")
-    add("tradewind_cluster_up", 1 if document.get("holder") else 0, cluster=cluster)
-    add("tradewind_cluster_decisions_total", document.get("decisions", 0), cluster=cluster)
+    written.add("tradewind_cluster_up", 1 if document.get("holder") else 0, cluster=cluster)
+    written.add("tradewind_cluster_decisions_total", document.get("decisions", 0), cluster=cluster)
     for kind, amount in document.get("total", {}).items():
-        add("tradewind_cluster_capacity", amount, cluster=cluster, resource=kind)
+        written.add("tradewind_cluster_capacity", amount, cluster=cluster, resource=kind)
     for node, each in document.get("nodes", {}).items():
         for kind in each["has"]:
-            add("tradewind_cluster_free", each["free"].get(kind, 0.0), cluster=cluster, node=node, resource=kind)
+            free = each["free"].get(kind, 0.0)
+            written.add("tradewind_cluster_free", free, cluster=cluster, node=node, resource=kind)
     for tenant, each in document.get("tenants", {}).items():
-        add("tradewind_tenant_dominant_share", each["share"], cluster=cluster, tenant=tenant)
+        written.add("tradewind_tenant_dominant_share", each["share"], cluster=cluster, tenant=tenant)
         for figure in ("weight", "running", "waiting"):
-            add(f"tradewind_tenant_{figure}", each[figure], cluster=cluster, tenant=tenant)
+            written.add(f"tradewind_tenant_{figure}", each[figure], cluster=cluster, tenant=tenant)
         for kind, amount in each["usage"].items():
-            add("tradewind_tenant_usage_seconds_total", amount, cluster=cluster, tenant=tenant, resource=kind)
+            written.add("tradewind_tenant_usage_seconds_total", amount, cluster=cluster, tenant=tenant, resource=kind)
     for job in document.get("jobs", ()):
         labels = {"cluster": cluster, "tenant": job["tenant"], "search": job["id"], "name": job["name"]}
-        add("tradewind_search_running", job["running"], **labels)
+        written.add("tradewind_search_running", job["running"], **labels)
         for metric, key in (("tradewind_search_trials", "trials"), ("tradewind_search_spent_dollars", "spent")):
             if job.get(key) is not None:
-                add(metric, job[key], **labels)
-    blocks = []
-    for metric, lines in rows.items():
-        kind = "counter" if metric.endswith("_total") else "gauge"
-        blocks.append("\n".join([f"# HELP {metric} {_HELP[metric]}", f"# TYPE {metric} {kind}", *lines, ""]))
-    return "".join(blocks)
+                written.add(metric, job[key], **labels)
+    return written.text()
+
+
+def _labels(labels: Mapping[str, object]) -> str:
+    words = ",".join(f'{name}="{_escaped(str(text))}"' for name, text in labels.items())
+    return f"{{{words}}}" if words else ""
 
 
 def _escaped(text: str) -> str:

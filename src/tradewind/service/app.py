@@ -13,6 +13,8 @@ from tradewind.service import api, web
 from tradewind.service.api import access, answers, openapi
 from tradewind.service.context import Context
 from tradewind.service.guard import Guard
+from tradewind.service.operations import health
+from tradewind.service.operations.health import Health
 from tradewind.service.operations.traffic import Traffic, TrafficMiddleware
 from tradewind.service.xmlrpc import route as xmlrpc
 
@@ -42,6 +44,7 @@ def create_app(context: Context) -> FastAPI:
     for router in api.ROUTERS:
         app.include_router(router, prefix=PREFIX, dependencies=[answers.storable])
     app.include_router(xmlrpc.router)
+    app.include_router(health.router)
     web.install(app)
 
     def refused(address: str, call: str, error: TradewindError) -> None:
@@ -50,6 +53,7 @@ def create_app(context: Context) -> FastAPI:
     app.add_middleware(Guard, settings=context.settings, refused=refused)
     # The last to be added is the first that a call passes.
     app.state.traffic = Traffic()
+    app.state.health = Health(context, app.state.traffic)
     app.add_middleware(TrafficMiddleware, traffic=app.state.traffic)
     return app
 

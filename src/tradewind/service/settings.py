@@ -60,6 +60,8 @@ class ServiceSettings(BaseModel):
         beat_seconds: Seconds of silence after which a stream says that it is still there.
         event_seconds: Seconds between two looks for new events.
         upload_mib: MiB that the files which a tenant hands in with forms may take together.
+        free_mib: MiB that the disks of runs and of the database must have left for the server to count as ready.
+        metrics_token: Reference to what ``/metrics`` is asked with; without it, it answers this machine only.
         link_days: Days after which a link to results leads nowhere, unless its maker says otherwise.
         secret_key: Reference to the key that secrets of users are sealed with; all servers of a database have the same
             one. Without it, it is a file of the data folder.
@@ -75,6 +77,7 @@ class ServiceSettings(BaseModel):
         smtp_user: The login there; empty for none.
         smtp_password: Reference to its password: ``env:NAME`` or ``file:PATH``.
         smtp_authorities: PEM file of the authorities that its certificate is checked by; the system's without it.
+        shared_history: Whether proposals for an application of all tenants learn from the runs of all of them.
         user_hooks: Whether requests and applications of ordinary users may bring hooks, which run on the server.
     """
 
@@ -103,6 +106,10 @@ class ServiceSettings(BaseModel):
     beat_seconds: float = Field(default=15.0, gt=0, description="Silence after which a stream says that it is there.")
     event_seconds: float = Field(default=0.25, gt=0, description="Seconds between two looks for new events.")
     upload_mib: float = Field(default=256.0, gt=0, description="MiB that a tenant's handed-in files may take.")
+    free_mib: float = Field(default=256.0, ge=0, description="MiB that disks must have left to count as ready.")
+    metrics_token: Secret = Field(
+        default="", description="Reference to the token for /metrics; else this machine only."
+    )
     link_days: float = Field(default=30.0, gt=0, le=3650, description="Days that a link to results leads anywhere.")
     secret_key: Secret = Field(default="", description="Reference to the key that users' secrets are sealed with.")
     private_addresses: bool = Field(default=False, description="Webhooks and results may go to addresses inside.")
@@ -115,4 +122,5 @@ class ServiceSettings(BaseModel):
     smtp_user: str = Field(default="", description="The login there; empty for none.")
     smtp_password: Secret = Field(default="", description="Reference to its password: env:NAME or file:PATH.")
     smtp_authorities: Path | None = Field(default=None, description="PEM file of authorities for its certificate.")
+    shared_history: bool = Field(default=False, description="Proposals learn from other tenants' runs, too.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")

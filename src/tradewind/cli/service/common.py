@@ -21,7 +21,7 @@ def require_service() -> None:
 
     from tradewind.errors import MissingProgramError
 
-    for package in ("fastapi", "uvicorn", "argon2", "defusedxml", "multipart"):
+    for package in ("fastapi", "uvicorn", "argon2", "cryptography", "defusedxml", "multipart"):
         if importlib.util.find_spec(package) is None:
             raise MissingProgramError(
                 f"the service needs the package {package}", hint='pip install "tradewind[service]"'

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 from tradewind.errors import ConflictError
 from tradewind.service.context import Context
 from tradewind.store.operations import OperationsStore
 
-_NAME = "admin"
+NAME = "admin"
+"""The first administrator's name."""
+
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is taken for another one
 
 
 def welcome(context: Context, address: str, *, terminal: bool) -> Iterator[str]:
     """The lines to print: the address, and on a database without users how the first one is made.
 
-    On a terminal an administrator is made, and the secret shown this once; elsewhere it would end in a log.
+    On a terminal an administrator is made, and the password shown this once; elsewhere it would end in a log.
 
     Args:
         context: What the server's parts share.
@@ -25,11 +29,18 @@ def welcome(context: Context, address: str, *, terminal: bool) -> Iterator[str]:
     if OperationsStore(context.database).has_users():
         return
     if not terminal:
-        yield f"There is no user yet. Make the first: tradewind user add {_NAME} --role admin --database ADDRESS"
+        yield f"There is no user yet: tradewind user add {NAME} --role admin, on this machine and with this database"
         return
+    password = new_password()
     try:
-        user = context.accounts.add_user(_NAME, role="admin")
+        context.accounts.add_user(NAME, role="admin", password=password)
     except ConflictError:  # another server of this database was quicker
         return
-    yield f"There was no user yet: {_NAME} is an administrator, with this token, which is shown this once:"
-    yield f"  {context.accounts.make_token(user.id, 'first', days=7)}"
+    yield "There was no user yet. Sign in as the administrator; the password is shown this once:"
+    yield f"  name      {NAME}"
+    yield f"  password  {password}"
+
+
+def new_password() -> str:
+    """A password that is easy to type: 16 characters, 79 random bits."""
+    return "-".join("".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(4))

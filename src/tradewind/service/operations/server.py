@@ -20,8 +20,10 @@ import uvicorn
 from tradewind.errors import InputError
 from tradewind.service.app import create_app
 from tradewind.service.context import Context, open_context
+from tradewind.service.operations import worker_process
 from tradewind.service.operations.children import Child
 from tradewind.service.operations.first import welcome
+from tradewind.service.operations.health import Health
 from tradewind.service.operations.sockets import address_of, listen, load_certificate, tls_of
 from tradewind.service.operations.traffic import Traffic
 from tradewind.service.patience import PatientProtocol
@@ -36,8 +38,9 @@ _log = logging.getLogger("tradewind.service")
 class _Answering(uvicorn.Server):
     """uvicorn's server; signals are ours, because the worker has to be told too, and because all ends with code 0."""
 
-    def __init__(self, config: uvicorn.Config, traffic: Traffic) -> None:
+    def __init__(self, config: uvicorn.Config, traffic: Traffic, health: Health) -> None:
         super().__init__(config)
+        self.health = health
         self._traffic = traffic
 
     @contextlib.contextmanager
@@ -96,9 +99,9 @@ class Server:
             stack.callback(context.close)
             answering = self._answering = self._prepare(context, tls)
             stack.enter_context(self._signals_taken())
-            stack.callback(self._end_children)
-            self._start_children()
             address = address_of(self._settings, listening)
+            stack.callback(self._end_children)
+            self._start_children(answering.health, address)
             for line in welcome(context, address, terminal=terminal):
                 say(line)
             _log.info("listening on %s", address, extra={"facts": {"address": address, "pid": os.getpid()}})
@@ -124,11 +127,20 @@ class Server:
         )
         config.load()
         config.ssl = tls
-        return _Answering(config, app.state.traffic)
+        return _Answering(config, app.state.traffic, app.state.health)
 
-    def _start_children(self) -> None:
-        if self._settings.runs == 0:
+    def _start_children(self, health: Health, address: str) -> None:
+        settings = self._settings
+        if settings.runs == 0:
             _log.info("this server only answers: others of this database carry requests out (runs: 0)")
+            return
+        # Notices say where people come to the server, which knows its address only now.
+        told = settings if settings.public_url else settings.model_copy(update={"public_url": address})
+        words = [sys.executable, "-m", worker_process.MODULE]
+        self._children = [Child("worker", words, worker_process.configuration(told, self._url, self._data_folder))]
+        health.children = self._children
+        for child in self._children:
+            child.start()
 
     def _end_children(self) -> None:
         for child in self._children:

@@ -1,0 +1,82 @@
+"""The figures of a server, for Prometheus: none names a tenant or a user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psutil
+
+from tradewind import __version__
+from tradewind.reporting.prometheus import Exposition
+from tradewind.service.operations.children import Child
+from tradewind.service.operations.traffic import BUCKETS, Traffic
+from tradewind.store.operations import Figures
+from tradewind.store.requests import ENDED, OPEN
+
+_HELP = {
+    "tradewind_info": "1, with the version that runs.",
+    "tradewind_requests": "Requests by state, in the whole database.",
+    "tradewind_requests_oldest_waiting_seconds": "How long the oldest waiting request has waited.",
+    "tradewind_requests_spent_dollars": "USD that all requests have cost.",
+    "tradewind_requests_reserved_dollars": "USD that are set aside for requests that are carried out.",
+    "tradewind_requests_ended": "Requests that are over and were started, by how they ended.",
+    "tradewind_requests_duration_seconds": "Seconds from start to end of those, all together.",
+    "tradewind_leases": "Requests that some server holds: alive, or silent for longer than its lease.",
+    "tradewind_notices": "Notices by kind and state.",
+    "tradewind_notices_overdue_seconds": "How long the oldest notice is due for.",
+    "tradewind_http_request_seconds": "Seconds from a call to the end of its answer, by route.",
+    "tradewind_http_responses_total": "Answers by method, route and status.",
+    "tradewind_event_streams": "Event streams that are open on this server.",
+    "tradewind_worker_up": "1 while the worker of this server runs.",
+    "tradewind_worker_restarts_total": "How often the worker of this server died and was started again.",
+    "process_resident_memory_bytes": "Memory of the process that answers.",
+    "process_cpu_seconds_total": "Processor time of the process that answers.",
+    "process_open_fds": "Files and connections that the process that answers has open.",
+    "process_start_time_seconds": "When the process that answers was started, seconds since the epoch.",
+}
+
+
+def figures_text(figures: Figures, traffic: Traffic, children: Sequence[Child]) -> str:
+    """The figures of a server.
+
+    Args:
+        figures: Those of the database, which all its servers have in common.
+        traffic: Those of this server.
+        children: Its worker.
+    """
+    written = Exposition(_HELP)
+    written.add("tradewind_info", 1, version=__version__)
+    _database(written, figures)
+    for route, (counts, total) in sorted(traffic.latencies().items()):
+        written.add_histogram("tradewind_http_request_seconds", BUCKETS, counts, total, route=route)
+    for (method, route, status), count in sorted(traffic.counts().items()):
+        written.add("tradewind_http_responses_total", count, method=method, route=route, status=status)
+    written.add("tradewind_event_streams", traffic.streams)
+    for child in children:
+        written.add("tradewind_worker_up", int(child.alive), worker=child.name)
+        written.add("tradewind_worker_restarts_total", child.restarts, worker=child.name)
+    process = psutil.Process()
+    times = process.cpu_times()
+    written.add("process_resident_memory_bytes", process.memory_info().rss)
+    written.add("process_cpu_seconds_total", times.user + times.system)
+    written.add("process_open_fds", process.num_fds())
+    written.add("process_start_time_seconds", process.create_time())
+    return written.text()
+
+
+def _database(written: Exposition, figures: Figures) -> None:
+    for state in (*OPEN, *ENDED):
+        written.add("tradewind_requests", figures.requests.get(state, 0), state=state)
+    written.add("tradewind_requests_oldest_waiting_seconds", figures.oldest)
+    written.add("tradewind_requests_spent_dollars", figures.spent)
+    written.add("tradewind_requests_reserved_dollars", figures.reserved)
+    for state in ENDED:
+        number, seconds = figures.durations.get(state, (0, 0.0))
+        written.add("tradewind_requests_ended", number, state=state)
+        written.add("tradewind_requests_duration_seconds", seconds, state=state)
+    written.add("tradewind_leases", figures.held, state="alive")
+    written.add("tradewind_leases", figures.lost, state="silent")
+    for kind in ("email", "webhook"):
+        for state in ("waiting", "sending", "sent", "failed"):
+            written.add("tradewind_notices", figures.notices.get((kind, state), 0), kind=kind, state=state)
+    written.add("tradewind_notices_overdue_seconds", figures.overdue)

@@ -1,0 +1,183 @@
+"""Whether the server is alive, whether it can work, and its figures: for whoever looks after it."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from tradewind.deployer.environment import resolve_secrets
+from tradewind.errors import ForbiddenError, SignInError, TradewindError
+from tradewind.reporting.prometheus import CONTENT_TYPE
+from tradewind.service.context import Context
+from tradewind.service.operations.children import Child
+from tradewind.service.operations.figures import figures_text
+from tradewind.service.operations.traffic import Traffic
+from tradewind.store.operations import OperationsStore
+
+router = APIRouter(include_in_schema=False)
+
+_T = TypeVar("_T")
+_PATIENCE = 5.0
+"""Seconds that the database may take to answer."""
+
+_FRESH = 1.0
+"""Seconds that an answer is given again: whoever asks often asks the database no more often for it."""
+
+_log = logging.getLogger("tradewind.service.health")
+
+
+class Health:
+    """What can be said of a server.
+
+    Args:
+        context: What its parts share.
+        traffic: What passes through it.
+    """
+
+    def __init__(self, context: Context, traffic: Traffic) -> None:
+        self.children: Sequence[Child] = ()
+        self._context = context
+        self._traffic = traffic
+        self._store = OperationsStore(context.database)
+        self._ready = _Asked(self._check)
+        self._figures = _Asked(self._store.figures)
+
+    def readiness(self) -> dict[str, str]:
+        """What keeps the server from working, by name of the check; empty words where nothing does."""
+        found = {"serving": "the server is ending" if self._traffic.stopping.is_set() else ""}
+        try:
+            found |= self._ready.answer()
+        except FutureTimeout:
+            found["database"] = f"no answer within {_PATIENCE:.0f} s"
+        except TradewindError as error:
+            found["database"] = error.code
+        if self._context.settings.runs:
+            dead = [child.name for child in self.children if not child.alive]
+            found["worker"] = "it does not run" if dead else ""
+        return found
+
+    def metrics(self) -> str:
+        """The figures, for Prometheus.
+
+        Raises:
+            StoreError: The database does not answer.
+        """
+        return figures_text(self._figures.answer(), self._traffic, self.children)
+
+    def _check(self) -> dict[str, str]:
+        """The checks that take time. What stands here is seen by everybody: it names no places."""
+        found = {"database": "", "schema": "", "disk": ""}
+        try:
+            self._store.probe()
+            version = self._store.version()
+        except TradewindError as error:
+            _log.warning("the database cannot be written: %s", error)
+            found["database"] = error.code
+        else:
+            if version != self._store.newest:
+                found["schema"] = f"the database has schema {version}, this program works with {self._store.newest}"
+        least = self._context.settings.free_mib * 2**20
+        for folder in self._folders():
+            if (free := _free(folder)) < least:
+                _log.warning("%s has %.0f MiB left", folder, free / 2**20)
+                found["disk"] = "it is almost full"
+        return found
+
+    def _folders(self) -> list[Path]:
+        path = self._context.database.path
+        return [self._context.data_folder, *([path.parent] if path is not None else [])]
+
+
+class _Asked(Generic[_T]):
+    """A question that is asked once at a time and answered within a time, from memory where it was asked just now."""
+
+    def __init__(self, ask: Callable[[], _T]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._running: Future[_T] | None = None
+        self._at = 0.0
+
+    def answer(self) -> _T:
+        with self._lock:
+            done = self._running is not None and self._running.done()
+            if self._running is None or (done and time.monotonic() - self._at > _FRESH):
+                self._at = time.monotonic()
+                self._running = Future()
+                # No thread of a pool: those are waited for when the process ends.
+                threading.Thread(target=self._work, args=(self._running,), daemon=True).start()
+            running = self._running
+        return running.result(_PATIENCE)
+
+    def _work(self, future: Future[_T]) -> None:
+        try:
+            future.set_result(self._ask())
+        except BaseException as error:
+            future.set_exception(error)
+
+
+@router.get("/healthz")
+async def alive() -> Response:
+    """Whether the server answers at all: asked by whoever would start it again."""
+    return PlainTextResponse("alive\n")
+
+
+@router.get("/readyz")
+def ready(request: Request) -> Response:
+    """Whether the server can work: asked by whoever sends calls to it."""
+    health: Health = request.app.state.health
+    checks = health.readiness()
+    well = not any(checks.values())
+    document = {"ready": well, "checks": {name: why or "ok" for name, why in checks.items()}}
+    return JSONResponse(document, 200 if well else 503)
+
+
+@router.get("/metrics")
+def metrics(request: Request) -> Response:
+    """The figures of the server, for Prometheus."""
+    health: Health = request.app.state.health
+    _let_in(request, request.app.state.context)
+    return Response(health.metrics(), media_type=CONTENT_TYPE)
+
+
+def _let_in(request: Request, context: Context) -> None:
+    """With the token that the administrator has set; without one, only from this machine, and past no proxy.
+
+    Raises:
+        SignInError: It is not the token.
+        ForbiddenError: The call is not of this machine.
+    """
+    reference = context.settings.metrics_token
+    if reference:
+        token = resolve_secrets({"metrics_token": reference})["metrics_token"]
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise SignInError("figures need the token that the administrator has set: metrics_token")
+        return
+    forwarded = any(name in request.headers for name in ("forwarded", "x-forwarded-for", "x-real-ip"))
+    if forwarded or not _is_here(request.client.host if request.client else ""):
+        raise ForbiddenError("figures are for this machine only", hint="the administrator can set metrics_token")
+
+
+def _is_here(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _free(folder: Path) -> float:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return float(shutil.disk_usage(folder).free)
