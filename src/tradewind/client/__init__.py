@@ -1,1 +1,36 @@
-"""The Python client of the service."""
+"""The Python client of the service: `Client` submits requests, waits for them, and reads what they left.
+
+It raises the same errors as the server had, and needs httpx2 only (``pip install "tradewind[client]"``).
+"""
+
+from __future__ import annotations
+
+from tradewind.client.client import Client
+from tradewind.client.models import (
+    Application,
+    Candidate,
+    Event,
+    File,
+    Form,
+    FormField,
+    LogPart,
+    Proposal,
+    Request,
+    Study,
+    User,
+)
+
+__all__ = [
+    "Application",
+    "Candidate",
+    "Client",
+    "Event",
+    "File",
+    "Form",
+    "FormField",
+    "LogPart",
+    "Proposal",
+    "Request",
+    "Study",
+    "User",
+]

@@ -117,6 +117,7 @@ class EventStream(_Open):
     ) -> None:
         super().__init__(hub, listener.who, beat, lifetime)
         self._listener, self._past, self._since = listener, past, since
+        self._begin = hub.last
 
     def _left(self) -> None:
         self._listener.leave()
@@ -124,7 +125,9 @@ class EventStream(_Open):
 
     async def _tell(self, said: _Said) -> None:
         listener, last, stage = self._listener, self._since or 0, ""
-        await said.say(BEAT)  # so that the client knows at once that it is connected
+        # So that a client knows that it is connected, and where to go on when the connection breaks before an event.
+        begin = self._begin if self._since is None else self._since
+        await said.say(message({"since": begin}, number=begin, kind="open"))
         while self._since is not None and not self._over:
             page = await run_in_threadpool(self._past, last, _PAGE)
             if page:

@@ -84,6 +84,7 @@ class Hub:
         self._open: Counter[int] = Counter()
         self._rooms: dict[int | str | None, set[Listener]] = {}  # by request, by tenant, and None: all of all
         self._turns: dict[asyncio.AbstractEventLoop, deque[_Turn]] = {}  # each is touched in its loop only
+        self._watching: EventWatch | None = None
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
 
@@ -91,6 +92,11 @@ class Hub:
     def streams(self) -> int:
         """Streams that are open now."""
         return self._open.total()
+
+    @property
+    def last(self) -> int:
+        """Number of the last event that was handed out, once somebody listens."""
+        return 0 if self._watching is None else self._watching.last
 
     def take_place(self, who: Principal) -> None:
         """Count a stream; `leave_place` when it is over.
@@ -119,7 +125,7 @@ class Hub:
         with self._lock:
             self._rooms.setdefault(_room(listener), set()).add(listener)
             if self._thread is None:
-                watch = EventWatch(self._database)  # before the caller reads what has happened until now
+                watch = self._watching = EventWatch(self._database)  # before the caller reads what has happened
                 self._thread = threading.Thread(target=self._watch, args=(watch,), name="tradewind-events", daemon=True)
                 self._thread.start()
 

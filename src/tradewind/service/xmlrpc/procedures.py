@@ -166,7 +166,7 @@ class Procedures:
         return [[result, *types[:count]] for count in range(needed, len(types) + 1)]
 
 
-_SYSTEM = {
+_SYSTEM: dict[str, Callable[..., Any]] = {
     "system.listMethods": Procedures.system_list_methods,
     "system.methodHelp": Procedures.system_method_help,
     "system.methodSignature": Procedures.system_method_signature,

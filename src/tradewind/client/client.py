@@ -1,0 +1,69 @@
+"""The client of a server."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tradewind.client.applications import ApplicationCalls
+from tradewind.client.files import FileCalls
+from tradewind.client.models import User
+from tradewind.client.requests import RequestCalls
+from tradewind.client.studies import StudyCalls
+from tradewind.client.wire import Wire
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
+    """A user of a server.
+
+    Every method raises the kind of `tradewind.errors.TradewindError` that the server had, and `ServiceError` where the
+    server does not answer. Calls that change nothing are tried again when the connection breaks; so is `submit`, which
+    the server recognises by its key.
+
+    Args:
+        url: Where the server is: ``https://tradewind.example.org``.
+        token: A token of the user: ``tw_...``.
+        timeout: Seconds that an answer may take.
+        tries: How often a call is tried.
+        verify: Whether the server's certificate is checked, or the path of the PEM file to check it with.
+        transport: What carries the calls; for tests.
+
+    Raises:
+        InputError: The address or the token is none.
+        MissingProgramError: httpx2 is not installed.
+
+    Examples:
+        ``Client("https://tradewind.example.org", "tw_...")``
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        timeout: float = 30.0,
+        tries: int = 3,
+        verify: bool | str = True,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        super().__init__(Wire(url, token, timeout=timeout, tries=max(1, tries), verify=verify, transport=transport))
+        self.url = self._wire.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._wire.close()
+
+    def me(self) -> User:
+        """Whom the token belongs to."""
+        return User.from_json(self._get("/me"))

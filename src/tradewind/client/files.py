@@ -1,0 +1,114 @@
+"""Calls about what the runs of a request leave: logs and files."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from tradewind.client.models import File, LogPart
+from tradewind.client.wire import Calls, plain
+from tradewind.errors import InputError, ServiceError
+
+
+class FileCalls(Calls):
+    """Logs and files."""
+
+    def log(
+        self, request: int, stream: str = "stdout", *, offset: int = 0, limit: int = 65536, trial: int | None = None
+    ) -> LogPart:
+        """A part of what a request's program has printed.
+
+        Args:
+            request: The request.
+            stream: ``stdout``, ``stderr``, ``application.stdout``, ``application.stderr`` or ``hooks.log``.
+            offset: Where to begin, in bytes.
+            limit: Bytes at most.
+            trial: Of this trial of a search; without it, of the one that began last.
+
+        Raises:
+            NotFoundError: There is no such request, trial or log.
+        """
+        path = f"/requests/{int(request)}/logs/{quote(stream, safe='')}"
+        response = self._wire.call("GET", path, params=plain({"offset": offset, "limit": limit, "trial": trial}))
+        headers = response.headers
+        return LogPart(response.text, int(headers["x-next-offset"]), headers["x-log-ended"] == "true")
+
+    def logs(
+        self, request: int, stream: str = "stdout", *, follow: bool = False, trial: int | None = None
+    ) -> Iterator[str]:
+        """What a request's program has printed, in pieces.
+
+        Args:
+            request: The request.
+            stream: As in `log`.
+            follow: Go on until nothing more will come.
+            trial: As in `log`.
+
+        Raises:
+            NotFoundError: There is no such request, trial or log.
+        """
+        offset, pause = 0, 0.5
+        while True:
+            part = self.log(request, stream, offset=offset, limit=2**20, trial=trial)
+            if part.text:
+                yield part.text
+                pause = 0.5
+            offset = part.next
+            if part.ended or not (part.text or follow):
+                return
+            if not part.text:
+                try:
+                    path = f"/requests/{int(request)}/logs/{quote(stream, safe='')}"
+                    for message in self._wire.messages(path, params=plain({"offset": offset, "trial": trial})):
+                        if message.kind == "log":
+                            offset = int(message.data["next"])
+                            yield str(message.data["text"])
+                        elif message.kind == "end":
+                            return
+                except ServiceError:
+                    time.sleep(pause)
+                    pause = min(5.0, 2 * pause)
+
+    def files(self, request: int, *, trial: int | None = None) -> list[File]:
+        """The files that a request's last run has left.
+
+        Raises:
+            NotFoundError: There is no such request or trial.
+        """
+        found = self._get(f"/requests/{int(request)}/files", params=plain({"trial": trial}))
+        return [File.from_json(one) for one in found]
+
+    def download(self, request: int, path: str, to: str | Path, *, trial: int | None = None) -> Path:
+        """Save a file that a request's last run has left; what is there in part is not taken for the whole.
+
+        Args:
+            request: The request.
+            path: The file's path, as `files` says it.
+            to: The file to write, or a folder, which gets it under the last part of its path.
+            trial: Of this trial of a search.
+
+        Returns:
+            Where it is.
+
+        Raises:
+            NotFoundError: There is no such request, trial or file.
+            InputError: It cannot be written.
+        """
+        target = Path(to)
+        if target.is_dir():
+            target = target / (Path(path).name or "file")
+        place = f"/requests/{int(request)}/files/{quote(path)}"
+        unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+        try:
+            with self._wire.stream(place, params=plain({"trial": trial})) as response, unfinished.open("wb") as file:
+                for piece in response.iter_bytes():
+                    file.write(piece)
+            unfinished.replace(target)
+        except OSError as error:
+            raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return target

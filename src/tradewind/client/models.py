@@ -1,0 +1,348 @@
+"""What the service says, as types; members that a newer server adds are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from tradewind.problem import Offer
+
+OVER = frozenset({"done", "failed", "timed_out", "preempted", "cancelled"})
+"""The states of a request that is over."""
+
+
+class _Said:
+    """Something that the server said."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Of the document that the server sent."""
+        known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{name: value for name, value in document.items() if name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Request(_Said):
+    """A request.
+
+    Attributes:
+        id: Its number.
+        name: What the user calls it.
+        kind: ``run`` or ``search``.
+        state: ``pending``, ``booting``, ``bootstrapping``, ``submitting``, ``executing``, ``collecting``, or how it
+            ended: ``done``, ``failed``, ``timed_out``, ``preempted``, ``cancelled``.
+        wanted: What becomes of it: ``run``, ``cancel`` or ``delete``.
+        application: ``name@version`` of its application, or empty.
+        tenant: Whose it is.
+        user: Who made it.
+        problem: Why it did not end well; empty where it did, or has not ended.
+        hint: What to do about that.
+        cost: USD that it has cost so far, total.
+        reserved: USD of the tenant's quota that are set aside for it.
+        study: Its study, once it has one.
+        created: Seconds since the epoch.
+        updated: When anything of it last changed, seconds since the epoch.
+        started: When it was first carried out.
+        ended: When it was over.
+        progress: How far it is, for people.
+        document: What was asked; empty in lists.
+        plan: What was decided before it began; empty in lists.
+    """
+
+    id: int
+    name: str
+    kind: str
+    state: str
+    wanted: str = "run"
+    application: str = ""
+    tenant: str = ""
+    user: str = ""
+    problem: str = ""
+    hint: str = ""
+    cost: float = 0.0
+    reserved: float = 0.0
+    study: int | None = None
+    created: float = 0.0
+    updated: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    document: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more happens to it by itself."""
+        return self.state in OVER
+
+    @property
+    def ok(self) -> bool:
+        """Whether it has ended well."""
+        return self.state == "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Event(_Said):
+    """Something that happened to a request.
+
+    Attributes:
+        id: Its number.
+        request: The request's number.
+        at: Seconds since the epoch.
+        stage: The request's state from then on.
+        text: What happened, in words.
+        details: Facts by name.
+    """
+
+    id: int
+    request: int
+    at: float
+    stage: str
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart(_Said):
+    """A part of a log.
+
+    Attributes:
+        text: What was written.
+        next: The offset in bytes to go on with.
+        ended: Nothing more will come after it.
+    """
+
+    text: str
+    next: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class File(_Said):
+    """A file that a run has left.
+
+    Attributes:
+        path: Its path, with ``/``.
+        size: Bytes.
+    """
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Application(_Said):
+    """A version of an application.
+
+    Attributes:
+        name: Its name.
+        version: 1 for the first.
+        reference: ``name@version``.
+        tenant: Whose it is; empty where all tenants see it.
+        author: Who registered it.
+        trusted: Whether that was an administrator.
+        state: ``active`` or ``retired``.
+        created: Seconds since the epoch.
+        document: The YAML that it was registered with; empty in lists.
+    """
+
+    name: str
+    version: int
+    reference: str
+    tenant: str = ""
+    author: str = ""
+    trusted: bool = False
+    state: str = "active"
+    created: float = 0.0
+    document: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField(_Said):
+    """A field of a form.
+
+    Attributes:
+        name: The key of its value among the parameters.
+        type: ``integer``, ``number``, ``text``, ``choice``, ``boolean`` or ``file``.
+        title: What stands beside it.
+        help: A sentence that explains it.
+        default: Its value where it is left alone.
+        required: Whether a value must be given.
+        min: The least number, or the fewest characters.
+        max: The greatest number, the most characters, or the most MiB.
+        choices: The values of a choice.
+        unit: What the number counts.
+    """
+
+    name: str
+    type: str
+    title: str = ""
+    help: str = ""
+    default: float | int | str | bool | None = None
+    required: bool = True
+    min: float | None = None
+    max: float | None = None
+    choices: Sequence[float | int | str | bool] = ()
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of an application.
+
+    Attributes:
+        application: ``name@version``.
+        title: What people call the application.
+        description: What it does.
+        fields: The fields, in order.
+        space: The parameters of the configuration that may be chosen.
+        objective: What is wanted.
+        deadline: Seconds that a run may take where nobody says otherwise.
+        backend: Where it runs where nobody says otherwise.
+        json_schema: JSON Schema (draft 2020-12) of the parameters.
+    """
+
+    application: str
+    title: str
+    description: str
+    fields: tuple[FormField, ...]
+    space: Sequence[str]
+    objective: str
+    deadline: float | None
+    backend: str
+    json_schema: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Form:
+        """Of the document that the server sent."""
+        plain = {name: document[name] for name in cls.__dataclass_fields__ if name != "fields"}
+        return cls(**plain, fields=tuple(FormField.from_json(one) for one in document["fields"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A configuration that is proposed.
+
+    Attributes:
+        configuration: The value of each parameter of the space.
+        offer: The machines, with their price.
+        runtime: Expected seconds; None where nothing is known.
+        runtime_low: 5 % quantile of it.
+        runtime_high: 95 % quantile of it.
+        cost: Expected USD, this run.
+        cost_low: 5 % quantile of it.
+        cost_high: 95 % quantile of it.
+        chance: That the run succeeds, in time and within every bound.
+        reason: What it rests on, in a few words.
+    """
+
+    configuration: Mapping[str, Any]
+    offer: Offer
+    runtime: float | None = None
+    runtime_low: float | None = None
+    runtime_high: float | None = None
+    cost: float | None = None
+    cost_low: float | None = None
+    cost_high: float | None = None
+    chance: float | None = None
+    reason: str = ""
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Candidate:
+        """Of the document that the server sent."""
+        from tradewind.problem import Offer
+
+        plain = {n: document[n] for n in cls.__dataclass_fields__ if n != "offer" and n in document}
+        return cls(**plain, offer=Offer.from_json(document["offer"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What is proposed for the parameters of an application.
+
+    Attributes:
+        application: ``name@version``.
+        backend: Where it would run.
+        parameters: The job parameters that it is for.
+        deadline: Seconds that the run may take.
+        candidates: The configurations, the best first.
+        runs: Runs of the application that it rests on; 0 where it was never run.
+        searcher: Who proposes; empty for the default.
+        basis: What it rests on, one sentence each.
+        advice: What you may do about it; empty where nothing is better.
+    """
+
+    application: str
+    backend: str
+    parameters: Mapping[str, Any]
+    deadline: float | None
+    candidates: tuple[Candidate, ...]
+    runs: int
+    searcher: str = ""
+    basis: Sequence[str] = ()
+    advice: str = ""
+
+    @property
+    def best(self) -> Candidate:
+        """The first of them."""
+        return self.candidates[0]
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Proposal:
+        """Of the document that the server sent."""
+        plain = {n: document[n] for n in cls.__dataclass_fields__ if n != "candidates" and n in document}
+        return cls(**plain, candidates=tuple(Candidate.from_json(one) for one in document["candidates"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Study(_Said):
+    """A study as a whole.
+
+    Attributes:
+        id: Its number.
+        name: The job's name.
+        state: ``running``, ``stopped``, ``finished`` or ``interrupted``.
+        reason: Why it ended, in words.
+        objective: ``metric`` and ``goal``.
+        deadline: Seconds that a run may take.
+        budget: ``dollars``, ``hours`` and ``trials``.
+        searcher: Who proposes.
+        counts: Trials by state.
+        spent: USD over all runs, total.
+        best: The best feasible trial.
+        request: The request that it is of.
+        created: Seconds since the epoch.
+    """
+
+    id: int
+    name: str
+    state: str
+    reason: str = ""
+    objective: Mapping[str, Any] = field(default_factory=dict)
+    deadline: float | None = None
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    searcher: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    spent: float = 0.0
+    best: Mapping[str, Any] | None = None
+    request: int | None = None
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class User(_Said):
+    """The user whom the token belongs to.
+
+    Attributes:
+        name: The user's name.
+        role: ``admin`` or ``user``.
+        tenant: Whose requests the user sees and makes.
+    """
+
+    name: str
+    role: str
+    tenant: str

@@ -1,0 +1,214 @@
+"""Calls about requests: ask, watch, wait, end."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tradewind.client.models import Event, Request
+from tradewind.client.wire import SILENCE, Calls, as_json, plain
+from tradewind.errors import BusyError, ServiceError, TooManyError
+
+_FAILURES = 3
+"""How often in a row a stream may break."""
+
+
+class RequestCalls(Calls):
+    """Requests."""
+
+    def submit(
+        self,
+        document: Mapping[str, Any] | None = None,
+        *,
+        application: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        configuration: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
+        search: Mapping[str, Any] | None = None,
+        backend: str | None = None,
+        results: str | None = None,
+        notify: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        key: str | None = None,
+    ) -> Request:
+        """Ask for a run, or for a search with a budget.
+
+        Args:
+            document: The whole document, ours or that of figure 4 of the publication on virtual clusters; the other
+                arguments are members of ours.
+            application: ``name``, or ``name@3`` for its version 3.
+            parameters: The values of its form.
+            configuration: A value for each parameter of its space.
+            resources: Instead of that: ``nodes``, ``cpu``, ``memory`` (MiB), ``time`` (s).
+            search: Makes it a search: ``budget``, ``deadline`` and so on.
+            backend: Where it runs.
+            results: Where its results go.
+            notify: ``email`` and ``webhook``.
+            name: What you call it.
+            key: Your own key: asked again with the same one, it is the same request. Without one there is a new one
+                for each call, so that a broken connection does not make two of one.
+
+        Raises:
+            InputError: Something in the document is wrong.
+            QuotaError: The tenant's money is spent.
+        """
+        members = {
+            "application": application,
+            "parameters": parameters,
+            "configuration": configuration,
+            "resources": resources,
+            "search": search,
+            "backend": backend,
+            "results": results,
+            "notify": notify,
+            "name": name,
+        }
+        whole = {**(document or {}), **{one: value for one, value in members.items() if value is not None}}
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        response = self._wire.call("POST", "/requests", again=True, json=as_json(whole), headers=headers)
+        return Request.from_json(response.json())
+
+    def get(self, request: int) -> Request:
+        """One request.
+
+        Raises:
+            NotFoundError: There is none that you may see.
+        """
+        return Request.from_json(self._get(f"/requests/{int(request)}"))
+
+    def requests(
+        self,
+        *,
+        states: Sequence[str] = (),
+        application: str = "",
+        text: str = "",
+        tenant: str = "",
+        limit: int | None = None,
+    ) -> Iterator[Request]:
+        """Requests, the newest first; pages are fetched as you go on.
+
+        Args:
+            states: Only in these states.
+            application: Only of this one.
+            text: Only with this in the name.
+            tenant: Only of this tenant.
+            limit: So many at most.
+        """
+        given = plain({"state": list(states), "application": application, "text": text, "tenant": tenant})
+        return (Request.from_json(one) for one in self._pages("/requests", given, limit))
+
+    def cancel(self, request: int) -> Request:
+        """End a request; what it has used is paid.
+
+        Raises:
+            NotFoundError: There is none that you may see.
+            ConflictError: It is over.
+        """
+        return Request.from_json(self._post(f"/requests/{int(request)}/cancel"))
+
+    def retry(self, request: int) -> Request:
+        """Carry a request that did not end well out once more.
+
+        Raises:
+            NotFoundError: There is none that you may see.
+            ConflictError: It is not over, or ended well.
+        """
+        return Request.from_json(self._post(f"/requests/{int(request)}/retry"))
+
+    def resubmit(self, request: int, changes: Mapping[str, Any] | None = None) -> Request:
+        """Make a new request like another one, with changes; None takes a member out.
+
+        Raises:
+            NotFoundError: There is none that you may see.
+            InputError: Something in the changed document is wrong.
+        """
+        return Request.from_json(self._post(f"/requests/{int(request)}/resubmit", json=as_json(changes or {})))
+
+    def delete(self, request: int) -> None:
+        """Remove a request with its files; one that is being carried out is cancelled first.
+
+        Raises:
+            NotFoundError: There is none that you may see.
+        """
+        self._wire.call("DELETE", f"/requests/{int(request)}")
+
+    def wait(self, request: int, *, timeout: float | None = None, poll: float = 2.0) -> Request:
+        """Wait until a request is over.
+
+        It listens to the request's events; where the server has no stream for it, or none comes through, it asks.
+
+        Args:
+            request: The request.
+            timeout: Seconds to wait at most.
+            poll: Seconds between two questions, where it has to ask.
+
+        Raises:
+            NotFoundError: There is none that you may see.
+            TimeoutError: It is not over by then.
+        """
+        ends = None if timeout is None else time.monotonic() + timeout
+        since, streams = "", True
+        while not (found := self.get(request)).over:
+            left = SILENCE if ends is None else ends - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"request {request} is {found.state} after {timeout:g} s")
+            try:
+                if not streams:
+                    raise ServiceError("no streams")
+                for message in self._wire.messages(
+                    f"/requests/{int(request)}/events", since=since, silence=min(SILENCE, left)
+                ):
+                    since = message.id or since
+                    if message.kind == "end" or (ends is not None and time.monotonic() > ends):
+                        break
+            except (TooManyError, BusyError):
+                time.sleep(min(poll, left))
+            except ServiceError:
+                streams = False
+                time.sleep(min(poll, left))
+        return found
+
+    def events(self, request: int | None = None, *, since: int | None = None) -> Iterator[Event]:
+        """What happens, as it happens; it comes back by itself when the connection ends, and leaves nothing out.
+
+        Args:
+            request: To this request, from its beginning until it is over; without it to all that you may see, from now
+                on and without an end.
+            since: Only after this event.
+
+        Raises:
+            NotFoundError: There is no such request that you may see.
+        """
+        path = "/events" if request is None else f"/requests/{int(request)}/events"
+        last, failures = "" if since is None else str(since), 0
+        while True:
+            try:
+                for message in self._wire.messages(path, since=last):
+                    failures, last = 0, message.id or last
+                    if message.kind == "end":
+                        return
+                    if message.kind == "message":
+                        yield Event.from_json(message.data)
+            except (TooManyError, BusyError) as error:
+                time.sleep(error.wait or 1.0)
+            except ServiceError as error:
+                failures += 1
+                # A connection may break; a refusal stays one.
+                if type(error) is not ServiceError or failures > _FAILURES:
+                    raise
+                time.sleep(0.5 * failures)
+            if request is not None and self.get(request).over and not self.history(request, since=int(last or 0)):
+                return
+
+    def history(self, request: int | None = None, *, since: int = 0, limit: int = 5000) -> list[Event]:
+        """What has happened so far, the oldest first.
+
+        Args:
+            request: To this request; without it to all that you may see.
+            since: Only after this event.
+            limit: So many at most.
+        """
+        path = "/events" if request is None else f"/requests/{int(request)}/events"
+        return [Event.from_json(one) for one in self._get(path, params={"since": since, "limit": limit})]

@@ -1,0 +1,41 @@
+"""Calls about studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tradewind.client.models import Study
+from tradewind.client.wire import Calls, plain
+
+
+class StudyCalls(Calls):
+    """Studies."""
+
+    def studies(self, *, states: Sequence[str] = (), text: str = "", limit: int | None = None) -> Iterator[Study]:
+        """Studies, the newest first; pages are fetched as you go on.
+
+        Args:
+            states: Only in these: ``running``, ``stopped``, ``finished``, ``interrupted``.
+            text: Only with this in the name.
+            limit: So many at most.
+        """
+        given = plain({"state": list(states), "text": text})
+        return (Study.from_json(one) for one in self._pages("/studies", given, limit))
+
+    def study(self, number: int) -> Study:
+        """One study.
+
+        Raises:
+            NotFoundError: There is none that you may see.
+        """
+        return Study.from_json(self._get(f"/studies/{int(number)}"))
+
+    def trials(self, study: int) -> dict[str, Any]:
+        """The trials of a study, by column.
+
+        Raises:
+            NotFoundError: There is no such study that you may see.
+        """
+        found: dict[str, Any] = self._get(f"/studies/{int(study)}/trials")
+        return found

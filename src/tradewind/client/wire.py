@@ -1,0 +1,265 @@
+"""The calls: one connection pool, errors as exceptions, and streams of events."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tradewind import __version__
+from tradewind.client.errors import error_of
+from tradewind.errors import BusyError, InputError, MissingProgramError, ServiceError
+
+if TYPE_CHECKING:
+    import httpx2
+
+PREFIX = "/api/v1"
+_PAGE = 100
+SILENCE = 50.0
+"""Seconds of silence after which a stream is taken for dead: the server says every 15 that it is there."""
+
+_LONGEST_WAIT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An event of a stream.
+
+    Attributes:
+        kind: Its type: ``message`` where the server names none.
+        id: What to come back with; empty where there is none.
+        data: What it says.
+    """
+
+    kind: str
+    id: str
+    data: Any
+
+
+class Wire:
+    """A connection to a server.
+
+    Args:
+        url: Where the server is: ``https://tradewind.example.org``.
+        token: A token of the user; empty for none.
+        timeout: Seconds that an answer may take.
+        tries: How often a call that changes nothing, or that may be repeated, is tried.
+        verify: Whether the server's certificate is checked, or the path of the PEM file to check it with.
+        transport: What carries the calls; for tests.
+
+    Raises:
+        InputError: The address is none.
+        MissingProgramError: httpx2 is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout: float,
+        tries: int,
+        verify: bool | str = True,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        try:
+            import httpx2
+        except ImportError:
+            raise MissingProgramError(
+                "the client needs the package httpx2", hint='pip install "tradewind[client]"'
+            ) from None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise InputError(f"{url!r} is no address of a server", hint="write https://host or http://host:8765")
+        self.url = url.rstrip("/")
+        headers = {"User-Agent": f"tradewind/{__version__}"}
+        if token:
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise InputError("the token has characters that no token has", hint="copy the whole of it, tw_...")
+            headers["Authorization"] = f"Bearer {token}"
+        self._http = httpx2
+        self._tries = tries
+        # A redirect could lead the token elsewhere.
+        self._client = httpx2.Client(
+            base_url=self.url + PREFIX,
+            headers=headers,
+            timeout=timeout,
+            verify=_context(verify) if isinstance(verify, str) else verify,
+            transport=transport,
+            follow_redirects=False,
+        )
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._client.close()
+
+    def call(self, method: str, path: str, *, again: bool | None = None, **options: Any) -> httpx2.Response:
+        """Make a call.
+
+        Args:
+            method: ``GET`` and the like.
+            path: Below the server's ``/api/v1``.
+            again: Whether it may be repeated; by default one that changes nothing.
+            options: For httpx2: ``params``, ``json``, ``content``, ``headers``.
+
+        Raises:
+            TradewindError: What the server refused it with.
+            ServiceError: The server does not answer, or answers what it should not.
+        """
+        tries = self._tries if (method == "GET" if again is None else again) else 1
+        for left in reversed(range(tries)):
+            try:
+                response = self._client.request(method, path, **options)
+                self._check(response)
+            except self._http.TransportError as error:
+                if left == 0:
+                    raise self._silent(error) from error
+                time.sleep(0.2 * (tries - left))
+            except BusyError as error:
+                if left == 0:
+                    raise
+                time.sleep(min(error.wait or 1.0, _LONGEST_WAIT))
+            else:
+                return response
+        raise AssertionError  # pragma: no cover
+
+    @contextmanager
+    def stream(self, path: str, *, silence: float = SILENCE, **options: Any) -> Iterator[httpx2.Response]:
+        """Open an answer and read it as it comes.
+
+        Args:
+            path: Below the server's ``/api/v1``.
+            silence: Seconds without a byte after which it is over.
+            options: For httpx2.
+
+        Raises:
+            TradewindError: What the server refused it with.
+            ServiceError: The server does not answer.
+        """
+        timeout = self._http.Timeout(self._client.timeout.connect, read=silence)
+        try:
+            with self._client.stream("GET", path, timeout=timeout, **options) as response:
+                if response.status_code >= 300:
+                    response.read()
+                    self._check(response)
+                yield response
+        except self._http.TransportError as error:
+            raise self._silent(error) from error
+
+    def messages(self, path: str, *, since: str = "", silence: float = SILENCE, **options: Any) -> Iterator[Message]:
+        """The events of a stream, until the server ends it.
+
+        Args:
+            path: Below the server's ``/api/v1``.
+            since: The id of the last event that is known.
+            silence: Seconds without a byte after which it is over.
+            options: For httpx2.
+
+        Raises:
+            TradewindError: What the server refused it with.
+            ServiceError: The server does not answer any more.
+        """
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": since} if since else {})}
+        with self.stream(path, silence=silence, headers=headers, **options) as response:
+            if response.status_code == 204:
+                return
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                raise ServiceError(f"{self.url} has no streams of events")
+            yield from _parse(response.iter_lines())
+
+    def _check(self, response: httpx2.Response) -> None:
+        if response.status_code < 300 or response.status_code == 304:
+            return
+        if response.status_code < 400:
+            place = response.headers.get("location", "somewhere else")
+            raise ServiceError(f"{self.url} sends calls on to {place}", hint="use that address")
+        try:
+            document = response.json()
+        except ValueError:
+            document = {}
+        after = response.headers.get("retry-after", "")
+        known = document if isinstance(document, dict) else {}
+        raise error_of(response.status_code, known, float(after) if after.isdecimal() else 0.0)
+
+    def _silent(self, error: Exception) -> ServiceError:
+        why = " ".join(str(error).split()) or type(error).__name__
+        return ServiceError(f"{self.url} does not answer: {why}", hint="see that tradewind serve runs there")
+
+
+def _parse(lines: Iterator[str]) -> Iterator[Message]:
+    """Events out of the lines of a stream (WHATWG HTML, section 9.2.6)."""
+    kind, last = "", ""
+    data: list[str] = []
+    for line in lines:
+        if not line:
+            if data:
+                yield Message(kind or "message", last, json.loads("\n".join(data)))
+            kind, data = "", []
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            data.append(value)
+        elif name == "event":
+            kind = value
+        elif name == "id":
+            last = value
+
+
+def _context(file: str) -> Any:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise InputError(f"the certificates {file} cannot be read: {error}") from error
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that were given: None and what is empty are left out."""
+    return {name: value for name, value in values.items() if value is not None and value not in ("", (), [])}
+
+
+def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document as it can be sent.
+
+    Raises:
+        InputError: It cannot.
+    """
+    try:
+        sent: dict[str, Any] = json.loads(json.dumps(dict(document), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"the document cannot be sent as JSON: {error}") from None
+    return sent
+
+
+class Calls:
+    """What the calls of every kind of thing share.
+
+    Args:
+        wire: The connection.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def _get(self, path: str, **options: Any) -> Any:
+        return self._wire.call("GET", path, **options).json()
+
+    def _post(self, path: str, **options: Any) -> Any:
+        return self._wire.call("POST", path, **options).json()
+
+    def _pages(self, path: str, given: Mapping[str, Any], limit: int | None) -> Iterator[Mapping[str, Any]]:
+        left, before = limit, None
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(_PAGE, left)
+            page = self._get(path, params={**given, **plain({"before": before, "limit": size})})
+            yield from page
+            if len(page) < size:
+                return
+            before = page[-1]["id"]
+            left = None if left is None else left - len(page)
