@@ -5,65 +5,45 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, WithJsonSchema
+
+from tradewind.service.requests.document import FigureFour, RequestModel
+
+_MONEY = {"type": ["number", "string"], "examples": ["$2"], "description": "USD: 2, $2 or 50c."}
 
 
-class Notify(BaseModel):
-    """Who is told when it is over."""
-
-    email: bool = Field(False, description="The user, by e-mail.")
-    webhook: str = Field("", description="An address that is sent a POST.")
-
-
-class OwnDocument(BaseModel):
-    """A request for a run of an application, or for a search over its configurations."""
-
-    model_config = ConfigDict(title="Tradewind's own")
-
-    application: str = Field(description="The application: name, or name@3 for its version 3.")
-    parameters: dict[str, Any] = Field({}, description="The values of its form, by field.")
-    configuration: dict[str, Any] = Field({}, description="A value for each parameter of its space.")
-    resources: dict[str, float] = Field(
-        {}, description="Instead of a configuration: nodes, cpu (of each), memory (MiB of each) and time (s)."
-    )
-    search: dict[str, Any] = Field(
-        {}, description="Makes it a search: budget ($2), deadline (30m), and what else a job YAML has for them."
-    )
-    backend: str = Field("", description="Where it runs; without it, where its application says.")
-    results: str = Field("", description="Where its results go: an address of S3, WebDAV, SFTP or a folder.")
-    notify: Notify = Field(Notify(), description="Who is told when it is over.")
-    name: str = Field("", description="What you call it.")
-
-
-class FigureFour(BaseModel):
-    """A request as in figure 4 of the publication on virtual clusters."""
-
-    model_config = ConfigDict(title="Figure 4")
-
-    resources: dict[str, float] = Field(description="nodes, cpu (threads of each), memory (MiB of each) and time (s).")
-    template: str = Field(description="The job file, with variables.")
-    scheduler: dict[str, Any] = Field({}, description="name: who runs the job on the nodes.")
-    backend: dict[str, Any] = Field({}, description="name: who makes the nodes; without it there are some already.")
-    user_data: dict[str, Any] = Field({}, description="What the template's variables are, and what hooks may read.")
-    hooks: list[dict[str, Any]] = Field([], description="Scripts: stage, condition (before or after) and name.")
-
-
-def _loose(model: type[BaseModel]) -> dict[str, Any]:
-    """A model as a schema that says what there is, and leaves it to the functions to say what is wrong."""
+def _schema(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """A model as a schema of one piece: the schema of OpenAPI keeps definitions elsewhere."""
     schema = model.model_json_schema()
-    for name, inner in schema.pop("$defs", {}).items():
-        for field in schema["properties"].values():
-            if field.get("$ref") == f"#/$defs/{name}":
-                field.pop("$ref")
-                field |= {key: value for key, value in inner.items() if key not in ("title", "description")}
-    for field in schema["properties"].values():
-        field.pop("default", None)
-    return schema
+    whole: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
+    return {**whole, "title": title}
 
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(one, definitions) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        named = definitions[schema["$ref"].rpartition("/")[2]]
+        schema = {**named, **{key: value for key, value in schema.items() if key != "$ref"}}
+    # A default of None says no more than that it may be left out, and titles repeat the names.
+    kept = {key: value for key, value in schema.items() if key not in ("default", "title")}
+    if "properties" in kept:
+        kept["properties"] = {name: _inlined(one, definitions) for name, one in kept["properties"].items()}
+    return {key: value if key == "properties" else _inlined(value, definitions) for key, value in kept.items()}
+
+
+_OWN = _schema(RequestModel, "Tradewind's own")
+for _variant in _OWN["properties"]["search"]["anyOf"]:
+    if "budget" in _variant.get("properties", {}):
+        _variant["properties"]["budget"] = {"anyOf": [_MONEY, _variant["properties"]["budget"]]}
 
 RequestDocument = Annotated[
     dict[str, Any],
-    WithJsonSchema({"title": "Request document", "type": "object", "anyOf": [_loose(OwnDocument), _loose(FigureFour)]}),
+    WithJsonSchema(
+        {"title": "RequestDocument", "type": "object", "anyOf": [_OWN, _schema(FigureFour, "Figure 4 of paper 5")]}
+    ),
 ]
 """A request's document, as a parameter of a route."""
 

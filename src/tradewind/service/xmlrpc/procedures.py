@@ -18,7 +18,6 @@ Array = list[Any]
 """Within the class `list` is a procedure."""
 
 _TYPES = {"int": int, "string": str, "boolean": bool, "struct": dict, "array": list}
-_FIGURE_FOUR = ("resources", "scheduler", "backend", "template", "user_data", "hooks")
 _FILTERS = ("states", "application", "text", "tenant", "before", "limit")
 _OPTIONS = ("backend", "deadline", "resources", "count")
 
@@ -53,7 +52,10 @@ class Procedures:
         did not end well, and what to do), cost (USD), progress, plan, and what was asked for: the members of figure 4
         where it was asked for so, otherwise document.
         """
-        return _status(self._shared.requests.get(self._who, request))
+        row = self._shared.requests.get(self._who, request)
+        asked = self._shared.requests.status(self._who, request)
+        own = {"document": row.document} if "template" not in asked else asked
+        return {**own, **_summary(row), "plan": row.plan}
 
     def list(self, filters: dict[str, Any] = {}) -> Array:  # noqa: B006  (it is only read)
         """The requests that you may see, the newest first.
@@ -228,15 +230,6 @@ def _known(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> dict[
     if not all(isinstance(state, str) for state in given.get("states", ())):
         raise InputError(f"states of {what} must be strings")
     return dict(given)
-
-
-def _status(row: RequestRow) -> dict[str, Any]:
-    document = row.document
-    if "template" in document and "resources" in document:
-        asked = {name: document[name] for name in _FIGURE_FOUR if name in document}
-    else:
-        asked = {"document": document}
-    return {**asked, **_summary(row), "plan": row.plan}
 
 
 def _summary(row: RequestRow) -> dict[str, Any]:
