@@ -206,6 +206,22 @@ _SQLITE_OPTIONS = frozenset({"cache", "immutable", "mode", "nolock", "psow", "ur
 _ADDRESS_HINT = "write sqlite:///path/to/tradewind.db or postgresql+psycopg://user@host/name"
 
 
+def parse_address(url: str) -> tuple[URL, Path | None]:
+    """Read a store's address.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user@host/name``.
+
+    Returns:
+        It without Tradewind's own options, and the file of an SQLite store, or None.
+
+    Raises:
+        StoreError: It is none.
+    """
+    parsed, _ = _parse(url, 0.0)
+    return parsed, _sqlite_path(parsed)
+
+
 def _parse(url: str, busy_timeout: float) -> tuple[URL, float]:
     """The address without Tradewind's own option, and how long to wait for a lock."""
     try:
