@@ -29,9 +29,18 @@ BADGES: dict[str, tuple[str, str, str]] = {
     TrialState.ABORTED.value: ("warn", "stop", "cut short"),
     TrialState.LOST.value: ("quiet", "bolt", "lost"),
     "running": ("work", "spin", "running"),
+    "waiting": ("quiet", "clock", "waiting"),
+    "sending": ("work", "spin", "being sent"),
+    "sent": ("good", "check", "sent"),
     "active": ("good", "check", "active"),
     "locked": ("bad", "lock", "locked"),
     "retired": ("quiet", "stop", "retired"),
+    "finished": ("good", "check", "finished"),
+    "stopped": ("warn", "stop", "stopped"),
+    "interrupted": ("warn", "bolt", "interrupted"),
+    "open": ("quiet", "clock", "not begun"),
+    "queued": ("quiet", "clock", "queued"),
+    "paused": ("warn", "stop", "paused"),
 }
 """How a state is shown: kind of badge, icon and word, so that none is told by its colour alone."""
 
@@ -65,7 +74,9 @@ def setting(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+        if value.is_integer() and abs(value) < 1e9:
+            return str(int(value))
+        return f"{value:.9f}".rstrip("0") if 1e-9 <= abs(value) < 1e-4 else f"{value:.4g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {setting(item)}" for name, item in value.items())
     return str(value)
@@ -95,6 +106,26 @@ def options(field: Any) -> list[tuple[Any, str]]:
     return first + [(choice, setting(choice)) for choice in field.choices]
 
 
+_BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+_SYSTEMS = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+def agent(text: str) -> str:
+    """What a browser calls itself, in two words; programs stand as they are."""
+    browser = next((name for mark, name in _BROWSERS if mark in text), "")
+    system = next((name for mark, name in _SYSTEMS if mark in text), "")
+    if not browser:
+        return text[:60] or "unknown"
+    return f"{browser} on {system}" if system else browser
+
+
 _GOALS = {"minimise cost": "the lowest cost", "minimise runtime": "the shortest run time"}
 
 
@@ -115,6 +146,7 @@ FILTERS = {
     "moment": moment,
     "pretty": pretty,
     "setting": setting,
+    "agent": agent,
     "badge_of": badge_of,
     "backend_option": backend_option,
     "goal": goal,
