@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from typing import Any
 
 import h11
@@ -81,4 +83,8 @@ class PatientProtocol(H11Protocol):
 
     def _give_up(self, what: str) -> None:
         _LOG.warning("the connection of %s was closed: it %s too slowly", self.client[0] if self.client else "?", what)
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            # Without this, what nobody reads stays with the system until it gives up, too.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
