@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tradewind.problem import Budget, Constraints, Objective, Trial
+from tradewind.problem import Budget, Constraints, Machine, Objective, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class RunningTrial:
         runtime: Seconds it has executed.
         cap_seconds: Seconds at which it will be cut short, or None.
         cost: USD, this run, so far.
+        machines: Those that were made for it, or that it was given.
     """
 
     trial: Trial
@@ -25,6 +26,7 @@ class RunningTrial:
     runtime: float
     cap_seconds: float | None
     cost: float
+    machines: Sequence[Machine] = ()
 
 
 @dataclass(frozen=True, slots=True)

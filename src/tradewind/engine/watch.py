@@ -15,7 +15,7 @@ def take_snapshot(machine: SearchMachine) -> Snapshot:
     for run in machine.runs.values():
         trial = book.trials[run.trial]
         cap, _ = machine.cap(trial, run)
-        running.append(RunningTrial(trial, run.state.value, run.runtime, cap, run.cost))
+        running.append(RunningTrial(trial, run.state.value, run.runtime, cap, run.cost, run.machines))
     return Snapshot(
         name=problem.job.name,
         searcher=machine.policy.searcher,

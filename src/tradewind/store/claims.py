@@ -56,10 +56,16 @@ class ClaimStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def waits(self, holder: str) -> bool:
-        """Whether there is anything to claim: a request that waits, or one whose process is gone."""
+    def waits(self, holder: str, *, room: bool = True) -> bool:
+        """Whether there is anything to claim: a request that waits, or one whose process is gone.
+
+        Args:
+            holder: `tradewind.store.base.this_process`.
+            room: Whether this process can carry out one more; without it, only those for clusters count.
+        """
+        due = _WAITS if room else _WAITS & (requests.c.cluster != "")
         with self._database.read() as connection:
-            if connection.execute(sa.select(requests.c.id).where(_WAITS).limit(1)).first() is not None:
+            if connection.execute(sa.select(requests.c.id).where(due).limit(1)).first() is not None:
                 return True
             others = _HELD & (requests.c.hold_holder != holder)
             held = connection.execute(sa.select(requests.c.hold_holder, requests.c.hold_expires).where(others)).all()

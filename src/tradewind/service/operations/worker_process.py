@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +20,7 @@ from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
 from tradewind.service.notices.sending import Sending
 from tradewind.service.operations.logs import start_logging
+from tradewind.service.requests.worker import Worker
 from tradewind.service.settings import ServiceSettings
 
 MODULE = "tradewind.service.operations.worker_process"
@@ -86,11 +86,11 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
     try:
         sending = Sending(context.database, settings, context.notices)
         sending.start()
+        patience = max(1.0, settings.stop_seconds - _LAST_SECONDS) / 2
         try:
-            stop.wait()
+            Worker(context).run(stop, patience)
         finally:
-            ends = time.monotonic() + max(1.0, settings.stop_seconds - _LAST_SECONDS)
-            sending.stop(max(0.0, ends - time.monotonic()))
+            sending.stop(patience)
     finally:
         context.close()
 

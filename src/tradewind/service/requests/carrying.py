@@ -1,0 +1,271 @@
+"""Carries out one request, from its claim to its end, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tradewind import plugins
+from tradewind.deployer.runner.base import SurvivesController, ThisMachine
+from tradewind.engine.assemble import build_problem, build_search, new_study
+from tradewind.engine.fixed import FixedSearcher
+from tradewind.engine.loop import Search
+from tradewind.engine.snapshot import Snapshot
+from tradewind.errors import DeployError, StoreError, StudyBusyError, TradewindError
+from tradewind.problem import Budget, RunState, Trial
+from tradewind.problem.spec import Spec
+from tradewind.service.requests.planning import Planner
+from tradewind.service.requests.seats import SeatGate, Seats
+from tradewind.service.requests.state import End, Passed, end_of_run, end_of_search
+from tradewind.service.requests.telling import Telling
+from tradewind.store.base import Store, StudyRow
+from tradewind.store.claims import Claim, ClaimStore
+from tradewind.store.request_values import RequestRow, Wanted
+
+_WAITS_FOR_ROOM = 0.05
+_BACKOFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0)
+"""Seconds between attempts to begin where the machines' fault kept it from that."""
+
+_log = logging.getLogger("tradewind.service.requests")
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What carrying out takes.
+
+    Attributes:
+        claims: Where requests are kept.
+        studies: Where studies are kept.
+        planner: Makes specifications.
+        seats: The room on this machine.
+        data_folder: For runs, runners and refreshed prices.
+        remove: Removes a request that its owner wants deleted.
+    """
+
+    claims: ClaimStore
+    studies: Store
+    planner: Planner
+    seats: Seats
+    data_folder: Path
+    remove: Callable[[RequestRow, str], None]
+
+
+class Carrier:
+    """One request on its way.
+
+    Args:
+        claim: The request.
+        tools: What carrying out takes.
+        ended: Called when it is over here, whatever became of it.
+    """
+
+    def __init__(self, claim: Claim, tools: Tools, ended: Callable[[], None]) -> None:
+        self.claim = claim
+        self.wanted: Wanted = claim.row.wanted
+        self.lost = False
+        self.leaving = False
+        self.over = False
+        self._tools = tools
+        self._ended = ended
+        self._tell = Telling(claim, tools.claims)
+        self._search: Search | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tradewind-request-{claim.row.id}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait until it is over here."""
+        self._thread.join(seconds)
+
+    # ------------------------------------------------------------------ from the claim to the end
+
+    def _run(self) -> None:
+        number = self.claim.row.id
+        try:
+            self._attempts()
+        except StudyBusyError as error:
+            _log.warning("request %d is left: %s", number, error)
+        except StoreError as error:
+            # Nothing can be written now: its lease runs out, and whoever can write takes it over.
+            _log.error("request %d is left: %s", number, error)
+        finally:
+            self.over = True
+            self._ended()
+
+    def _attempts(self) -> None:
+        for pause in (*_BACKOFF, None):
+            try:
+                self._carry_out()
+                return
+            except StoreError:
+                raise
+            except DeployError as error:
+                if pause is None or not error.retryable or self.wanted != "run":
+                    self._finish(_end_of(error))
+                    return
+                _log.warning("request %d: %s; tried again in %g s", self.claim.row.id, error, pause)
+                self._tell.waits(f"{error.message}; tried again in {pause:g} s")
+                if not self._pause(pause):
+                    return
+            except TradewindError as error:
+                self._finish(_end_of(error))
+                return
+            except Exception as error:
+                _log.exception("request %d", self.claim.row.id)
+                words = f"unexpected {type(error).__name__}: {error}"
+                self._finish(End("failed", words, "tell the administrator: the server's log has more of it"))
+                return
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait, unless something else is wanted; False when it was left meanwhile."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.wanted == "run":
+            if self.lost:
+                return False
+            if self.leaving:
+                self._tell.flush(leave=True)
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _carry_out(self) -> None:
+        row = self.claim.row
+        if row.study_id is None and self.wanted != "run":
+            self._finish(End("cancelled", "cancelled before it began"))
+            return
+        study, spec = self._study()
+        trials = self._tools.studies.trials(study.id)
+        before = int(self._tell.plan.get("before", 0))
+        if row.kind == "run" and sum(trial.state.ended for trial in trials) > before:
+            self._finish_run(study, trials)  # an earlier process was killed before it could say so
+            return
+        if row.kind == "search" and study.state == "finished" and not self._tell.plan.get("again"):
+            self._finish(self._end_of_search(study, study.reason))
+            return
+        gate = SeatGate(self._tools.seats, row.id) if _is_here(spec) else None
+        search = self._search = self._assemble(study, spec, trials, gate)
+        if gate is not None:
+            gate.use(search.parts.deployer.runner)  # type: ignore[attr-defined]
+        try:
+            self._drive(search, spec, gate)
+        finally:
+            if gate is not None:
+                gate.close()
+
+    def _drive(self, search: Search, spec: Spec, gate: SeatGate | None) -> None:
+        stays = issubclass(plugins.load("runner", spec.runner.name), SurvivesController)
+        # Our claim is younger than that of any process that may still hold the study.
+        search.begin(force=True)
+        self._tell.begins()
+        try:
+            while search.parts.machine.stopped is None:
+                if self.lost or (self.leaving and stays):
+                    search.leave()
+                    break
+                for number in gate.granted() if gate is not None else ():
+                    search.grant(number)
+                held_up = gate is not None and gate.waits and not search.parts.machine.runs
+                if held_up:
+                    self._tell.waits("waits for room on this machine")
+                wanted = self.wanted == "run" and not self.leaving
+                search.step(wanted=wanted, patience=_WAITS_FOR_ROOM if held_up else search.patience)
+        finally:
+            search.end()
+        self._conclude(search)
+
+    def _conclude(self, search: Search) -> None:
+        stopped = search.parts.machine.stopped
+        if self.lost:
+            raise StudyBusyError(f"request {self.claim.row.id} was taken over by another process")
+        if stopped is None:
+            self._tell.flush(leave=True)
+        elif stopped.interrupted and self.wanted == "run":
+            self._tell.requeue("the server ended, and with it the run: it begins anew on the next one")
+        elif stopped.interrupted:
+            self._finish(End("cancelled", "cancelled; what it had used by then is paid"))
+        elif self.claim.row.kind == "run":
+            study = search.parts.study
+            trials = self._tools.studies.trials(study.id)
+            if sum(trial.state.ended for trial in trials) > int(self._tell.plan.get("before", 0)):
+                self._finish_run(study, trials)
+            else:
+                hint = "give it more money, or ask for cheaper machines"
+                self._finish(End("failed", stopped.reason, hint))
+        else:
+            self._finish(self._end_of_search(search.parts.study, stopped.reason))
+
+    # ------------------------------------------------------------------ its parts
+
+    def _study(self) -> tuple[StudyRow, Spec]:
+        """The study of the request: it is in the request's row before anything is created for it."""
+        row, tools = self.claim.row, self._tools
+        if self._tell.study_id is not None:
+            study = tools.studies.study(self._tell.study_id)
+            spec = Spec.from_json(study.spec)
+            if not spec.base.exists():
+                tools.planner.prepare(row)  # another machine's folder: its files are laid out here, too
+            return study, spec
+        spec, configuration = tools.planner.prepare(row)
+        suffix = "/runs" if row.kind == "run" else ""
+        study = new_study(spec, name=f"{row.tenant}/{spec.name}", suffix=suffix)
+        return self._tell.name_study(study, configuration), spec
+
+    def _assemble(self, study: StudyRow, spec: Spec, trials: list[Trial], gate: SeatGate | None) -> Search:
+        row, tools = self.claim.row, self._tools
+        problem = build_problem(spec, tools.data_folder)
+        dollars = min((each for each in (row.reserved, spec.budget.dollars) if each), default=None)
+        observer = self._show
+        if row.kind == "search":
+            problem = replace(problem, budget=replace(spec.budget, dollars=dollars))
+            return build_search(
+                spec, study, tools.studies, tools.data_folder,
+                problem=problem, observer=observer, gate=gate, entered=self._entered,
+            )  # fmt: skip
+        problem = replace(problem, budget=Budget(dollars=dollars))
+        chosen = problem.space.check(dict(self._tell.plan["configuration"]))
+        # A trial that has not ended is gone on with, and not proposed a second time.
+        searcher = FixedSearcher(problem, chosen, asked=any(not trial.state.ended for trial in trials))
+        return build_search(
+            spec, study, tools.studies, tools.data_folder,
+            problem=problem, searcher=searcher, rules=(), observer=observer, gate=gate, entered=self._entered,
+        )  # fmt: skip
+
+    def _entered(self, run_id: str, stage: RunState) -> None:
+        self._tell.passed(Passed(run_id, stage.value, time.time()))
+
+    def _show(self, snapshot: Snapshot) -> None:
+        assert self._search is not None
+        self._tell.snapshot(snapshot, self._search.parts.machine.book.trials)
+
+    # ------------------------------------------------------------------ ends
+
+    def _finish_run(self, study: StudyRow, trials: list[Trial]) -> None:
+        trial = [each for each in trials if each.state.ended][-1]
+        runs = self._tools.studies.runs(study.id, trial=trial.number)
+        self._finish(end_of_run(trial, runs[-1] if runs else None), trial)
+
+    def _end_of_search(self, study: StudyRow, reason: str) -> End:
+        summary = self._tools.studies.summaries([study.id])[0]
+        return end_of_search(reason, sum(summary.counts.values()), found=summary.best is not None)
+
+    def _finish(self, end: End, trial: Trial | None = None) -> None:
+        spent = 0.0
+        if self._tell.study_id is not None:
+            spent = self._tools.studies.summaries([self._tell.study_id])[0].spent
+        self._tell.finish(end, spent, trial=trial, release=self.wanted != "delete")
+        if self.wanted == "delete":
+            self._tools.remove(self.claim.row, self.claim.token)
+
+
+def _is_here(spec: Spec) -> bool:
+    return issubclass(plugins.load("runner", spec.runner.name), ThisMachine)
+
+
+def _end_of(error: TradewindError) -> End:
+    return End("failed", error.message, error.hint or "")

@@ -1,0 +1,194 @@
+"""Writes how far a request is into its row, and what happened to it into its events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.engine.snapshot import Snapshot
+from tradewind.problem import Configuration, Trial
+from tradewind.service.requests.state import Course, End, Passed, facts_of_trial, share, words_of_trial
+from tradewind.store.base import StudyRow
+from tradewind.store.claims import Claim, ClaimStore
+from tradewind.store.request_values import Remark
+
+_EVERY = 2.0
+"""Seconds between two writes where nothing but figures has changed."""
+
+
+class Telling:
+    """What is told of a request that this process carries out; all calls are of one thread.
+
+    Args:
+        claim: The request.
+        claims: Where it is kept.
+    """
+
+    def __init__(self, claim: Claim, claims: ClaimStore) -> None:
+        row = claim.row
+        self.plan = dict(row.plan)
+        self.study_id = row.study_id
+        self._claim, self._claims = claim, claims
+        self._search = row.kind == "search"
+        runs = [str(row.progress["run"])] if row.progress.get("run") else []
+        self._course = Course(row.state, runs)
+        self._state = row.state
+        self._progress = dict(row.progress)
+        self._stored: dict[str, Any] = {"progress": dict(row.progress), "cost": row.cost}
+        self._cost = row.cost
+        self._remarks: list[Remark] = []
+        self._told = int(row.progress.get("trials", 0))
+        self._known: set[int] | None = None
+        self._floor = 0
+        self._written = 0.0
+        self._started = row.started
+
+    def name_study(self, study: StudyRow, configuration: Configuration | None) -> StudyRow:
+        """Store the study of the request, with what was decided."""
+        if configuration is not None:
+            self.plan["configuration"] = dict(configuration)
+        self._started = self._started or time.time()
+        stored = self._claims.name_study(self._claim, study, {"plan": self.plan, "started": self._started})
+        self.study_id = stored.id
+        return stored
+
+    def begins(self) -> None:
+        """The search has its study: whatever it waited for is over."""
+        self._progress.pop("waiting", None)
+        if self.plan.pop("again", None):
+            self._claims.change(self._claim.row.id, self._claim.token, {"plan": self.plan})
+        if self._search and self._state == "pending":
+            self._state = "executing"
+            self._remarks.append(Remark("executing", "the search begins"))
+        self.flush()
+
+    def waits(self, why: str) -> None:
+        """It cannot go on now."""
+        if self._progress.get("waiting") != why:
+            self._progress["waiting"] = why
+            self.flush()
+
+    def passed(self, passed: Passed) -> None:
+        """A run has entered a stage; it is written with the next snapshot, which follows at once."""
+        if self._search:
+            return
+        found = self._course.take(passed)
+        self._remarks += found
+        if found:
+            self._state = self._course.state
+            self._progress["run"] = passed.run_id
+            self._progress.pop("waiting", None)
+
+    def snapshot(self, snapshot: Snapshot, trials: Mapping[int, Trial]) -> None:
+        """Take in how far the search is, and write it where there is something to tell.
+
+        Args:
+            snapshot: The search at this moment.
+            trials: All its trials, by number.
+        """
+        self._cost = snapshot.spent
+        if self._search:
+            self._tell_trials(trials, sum(snapshot.counts.values()))
+            self._progress_of_search(snapshot)
+        elif snapshot.running:
+            running = snapshot.running[-1]
+            self._progress |= {
+                "stage": running.stage,
+                "seconds": round(running.runtime, 3),
+                "cost": running.cost,
+                "offer": running.trial.offer.key,
+                "attempt": running.trial.attempts,
+                "hosts": [{"id": machine.id, "ip": machine.address} for machine in running.machines]
+                or self._progress.get("hosts", []),
+            }
+        if self._remarks or time.monotonic() - self._written > _EVERY:
+            self.flush()
+
+    def _tell_trials(self, trials: Mapping[int, Trial], count: int) -> None:
+        """Tell of the trials that have ended since the last time."""
+        if self._known is None:  # as many as an earlier process told of, in the order in which they ended
+            ended = sorted((each for each in trials.values() if each.state.ended), key=lambda each: each.ended or 0.0)
+            self._known = {each.number for each in ended[: self._told]}
+        if count == len(self._known):
+            return
+        for number in range(self._floor, max(trials, default=-1) + 1):
+            trial = trials.get(number)
+            if trial is not None and trial.state.ended and number not in self._known:
+                self._known.add(number)
+                self._remarks.append(Remark(self._state, words_of_trial(trial), {"trial": number}))
+        while self._floor in self._known:
+            self._floor += 1
+
+    def _progress_of_search(self, snapshot: Snapshot) -> None:
+        trials = sum(snapshot.counts.values())
+        budget = {
+            "dollars": snapshot.budget.dollars,
+            "hours": snapshot.budget.hours,
+            "trials": snapshot.budget.trials,
+        }
+        if snapshot.running:
+            self._progress.pop("waiting", None)
+        self._progress |= {
+            "trials": trials,
+            "states": dict(snapshot.counts),
+            "best": facts_of_trial(snapshot.best),
+            "metric": snapshot.objective.metric,
+            "goal": snapshot.objective.goal,
+            "spent": snapshot.spent,
+            "budget": {name: most for name, most in budget.items() if most is not None},
+            "share": share(snapshot.spent, budget, trials, snapshot.elapsed),
+            "running": [{"trial": one.trial.number, "stage": one.stage} for one in snapshot.running],
+            "message": snapshot.message,
+        }
+
+    def flush(self, *, leave: bool = False) -> None:
+        """Write what has changed.
+
+        Args:
+            leave: Let go of the request as it is: the next process goes on with it.
+
+        Raises:
+            StudyBusyError: Another process has taken the request over.
+        """
+        fields: dict[str, Any] = {"progress": dict(self._progress), "cost": self._cost, "state": self._state}
+        if fields == self._stored and not self._remarks and not leave:
+            return
+        remarks, self._remarks = self._remarks, []
+        token = self._claim.token
+        self._claims.change(self._claim.row.id, token, fields, remarks, lasting=leave, leave=leave)
+        self._stored, self._written = fields, time.monotonic()
+
+    def requeue(self, why: str) -> None:
+        """Put the request back: it waits for its turn again."""
+        self._progress.pop("waiting", None)
+        fields = {"state": "pending", "progress": self._progress, "cost": self._cost, "plan": self.plan}
+        remarks = [*self._remarks, Remark("pending", why)]
+        self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, release=True)
+
+    def finish(self, end: End, cost: float, *, trial: Trial | None = None, release: bool = True) -> None:
+        """Write the end of the request.
+
+        Args:
+            end: How it has ended.
+            cost: USD, total.
+            trial: The trial of its run, where it is one.
+            release: Let go of it.
+        """
+        self._progress.pop("waiting", None)
+        if trial is not None:
+            metrics = dict(trial.observation.metrics) if trial.observation is not None else {}
+            self._progress |= {"stage": end.state, "result": {**(facts_of_trial(trial) or {}), "metrics": metrics}}
+        fields = {
+            "state": end.state,
+            "problem": end.problem,
+            "hint": end.hint,
+            "cost": cost,
+            "reserved": 0.0,
+            "ended": time.time(),
+            "progress": self._progress,
+            "plan": {key: value for key, value in self.plan.items() if key != "again"},
+        }
+        words = end.problem or end.hint or "it has ended well"
+        remarks = [*self._remarks, Remark(end.state, words, {"cost": cost})]
+        self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, release=release)
