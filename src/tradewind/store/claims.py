@@ -156,7 +156,7 @@ class ClaimStore:
         lasting: bool = True,
         release: bool = False,
         leave: bool = False,
-    ) -> None:
+    ) -> Wanted:
         """Change a request, and note what happened, all of it or none.
 
         Args:
@@ -168,18 +168,27 @@ class ClaimStore:
             release: Let go of it with this: it is over, or waits again.
             leave: Let go of it as it is: the next process takes it over at once.
 
+        Returns:
+            What its owner wants of it at this very moment, where it was let go of: who wanted it deleted in time finds
+            it deleted.
+
         Raises:
             StudyBusyError: Another process has taken it over; nothing is written.
         """
         hold = _FREE if release else {"hold_expires": 0.0} if leave else {}
         values = {**written(fields), "updated": time.time(), **hold}
 
+        wanted: list[Wanted] = ["run"]
+
         def work(connection: Connection) -> None:
             if not connection.execute(sa.update(requests).where(_mine(number, token)).values(values)).rowcount:
                 raise _lost(number)
             note(connection, number, remarks)
+            if release:
+                wanted[0] = connection.execute(sa.select(requests.c.wanted).where(requests.c.id == number)).scalar_one()
 
         self._database.together(work, lasting=lasting)
+        return wanted[0]
 
     def name_study(self, claim: Claim, study: StudyRow, fields: Mapping[str, Any]) -> StudyRow:
         """Make the study of a request and write its number into the request's row, both or neither.

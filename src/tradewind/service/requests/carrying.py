@@ -24,7 +24,7 @@ from tradewind.service.requests.state import End, Passed, end_of_run, end_of_sea
 from tradewind.service.requests.telling import Telling
 from tradewind.store.base import Store, StudyRow
 from tradewind.store.claims import Claim, ClaimStore
-from tradewind.store.request_values import RequestRow, Wanted
+from tradewind.store.request_values import Wanted
 
 _WAITS_FOR_ROOM = 0.05
 _BACKOFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0)
@@ -51,7 +51,7 @@ class Tools:
     planner: Planner
     seats: Seats
     data_folder: Path
-    remove: Callable[[RequestRow, str], None]
+    remove: Callable[[int], None]
 
 
 class Carrier:
@@ -258,9 +258,8 @@ class Carrier:
         spent = 0.0
         if self._tell.study_id is not None:
             spent = self._tools.studies.summaries([self._tell.study_id])[0].spent
-        self._tell.finish(end, spent, trial=trial, release=self.wanted != "delete")
-        if self.wanted == "delete":
-            self._tools.remove(self.claim.row, self.claim.token)
+        if self._tell.finish(end, spent, trial=trial) == "delete":
+            self._tools.remove(self.claim.row.id)
 
 
 def _is_here(spec: Spec) -> bool:

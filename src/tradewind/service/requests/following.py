@@ -8,7 +8,7 @@ from typing import Any
 from tradewind.engine.assemble import study_document
 from tradewind.errors import StoreError, StudyNotFoundError, TradewindError
 from tradewind.service.requests.planning import Planner
-from tradewind.service.requests.state import End, end_of_search, facts_of_trial, share, words_of_trial
+from tradewind.service.requests.state import End, end_of_search, facts_of_trial, finite, share, words_of_trial
 from tradewind.store.base import Store
 from tradewind.store.claims import Claim, ClaimStore
 from tradewind.store.cluster import ClusterStore, JobRow
@@ -33,6 +33,7 @@ class Following:
     ) -> None:
         self.claim = claim
         self.over = False
+        self.wanted: Wanted = "run"
         self._claims, self._studies, self._cluster, self._planner = claims, studies, cluster, planner
         self._job = claim.row.cluster_job
         self._state = claim.row.state
@@ -114,7 +115,7 @@ class Following:
         if shown == self._shown:
             return {}
         self._shown = shown
-        return {"progress": shown, "cost": float(shown.get("spent", 0.0))}
+        return {"progress": finite(shown), "cost": float(shown.get("spent", 0.0))}
 
     def _end(self, job: JobRow) -> End:
         if job.state == "cancelled":
@@ -127,5 +128,5 @@ class Following:
         values = {**(fields or {}), "state": end.state, "problem": end.problem, "hint": end.hint, "ended": time.time()}
         remark = Remark(end.state, end.problem or "it has ended well", {"hint": end.hint} if end.hint else {})
         token = self.claim.token
-        self._claims.change(self.claim.row.id, token, values, [*(remarks or ()), remark], release=True)
+        self.wanted = self._claims.change(self.claim.row.id, token, values, [*(remarks or ()), remark], release=True)
         self.over = True

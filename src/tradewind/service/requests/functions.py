@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
@@ -208,12 +209,12 @@ class Requests:
         if row.over:
             raise ConflictError(f"request {number} is over: it is {row.state}", hint="retry makes it run again")
         words = f"cancelled by {who.name}"
-        try:
+        if row.hold_holder is None:
             fields = {"state": "cancelled", "problem": words, "hint": "", "ended": _now()}
-            return self.store.change_free(number, OPEN, fields, Remark("cancelled", words))
-        except ConflictError:
-            wish = Remark(row.state, f"{who.name} wants it cancelled", _by(who, "cancel"))
-            changed = self.store.want(number, "cancel", wish)
+            with contextlib.suppress(ConflictError):  # somebody has just begun with it
+                return self.store.change_free(number, OPEN, fields, Remark("cancelled", words))
+        wish = Remark(row.state, f"{who.name} wants it cancelled", _by(who, "cancel"))
+        changed = self.store.want(number, "cancel", wish)
         self._changed()
         return changed
 
@@ -226,15 +227,17 @@ class Requests:
             NotFoundError: There is none that this user may see.
         """
         row = self.get(who, number)
-        if row.hold_holder is None:
-            try:
-                self.store.remove(number, None, _by(who, "delete"))
+        wish = Remark(row.state, f"{who.name} wants it deleted", _by(who, "delete"))
+        for _ in range(2):
+            # Whoever carries it out reads the wish with its last write; afterwards nobody does.
+            if row.hold_holder is not None and (row := self.store.want(number, "delete", wish)).hold_holder is not None:
+                self._changed()
+                return
+            with contextlib.suppress(ConflictError):
+                self.store.remove(number, _by(who, "delete"))
                 self.remove_folders(row)
                 return
-            except ConflictError:
-                pass  # somebody has just begun with it
-        self.store.want(number, "delete", Remark(row.state, f"{who.name} wants it deleted", _by(who, "delete")))
-        self._changed()
+            row = self.store.get(number)
 
     def retry(self, who: Principal, number: int) -> RequestRow:
         """Have a request that did not end well carried out once more; a search goes on where it was.

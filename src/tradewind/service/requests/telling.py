@@ -8,10 +8,10 @@ from typing import Any
 
 from tradewind.engine.snapshot import Snapshot
 from tradewind.problem import Configuration, Trial
-from tradewind.service.requests.state import Course, End, Passed, facts_of_trial, share, words_of_trial
+from tradewind.service.requests.state import Course, End, Passed, facts_of_trial, finite, share, words_of_trial
 from tradewind.store.base import StudyRow
 from tradewind.store.claims import Claim, ClaimStore
-from tradewind.store.request_values import Remark
+from tradewind.store.request_values import Remark, Wanted
 
 _EVERY = 2.0
 """Seconds between two writes where nothing but figures has changed."""
@@ -151,7 +151,7 @@ class Telling:
         Raises:
             StudyBusyError: Another process has taken the request over.
         """
-        fields: dict[str, Any] = {"progress": dict(self._progress), "cost": self._cost, "state": self._state}
+        fields: dict[str, Any] = {"progress": finite(self._progress), "cost": self._cost, "state": self._state}
         if fields == self._stored and not self._remarks and not leave:
             return
         remarks, self._remarks = self._remarks, []
@@ -162,18 +162,20 @@ class Telling:
     def requeue(self, why: str) -> None:
         """Put the request back: it waits for its turn again."""
         self._progress.pop("waiting", None)
-        fields = {"state": "pending", "progress": self._progress, "cost": self._cost, "plan": self.plan}
+        fields = {"state": "pending", "progress": finite(self._progress), "cost": self._cost, "plan": self.plan}
         remarks = [*self._remarks, Remark("pending", why)]
         self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, release=True)
 
-    def finish(self, end: End, cost: float, *, trial: Trial | None = None, release: bool = True) -> None:
-        """Write the end of the request.
+    def finish(self, end: End, cost: float, *, trial: Trial | None = None) -> Wanted:
+        """Write the end of the request, and let go of it.
 
         Args:
             end: How it has ended.
             cost: USD, total.
             trial: The trial of its run, where it is one.
-            release: Let go of it.
+
+        Returns:
+            What its owner wants of it at this moment.
         """
         self._progress.pop("waiting", None)
         if trial is not None:
@@ -186,9 +188,9 @@ class Telling:
             "cost": cost,
             "reserved": 0.0,
             "ended": time.time(),
-            "progress": self._progress,
+            "progress": finite(self._progress),
             "plan": {key: value for key, value in self.plan.items() if key != "again"},
         }
         words = end.problem or end.hint or "it has ended well"
         remarks = [*self._remarks, Remark(end.state, words, {"cost": cost})]
-        self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, release=release)
+        return self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, release=True)

@@ -14,7 +14,7 @@ from tradewind.service.requests.seats import Seats
 from tradewind.service.requests.state import Turns
 from tradewind.store.base import this_process
 from tradewind.store.claims import Claim
-from tradewind.store.request_values import RequestRow, Wanted
+from tradewind.store.request_values import Wanted
 
 _LOOK = 0.2
 """Seconds between two looks for requests of other processes, and for what becomes of those that run."""
@@ -165,16 +165,16 @@ class Worker:
                 following.over = True
             if following.over:
                 del self._following[number]
-                if wishes.get(number) == "delete":
-                    self._remove(following.claim.row, None)
+                if following.wanted == "delete":
+                    self._remove(number)
 
-    def _remove(self, row: RequestRow, token: str | None) -> None:
+    def _remove(self, number: int) -> None:
         """Remove a request that its owner wants deleted, in the name of that owner."""
         store = self._requests.store
-        events = store.events(request_id=row.id, limit=100_000)
+        events = store.events(request_id=number, limit=100_000)
         by = next((event.details for event in reversed(events) if event.details.get("wanted") == "delete"), {})
-        row = store.get(row.id)  # it has a study by now
-        store.remove(row.id, token, {key: str(by.get(key, "")) for key in ("user", "address")})
+        row = store.get(number)
+        store.remove(number, {key: str(by.get(key, "")) for key in ("user", "address")})
         self._requests.remove_folders(row)
 
     def _leave(self, patience: float) -> None:
