@@ -233,8 +233,14 @@ def continuous_problem(*, deadline: float | None = None, dollars: float | None =
     return make_problem(parameters, truth, deadline=deadline, dollars=dollars)
 
 
-def conditional_problem(*, dollars: float | None = None) -> KnownProblem:
-    """A finite space with a parameter that exists only for one value of another, and constraints: 52 allowed."""
+def conditional_problem(*, types: int = 4, cores: int = 8, dollars: float | None = None) -> KnownProblem:
+    """A finite space with a parameter that exists only for one value of another, and constraints: 52 allowed.
+
+    Args:
+        types: Instance types, at most 12.
+        cores: The most cores that a configuration may have; with 2 types and 4 cores 18 are allowed.
+        dollars: Budget in USD.
+    """
 
     def truth(configuration: Configuration, offer: Offer) -> Outcome:
         level = float(configuration["level"]) if "level" in configuration else 0.0
@@ -242,11 +248,11 @@ def conditional_problem(*, dollars: float | None = None) -> KnownProblem:
         return Outcome(30.0 + work / (offer.vcpu * offer.nodes) ** 0.8)
 
     parameters: list[Parameter] = [
-        *machine_parameters(4, (1, 2, 4)),
+        *machine_parameters(types, (1, 2, 4)),
         Categorical(name="codec", values=("none", "gzip", "lz4")),
         Ordinal(name="level", values=(1, 4, 9), when=Expression("codec == 'gzip'")),
     ]
-    where = ["instance.vcpu * nodes <= 8", "codec != 'none' or nodes < 4"]
+    where = [f"instance.vcpu * nodes <= {cores}", f"codec != 'none' or nodes < {cores // 2}"]
     return make_problem(parameters, truth, where=where, deadline=600.0, dollars=dollars)
 
 
@@ -255,25 +261,25 @@ def tiny_problem() -> KnownProblem:
     return make_problem(machine_parameters(1, (1,)), lambda _c, _o: Outcome(60.0))
 
 
-def flat_problem() -> KnownProblem:
-    """24 configurations that all cost the same."""
+def flat_problem(levels: int = 4) -> KnownProblem:
+    """24 configurations that all cost the same, or six for each of so many levels of the first parameter."""
     parameters: list[Parameter] = [
-        Ordinal(name="a", values=(1, 2, 3, 4)),
+        Ordinal(name="a", values=tuple(range(1, levels + 1))),
         Categorical(name="b", values=("x", "y", "z")),
         Categorical(name="c", values=(False, True)),
     ]
     return make_problem(parameters, lambda _c, _o: Outcome(60.0))
 
 
-def infeasible_problem() -> KnownProblem:
-    """Nothing meets the deadline, and a third of the configurations fail."""
+def infeasible_problem(types: int = 3) -> KnownProblem:
+    """Nothing meets the deadline, and a third of the configurations fail: nine for each instance type."""
 
     def truth(configuration: Configuration, offer: Offer) -> Outcome:
         failed = "exit code 1" if configuration["mode"] == "broken" else ""
         return Outcome(500.0 / offer.nodes**0.5, failed=failed)
 
     parameters: list[Parameter] = [
-        *machine_parameters(3, (1, 2, 4)),
+        *machine_parameters(types, (1, 2, 4)),
         Categorical(name="mode", values=("fast", "safe", "broken")),
     ]
     return make_problem(parameters, truth, deadline=60.0)

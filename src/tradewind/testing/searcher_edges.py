@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tradewind.errors import InputError
+from tradewind.plugins import Settings
 from tradewind.problem import (
     COST,
     Billing,
@@ -31,8 +33,23 @@ from tradewind.testing.problems import KnownProblem, drive, evaluate, pending
 MakeSearcher = Callable[[Problem, int], Searcher]
 """Makes a searcher for a problem and a seed."""
 
-ENOUGH = 400
+ENOUGH = 200
 """Trials after which every configuration of a small space was tried, on several parts of the input as well."""
+
+
+def table_problem(**more: Any) -> KnownProblem:
+    """`tradewind.testing.problems.table_problem` with 81 configurations: a check asks a searcher many times."""
+    return problems.table_problem(types=3, nodes=(1, 2, 4), **more)
+
+
+def conditional_problem() -> KnownProblem:
+    """`tradewind.testing.problems.conditional_problem` with 18 configurations, all of which a check tries."""
+    return problems.conditional_problem(types=2, cores=4)
+
+
+def flat_problem() -> KnownProblem:
+    """`tradewind.testing.problems.flat_problem` with 12 configurations, likewise."""
+    return problems.flat_problem(levels=2)
 
 
 class SearcherEdgeCases:
@@ -42,7 +59,7 @@ class SearcherEdgeCases:
     def test_figures_that_are_no_numbers(self, make: MakeSearcher, value: float, refuses: frozenset[str]) -> None:
         """An objective that is NaN or infinite is no reason to stop, and to no cap that is NaN."""
         for metric in ("cost", "score"):
-            problem = problems.table_problem(objective=Objective(metric))
+            problem = table_problem(objective=Objective(metric))
             if refused(metric == "score" and "metrics" in refuses, make, problem):
                 continue
             searcher = make(problem, 1)
@@ -60,7 +77,7 @@ class SearcherEdgeCases:
 
     def test_parts_of_the_input_are_no_whole_runs(self, make: MakeSearcher, refuses: frozenset[str]) -> None:
         """Trials on a part of the input, told by whomever, leave their configurations open for a whole run."""
-        problem = problems.flat_problem()
+        problem = flat_problem()
         if refused("flat" in refuses, make, problem):
             return
         searcher = make(problem, 1)
@@ -73,7 +90,7 @@ class SearcherEdgeCases:
 
     def test_trials_of_another_space(self, make: MakeSearcher) -> None:
         """A trial whose configuration is not in the space does no harm."""
-        problem = problems.table_problem()
+        problem = table_problem()
         searcher = make(problem, 1)
         trials = drive(make(problem, 1), problem, 5)
         for trial in [*trials, *foreign(trials)]:
@@ -89,7 +106,7 @@ class SearcherEdgeCases:
 
         One that does takes trials of any kind and space, and still proposes what is allowed and new.
         """
-        problem = problems.table_problem()
+        problem = table_problem()
         trials = drive(make(problem, 9), problem, 8)
         odd = [ended(problem, t.proposal, t.number + 50, TrialState.FAILED) for t in trials[:2]]
         odd += [replace(t, number=t.number + 70, proposal=replace(t.proposal, fidelity=0.5)) for t in trials[2:4]]
@@ -108,7 +125,7 @@ class SearcherEdgeCases:
 
     def test_a_budget_below_the_cheapest_run(self, make: MakeSearcher) -> None:
         """Money that pays no run to its end is not overspent, and the search ends in words."""
-        problem = problems.table_problem()
+        problem = table_problem()
         every = [problem.bill(problem.candidates.configuration(i)) for i in range(len(problem.candidates))]
         problem = replace(problem, budget=replace(problem.budget, dollars=0.4 * min(every)))
         searcher = make(problem, 1)
@@ -121,7 +138,7 @@ class SearcherEdgeCases:
 
     def test_money_that_pays_nothing(self, make: MakeSearcher) -> None:
         """Below the smallest bill of the cheapest candidate nothing is proposed, with the reason in words."""
-        problem = problems.table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
+        problem = table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
         least = float(problem.candidates.hourly.min()) / 60.0
         answer = make(problem, 1).ask(SearchState(money_left=0.9 * least))
         assert isinstance(answer, NothingLeft)
@@ -131,7 +148,7 @@ class SearcherEdgeCases:
 
     def test_only_what_the_money_may_pay(self, make: MakeSearcher) -> None:
         """A candidate whose smallest bill is above the money left is not proposed."""
-        problem = problems.table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
+        problem = table_problem(billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
         money = 3.0 * float(problem.candidates.hourly.min()) / 60.0
         searcher = make(problem, 1)
         for number in range(6):
@@ -143,10 +160,16 @@ class SearcherEdgeCases:
 
     def test_a_budget_is_used_and_kept(self, make: MakeSearcher) -> None:
         """A search with a budget ends within it, after at least one trial."""
-        problem = problems.table_problem(dollars=1.0)
+        problem = table_problem(dollars=1.0)
         trials = drive(make(problem, 1), problem, 400, parallel=2)
         assert trials
         assert sum(trial.spent for trial in trials) <= 1.0 + 1e-6
+
+
+def driven(part: type[Searcher], settings: Settings, number: int, seed: int) -> list[str]:
+    """The keys of the first trials of a searcher."""
+    problem = table_problem()
+    return keys(drive(part(settings=settings, problem=problem, seed=seed), problem, number))
 
 
 def refused(expected: bool, make: MakeSearcher, problem: Problem) -> bool:

@@ -16,7 +16,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -47,30 +47,31 @@ from tradewind.testing.searcher_edges import (
     MakeSearcher,
     SearcherEdgeCases,
     chosen,
+    conditional_problem,
+    driven,
     ended,
+    flat_problem,
     fresh,
     keys,
     refused,
+    table_problem,
     whole,
 )
 
 __all__ = ["MakeSearcher", "SearcherConformance", "chosen", "ended", "fresh", "keys", "refused", "whole"]
 
 _SMALL: dict[str, Callable[[], KnownProblem]] = {
-    "conditional": problems.conditional_problem,
-    "flat": problems.flat_problem,
-    "infeasible": problems.infeasible_problem,
+    "conditional": conditional_problem,
+    "flat": flat_problem,
+    "infeasible": lambda: problems.infeasible_problem(types=2),
     "tiny": problems.tiny_problem,
 }
 
 _OTHER_PROCESS = """
 import pickle, sys
-cls, settings, number, seed = pickle.loads(sys.stdin.buffer.read())
-from tradewind.testing import problems
-problem = problems.table_problem()
-searcher = cls(settings=settings, problem=problem, seed=seed)
-trials = problems.drive(searcher, problem, number)
-print(" ".join(trial.key for trial in trials))
+from tradewind.testing.searcher_edges import driven
+while sys.stdin.buffer.peek(1):
+    print(*driven(*pickle.load(sys.stdin.buffer)), flush=True)
 """
 
 
@@ -99,35 +100,47 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_equal_seeds_give_equal_proposals(self, make: MakeSearcher) -> None:
         """Two searchers of one seed propose the same, run after run."""
-        for ready in (problems.table_problem, problems.conditional_problem):
+        for ready in (table_problem, conditional_problem):
             problem = ready()
             first, second = (keys(drive(make(problem, 7), problem, self.trials)) for _ in range(2))
             assert first == second
 
-    def test_another_process_proposes_the_same(self, make: MakeSearcher) -> None:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def another_process(cls) -> Iterator[subprocess.Popen[bytes]]:
+        """A Python of its own, with hashes of its own, for all searchers that are checked."""
+        with subprocess.Popen(
+            [sys.executable, "-c", _OTHER_PROCESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            yield process
+
+    def test_another_process_proposes_the_same(
+        self, make: MakeSearcher, another_process: subprocess.Popen[bytes]
+    ) -> None:
         """Nothing depends on the process: no hash of a string, no clock, no global random state."""
-        problem = problems.table_problem()
-        searcher = make(problem, 3)
+        searcher = make(table_problem(), 3)
         if type(searcher).__module__ == "__main__":
             pytest.skip("a class of __main__ cannot be imported elsewhere")
-        here = keys(drive(searcher, problem, 8))
-        package = pickle.dumps((type(searcher), searcher.settings, 8, 3))
-        there = subprocess.run(
-            [sys.executable, "-c", _OTHER_PROCESS], input=package, capture_output=True, check=False, timeout=60
-        )
-        assert there.returncode == 0, there.stderr.decode()
-        assert there.stdout.decode().split() == here
+        asked, answers = another_process.stdin, another_process.stdout
+        assert asked is not None
+        assert answers is not None
+        question = (type(searcher), searcher.settings, 8, 3)
+        pickle.dump(question, asked)
+        asked.flush()
+        there = answers.readline().decode().split()
+        assert there, "the other process has ended: see what it wrote to its standard error"
+        assert there == driven(*question)
 
     def test_global_random_state_is_left_alone(self, make: MakeSearcher) -> None:
         """Asking neither uses nor moves numpy's global random state."""
-        problem = problems.table_problem()
+        problem = table_problem()
         before = np.random.get_state()[1].copy()  # type: ignore[index]
         drive(make(problem, 1), problem, 6)
         assert (np.random.get_state()[1] == before).all()  # type: ignore[index]
 
     def test_order_of_telling_does_not_matter(self, make: MakeSearcher) -> None:
         """Trials that end in another order lead to the same proposal."""
-        problem = problems.table_problem()
+        problem = table_problem()
         trials = drive(make(problem, 5), problem, 9)
         forward, backward = make(problem, 5), make(problem, 5)
         for trial in trials:
@@ -139,7 +152,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_telling_twice_changes_nothing(self, make: MakeSearcher) -> None:
         """After a restart the engine may tell a trial again."""
-        problem = problems.table_problem()
+        problem = table_problem()
         once, twice = make(problem, 5), make(problem, 5)
         for trial in drive(make(problem, 5), problem, 6):
             once.tell(trial)
@@ -149,7 +162,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_asking_twice_gives_the_same(self, make: MakeSearcher) -> None:
         """Asking is no event: the engine may ask, crash, and ask again."""
-        problem = problems.table_problem()
+        problem = table_problem()
         searcher = make(problem, 2)
         for trial in drive(make(problem, 2), problem, 7):
             searcher.tell(trial)
@@ -158,7 +171,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_state_survives_json(self, make: MakeSearcher) -> None:
         """A searcher restored from its state and its trials goes on as the first one does."""
-        problem = problems.table_problem()
+        problem = table_problem()
         first = make(problem, 4)
         trials = drive(first, problem, 8)
         second = make(problem, 4)
@@ -170,7 +183,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_proposals_are_plain(self, make: MakeSearcher) -> None:
         """What it says of a proposal can be written as JSON, and its caps are positive."""
-        problem = problems.table_problem(dollars=5.0)
+        problem = table_problem(dollars=5.0)
         for trial in drive(make(problem, 2), problem, self.trials):
             json.dumps(dict(trial.proposal.why), allow_nan=False)
             json.dumps(dict(trial.configuration))
@@ -209,7 +222,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_nothing_is_final_while_trials_run(self, make: MakeSearcher) -> None:
         """While all that is open is pending, the searcher waits."""
-        problem = problems.conditional_problem()
+        problem = conditional_problem()
         searcher = make(problem, 1)
         trials = drive(make(problem, 1), problem, ENOUGH)
         for trial in trials[:-2]:
@@ -221,7 +234,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_several_at_once_are_different(self, make: MakeSearcher) -> None:
         """Never more than asked for, never one twice, never one that is pending or ended."""
-        problem = problems.table_problem()
+        problem = table_problem()
         searcher = make(problem, 6)
         seen: set[str] = set()
         running: list[Trial] = []
@@ -244,7 +257,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_parallel_search_exhausts_the_space(self, make: MakeSearcher) -> None:
         """With four at a time, too, every candidate is tried once, unless the searcher concludes by itself."""
-        problem = problems.conditional_problem()
+        problem = conditional_problem()
         searcher = make(problem, 2)
         trials = drive(searcher, problem, ENOUGH, parallel=4)
         own = fresh(searcher, trials)
@@ -252,8 +265,8 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_conditions_and_constraints_are_kept(self, make: MakeSearcher) -> None:
         """Every proposal is complete and allowed, with no inactive parameter."""
-        problem = problems.conditional_problem()
-        for trial in drive(make(problem, 3), problem, 40):
+        problem = conditional_problem()
+        for trial in drive(make(problem, 3), problem, 14):
             assert problem.space.check(trial.configuration) == trial.configuration
 
     def test_unsold_configurations_are_left_out(self, make: MakeSearcher) -> None:
@@ -305,7 +318,7 @@ class SearcherConformance(SearcherEdgeCases):
     @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.ABORTED, TrialState.SUCCEEDED])
     def test_goes_on_when_all_end_alike(self, make: MakeSearcher, state: TrialState) -> None:
         """All failed, all cut short, all slower than the deadline: it goes on, without repeating any."""
-        problem = problems.table_problem()
+        problem = table_problem()
         searcher = make(problem, 1)
         seen: set[str] = set()
         for number in range(self.trials):
@@ -318,7 +331,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     def test_a_lost_trial_teaches_nothing(self, make: MakeSearcher) -> None:
         """A trial that was lost is no reason to think ill of its configuration."""
-        problem = problems.table_problem()
+        problem = table_problem()
         told, untold = make(problem, 1), make(problem, 1)
         trials = drive(make(problem, 1), problem, 5)
         for trial in trials:
@@ -334,7 +347,7 @@ class SearcherConformance(SearcherEdgeCases):
         """Zero, negative, enormous and missing values of a metric, and NaN among the others, do no harm."""
         values = [0.0, -3.0, 1e12, None, -1e-9, 5.0, -1e12, 0.5, None, 2.0]
         objective = Objective("score", "minimise" if goal == "minimise" else "maximise")
-        problem = problems.table_problem(objective=objective, thresholds=[Threshold("other", at_most=1.0)])
+        problem = table_problem(objective=objective, thresholds=[Threshold("other", at_most=1.0)])
         if refused("metrics" in refuses, make, problem):
             return
         searcher = make(problem, 1)
@@ -354,7 +367,7 @@ class SearcherConformance(SearcherEdgeCases):
     def test_other_objectives(self, make: MakeSearcher, metric: str, refuses: frozenset[str]) -> None:
         """The least runtime and the greatest throughput are searched for as the least cost is."""
         objective = Objective("runtime") if metric == "runtime" else Objective("throughput", "maximise")
-        problem = problems.table_problem(objective=objective, cliff="slow")
+        problem = table_problem(objective=objective, cliff="slow")
         if refused(metric != "runtime" and "metrics" in refuses, make, problem):
             return
         searcher = make(problem, 1)
