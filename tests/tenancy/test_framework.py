@@ -95,7 +95,7 @@ def test_a_search_that_cannot_run_fails_alone(world: World) -> None:
 
 
 def test_a_quota_too_small_is_told(world: World) -> None:
-    world.store.set_tenant(TenantRow("A", quota={"cpu": 0.5}))
+    world.store.set_tenant(TenantRow("A", quota={"cpu": 0.5, "dollars": 10.0}))  # the service keeps the second
     row = world.submit("small")
     world.run_until(world.over)
     refused = world.store.job(row.id)

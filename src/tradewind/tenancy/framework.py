@@ -30,6 +30,7 @@ from tradewind.tenancy.messages import (
     Shows,
     Wants,
 )
+from tradewind.tenancy.resources import of_cluster
 from tradewind.tenancy.seats import ProcessSeat, Seat, ThreadSeat
 from tradewind.tenancy.watching import snapshot_of
 
@@ -200,7 +201,7 @@ class Cluster:
             if self._tenants.get(tenant.name) != tenant:
                 self._tenants[tenant.name] = tenant
                 try:
-                    self._feed(ev.TenantSet(tenant.name, tenant.weight, tenant.priority, tenant.quota))
+                    self._feed(ev.TenantSet(tenant.name, tenant.weight, tenant.priority, of_cluster(tenant.quota)))
                 except InputError as error:
                     _log.warning("tenant %s is left as it was: %s", tenant.name, error)
         if self._stopping:

@@ -71,3 +71,27 @@ def plus(used: Sequence[float], demand: Sequence[float]) -> list[float]:
 def words(amounts: Mapping[str, float]) -> str:
     """Amounts by name, in words."""
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"
+
+
+OVERALL = ("dollars", "requests")
+"""Limits of a tenant that are no resources of a cluster: USD in all, and requests carried out at a time.
+
+The service keeps them.
+"""
+
+
+def check_quota(quota: Mapping[str, float]) -> None:
+    """Refuse a quota that nothing keeps.
+
+    Raises:
+        InputError: It limits something that neither clusters nor the service know, or an amount is no number.
+    """
+    known = (*USUAL, *OVERALL)
+    if (unknown := next((name for name in quota if name not in known), None)) is not None:
+        raise InputError(f"a quota cannot limit {unknown[:40]!r}", hint=f"it may limit {', '.join(known)}")
+    Kinds(known).amounts(quota)
+
+
+def of_cluster(quota: Mapping[str, float]) -> dict[str, float]:
+    """The part of a quota that a cluster keeps."""
+    return {name: amount for name, amount in quota.items() if name not in OVERALL}

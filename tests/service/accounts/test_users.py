@@ -123,10 +123,10 @@ def test_tenants_and_their_quotas(client: TestClient, root: Headers, ann: Header
     assert expect(client.get("/api/v1/tenants", headers=ann), 200) == [
         {"name": "physics", "weight": 1.0, "priority": 0, "quota": {}}
     ]
-    put = client.put("/api/v1/tenants/physics", headers=root, json={"weight": 2, "quota": {"cpu": 8, "memory": 32}})
-    assert expect(put, 200)["quota"] == {"cpu": 8.0, "memory": 32.0}
+    put = client.put("/api/v1/tenants/physics", headers=root, json={"weight": 2, "quota": {"cpu": 8, "dollars": 32}})
+    assert expect(put, 200)["quota"] == {"cpu": 8.0, "dollars": 32.0}
     kept = expect(client.put("/api/v1/tenants/physics", headers=root, json={"priority": 3}), 200)
-    assert kept == {"name": "physics", "weight": 2.0, "priority": 3, "quota": {"cpu": 8.0, "memory": 32.0}}
+    assert kept == {"name": "physics", "weight": 2.0, "priority": 3, "quota": {"cpu": 8.0, "dollars": 32.0}}
     assert [row["name"] for row in client.get("/api/v1/tenants", headers=root).json()] == ["physics", "root"]
     for bad in ({"quota": {"gold": 1}}, {"quota": {"cpu": -1}}, {"weight": 0}, {"priority": 10**12}):
         expect(client.put("/api/v1/tenants/physics", headers=root, json=bad), 422)

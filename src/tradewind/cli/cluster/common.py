@@ -39,14 +39,19 @@ def check_tenant(name: str, weight: float | None, *, option: str = "") -> None:
         raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
 
 
-def amounts(words: Sequence[str] | None, option: str) -> dict[str, float]:
+def amounts(words: Sequence[str] | None, option: str, *, quota: bool = False) -> dict[str, float]:
     """Amounts of resources of words like ``cpu=4`` and ``memory=8GiB``; memory in GiB.
+
+    Args:
+        words: As they were typed.
+        option: The option that they stand behind.
+        quota: Whether they may be what else a tenant's quota limits: ``dollars=100``, ``requests=4``.
 
     Raises:
         InputError: A word is none, or the cluster has no such resource.
     """
     from tradewind.errors import InputError
-    from tradewind.tenancy.resources import Kinds
+    from tradewind.tenancy.resources import Kinds, check_quota
     from tradewind.units import parse_memory
 
     found: dict[str, float] = {}
@@ -57,7 +62,10 @@ def amounts(words: Sequence[str] | None, option: str) -> dict[str, float]:
             found[key] = float(value)
         else:
             raise InputError(f"{option} {key}={value}: {value!r} is no amount", hint=f"write {option} {key}=4")
-    Kinds().amounts(found)
+    if quota:
+        check_quota(found)
+    else:
+        Kinds().amounts(found)
     return found
 
 

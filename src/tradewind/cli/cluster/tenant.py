@@ -14,7 +14,8 @@ def set_tenant(
         int | None, typer.Option(help="Larger goes first under strict priority.", show_default=False)
     ] = None,
     quota: Annotated[
-        list[str] | None, typer.Option(help="The most it may use at a time: cpu=8, memory=32GiB; repeatable.")
+        list[str] | None,
+        typer.Option(help="The most it may use: cpu=8, memory=32GiB, dollars=100, requests=4; repeatable."),
     ] = None,
     no_quota: Annotated[bool, typer.Option("--no-quota", help="Take its quota away.")] = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
@@ -26,7 +27,7 @@ def set_tenant(
     from tradewind.store.cluster import TenantRow
 
     check_tenant(name, weight)
-    most = amounts(quota, "--quota")
+    most = amounts(quota, "--quota", quota=True)
     with closing(open_cluster_store(store)) as opened:
         old = next((row for row in opened.tenants() if row.name == name), TenantRow(name))
         row = TenantRow(

@@ -14,7 +14,7 @@ from tradewind.service.accounts.functions import Accounts
 from tradewind.service.people import ROLES, Principal, Role
 from tradewind.store.accounts import TokenRow, UserRow
 from tradewind.store.cluster import ClusterStore, TenantRow
-from tradewind.tenancy.resources import Kinds
+from tradewind.tenancy.resources import check_quota
 
 Tokens = list[TokenRow]  # within the class, `list` is the function that lists users
 Tenants = list[TenantRow]
@@ -250,7 +250,8 @@ class Users:
             name: The tenant.
             weight: Its share against others; stays as it is without it.
             priority: Larger goes first under strict priority; likewise.
-            quota: The most that it may use at a time, by name of the resource; likewise.
+            quota: The most that it may use at a time of ``cpu``, ``memory`` (GiB), ``gpu`` and ``requests``, and of
+                ``dollars`` in all; likewise.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -265,7 +266,7 @@ class Users:
         if priority is not None and abs(priority) > _LARGEST:
             raise InputError(f"the priority {priority} is too large", hint="numbers from -10 to 10 will do")
         if quota is not None:
-            Kinds().amounts(quota)
+            check_quota(quota)
         changed = {"weight": weight, "priority": priority, "quota": None if quota is None else dict(quota)}
         given: dict[str, Any] = {key: value for key, value in changed.items() if value is not None}
         row = replace(old, **given)

@@ -59,7 +59,9 @@ class Tenant(BaseModel):
     name: str = Field(description="Its name.")
     weight: float = Field(description="Its share against others.")
     priority: int = Field(description="Larger goes first under strict priority.")
-    quota: dict[str, float] = Field(description="The most that it may use at a time: `cpu`, `memory` (GiB).")
+    quota: dict[str, float] = Field(
+        description="The most that it may use: `cpu`, `memory` (GiB), `gpu`, `requests`; `dollars` in all."
+    )
 
 
 class TenantChange(BaseModel):
@@ -69,7 +71,9 @@ class TenantChange(BaseModel):
 
     weight: float | None = Field(default=None, gt=0, le=1e9, description="Its share against others.")
     priority: int | None = Field(default=None, ge=-1000000, le=1000000, description="Larger goes first.")
-    quota: dict[str, float] | None = Field(default=None, description="`cpu`, `memory` (GiB); empty for no limit.")
+    quota: dict[str, float] | None = Field(
+        default=None, description="`cpu`, `memory` (GiB), `gpu`, `requests`, `dollars`; empty: none."
+    )
 
 
 class AuditLine(BaseModel):
