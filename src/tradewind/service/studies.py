@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
@@ -208,6 +210,20 @@ class Studies:
             "abort_time": trial.proposal.abort_time,
             "runs": runs,
         }
+
+    def csv(self, who: Principal, study_id: int) -> tuple[str, str]:
+        """All trials as a CSV file, with all that is known of them: its name and its text.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+        """
+        from tradewind.reporting.export import write_csv
+
+        seen = self._seen(who, study_id)
+        stream = io.StringIO(newline="")
+        write_csv(self._store, study_id, stream)
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", seen.name).strip("-")[:60] or "study"
+        return f"{name}-{study_id}.csv", stream.getvalue()
 
     # ------------------------------------------------------------------ what is kept
 

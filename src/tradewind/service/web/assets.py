@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+import posixpath
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ FOLDER = Path(__file__).parent / "static"
 """What is in it is served below /static; all of ``css/`` comes as one ``app.css``, in the order of the names."""
 
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_IMPORT = re.compile(r"""^(?:import|export)\b[^"';]*["'](\.[^"']+)["']""", re.MULTILINE)
 _FOREVER = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
@@ -70,6 +73,19 @@ class Assets:
         if name not in self._files:
             raise KeyError(f"there is no {name} in {FOLDER}")
         return f"/static/{self.digest}/{name}"
+
+    def modules(self, name: str) -> list[str]:
+        """The addresses of all modules that a script imports: a page that names them has them at once, not in turns."""
+        found: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            here = waiting.pop(0)
+            for relative in _IMPORT.findall(self._files[here].body.decode()):
+                there = posixpath.normpath(posixpath.join(posixpath.dirname(here), relative))
+                if there not in found and there != name:
+                    found[there] = None
+                    waiting.append(there)
+        return [self.url(module) for module in found]
 
     def get(self, name: str) -> Asset:
         """One file.

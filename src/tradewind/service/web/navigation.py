@@ -29,6 +29,7 @@ class Entry:
 ENTRIES: tuple[Entry, ...] = (
     Entry("Requests", "/requests", "list"),
     Entry("Applications", "/applications", "grid"),
+    Entry("Studies", "/studies", "chart"),
 )
 """The navigation, from the top."""
 

@@ -135,6 +135,7 @@ def environment() -> Environment:
     made.filters.update(FILTERS)
     made.filters["anchor"] = _anchor
     made.globals["asset"] = assets().url
+    made.globals["modules"] = assets().modules
     return made
 
 

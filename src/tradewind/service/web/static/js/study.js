@@ -15,6 +15,7 @@ const holder = place("study"), { id, metric, goal, kind, title, deadline, stamp 
 const api = `/api/v1/studies/${id}`;
 const value = valueWords(kind);
 const model = new Model({ metric, goal, kind, deadline: deadline ? Number(deadline) : null });
+const FIRST_WORDS = 4;
 let figures = null, shownEffect = "";
 
 const progress = new ProgressChart(place("progress"), model, title);
@@ -94,7 +95,7 @@ function showFigures(found) {
   progress.setCurve(found.curve);
   map.setFront(found.front);
   parallel.setWeights(found.importance?.shares ?? []);
-  place("words").replaceChildren(...found.words.map((sentence) => make("li", {}, sentence)));
+  showWords(found.words);
   const names = found.levels.map((one) => one.parameter);
   if (!names.includes(shownEffect)) shownEffect = names[0] ?? "";
   showEffect();
@@ -102,6 +103,15 @@ function showFigures(found) {
   const { spent, best, number } = found.curve;
   figuresTable(progressTable, "Trials that beat all before them", ["trial", "spent before and on it, USD total", title],
     number.map((one, at) => [one, money(spent[at]), value(best[at])]));
+}
+
+// The first sentences say what stands beside them already: which configuration, and what it took.
+function showWords(words) {
+  const rest = place("best").querySelector(".settings") ? words.slice(2) : words, more = place("more-words");
+  const items = rest.map((sentence) => make("li", {}, sentence));
+  place("words").replaceChildren(...items.slice(0, FIRST_WORDS));
+  more.querySelector("ul").replaceChildren(...items.slice(FIRST_WORDS));
+  more.hidden = items.length <= FIRST_WORDS;
 }
 
 function showEffect() {
@@ -157,8 +167,11 @@ async function renew() {
 async function renewHead() {
   const answer = await fetch(`/studies/${id}?part=1`, { headers: { Accept: "text/html" } });
   if (!answer.ok) return;
-  place("head").innerHTML = await answer.text();
-  tellTimes(place("head"));
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const part of fresh.querySelectorAll("[data-part]")) {
+    tellTimes(part);
+    place(part.dataset.part).replaceChildren(...part.childNodes);
+  }
 }
 
 async function keep() {

@@ -1,4 +1,5 @@
 // Figures that are tables with drawings in their cells: read by eyes and by screen readers alike.
+import { textWidth } from "./frame.js";
 import { Scale, airy, axisOf, wantsLog } from "./scale.js";
 import { draw, make, money, percent } from "./words.js";
 
@@ -66,11 +67,12 @@ function box(scale, level) {
 function boxAxis(scale, axis) {
   const place = make("div", { class: "cell-axis", "aria-hidden": "true" });
   let last = -Infinity;
-  for (const value of scale.ticks(4)) {
-    const at = scale.at(value) / 10;
-    if (at < 4 || at > 96 || at - last < 18) continue;
-    last = at;
-    const tick = make("span", {}, axis.words(value));
+  for (const value of scale.ticks(3)) {
+    // The cell is about 200 pixels wide.
+    const words = axis.words(value), at = scale.at(value) / 10, half = textWidth(words, 13) / 4 + 2;
+    if (at < 3 || at > 97 || at - half < last) continue;
+    last = at + half;
+    const tick = make("span", {}, words);
     tick.style.left = `${at}%`;
     place.append(tick);
   }

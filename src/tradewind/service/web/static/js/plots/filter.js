@@ -38,8 +38,8 @@ function read(term, model) {
   const match = TERM.exec(term);
   if (!match) return { passes: containing(term.toLowerCase(), model) };
   const [, name, sign, text] = match;
-  const column = name === model.metric ? "objective" : FIGURES[name];
-  const parameter = column ? null : model.parameters.find((one) => one.name === name);
+  const parameter = model.parameters.find((one) => one.name === name);
+  const column = parameter ? null : name === model.metric ? "objective" : FIGURES[name];
   if (!column && !parameter) {
     const known = [...model.parameters.map((one) => one.name), "cost", "time", model.metric].filter((one, at, all) => all.indexOf(one) === at);
     return { problem: `There is no ${name} here: write one of ${known.join(", ")}.` };

@@ -143,8 +143,10 @@ export class Frame {
     context.scale(ratio, ratio);
     context.fillStyle = colours.card;
     context.fillRect(0, 0, this.width, this.height);
+    const above = this.box.firstChild === this.base;
+    if (above) this.paint(context, colours, true);
     this.axes(new CanvasPen(context, colours));
-    this.paint(context, colours, true);
+    if (!above) this.paint(context, colours, true);
     canvas.toBlob((blob) => save(`${this.name}.png`, blob));
   }
 }

@@ -18,6 +18,9 @@ export class Model extends EventTarget {
     this.columns = Object.fromEntries(NUMBERS.map((name) => [name, []]));
     this.words = Object.fromEntries(WORDS.map((name) => [name, { words: [], codes: [] }]));
     this.parameters = [];
+    this.byName = new Map();
+    this.total = new Float64Array(0);
+    this.spentTotal = 0;
     this.reasons = new Map();
     this.early = new Set();
     this.best = -1;

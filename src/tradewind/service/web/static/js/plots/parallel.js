@@ -4,13 +4,16 @@ import { STATES } from "./model.js";
 import { Scale, airy, axisOf, range, wantsLog } from "./scale.js";
 import { make, saveCsv } from "./words.js";
 
-const TOP = 54, BOTTOM = 18, SIDE = 46, NEAREST = 78, MOST = 3000, PORTION = 350;
+const TOP = 54, BOTTOM = 18, SIDE = 46, NEAREST = 78, MOST = 1200, FIRST = 240, PORTION = 200;
 const HELP = "Each axis has two handles: arrow keys move them and so keep only the trials between them.";
 
 export class ParallelChart extends Frame {
   constructor(host, model, { kind, title }) {
     super(host, { label: "Parallel coordinates of all trials", height: 340, name: "parallel-coordinates", help: HELP });
     this.box.removeAttribute("tabindex");
+    // Words stand over the lines here, not below them.
+    this.box.insertBefore(this.base, this.svg);
+    this.box.classList.add("parallel");
     Object.assign(this, { model, kind, title, brushes: new Map(), weights: {}, drag: null, painting: 0 });
     this.handles = make("div", { class: "plot-handles" });
     this.box.append(this.handles);
@@ -50,7 +53,7 @@ export class ParallelChart extends Frame {
     this.all = [...parameters, ...figures].filter((axis) => axis.categories?.length > 1 || varies(axis.values));
     for (const axis of this.all) {
       const found = axis.categories ? null : range(axis.values);
-      axis.log = !axis.categories && wantsLog(found, 30);
+      axis.log = !axis.categories && wantsLog(found, 30) && wantsLog(middle(axis.values), 30);
       axis.limits = axis.categories ? [-0.5, axis.categories.length - 0.5] : airy(found, axis.log);
       axis.handles = old.get(axis.id)?.handles;
     }
@@ -105,6 +108,20 @@ export class ParallelChart extends Frame {
 
   // ------------------------------------------------------------------ lines
 
+  _rows(passing) {
+    const { model } = this, rows = [];
+    for (let row = 0; row < model.n; row++) if (model.mask[row] === passing && model.state[row] < STATES.indexOf("running")) rows.push(row);
+    return rows;
+  }
+
+  // Of very many trials the best ones and some of all others: more lines than these cannot be told apart.
+  _chosen() {
+    const rows = this._rows(1);
+    if (rows.length <= MOST) return rows;
+    const first = this.ranked.filter((row) => this.model.mask[row]).slice(0, FIRST), known = new Set(first);
+    return [...first, ...spread(rows.filter((row) => !known.has(row)), MOST - first.length)];
+  }
+
   _y(axis, row) {
     const value = axis.values[row];
     if (Number.isNaN(value) || (axis.log && value <= 0)) return NaN;
@@ -127,8 +144,8 @@ export class ParallelChart extends Frame {
   paint(context, colours, atOnce = false) {
     cancelAnimationFrame(this.painting);
     const { model } = this, lines = [];
-    if (model.filtered) for (const row of thinned(model, 0, Math.floor(MOST / 3))) lines.push([row, colours.faint, 0.35, 1]);
-    const chosen = thinned(model, 1, MOST);
+    if (model.filtered) for (const row of spread(this._rows(0), Math.floor(MOST / 3))) lines.push([row, colours.faint, 0.35, 1]);
+    const chosen = this._chosen();
     const alpha = Math.max(0.16, Math.min(0.75, 120 / Math.max(1, chosen.length)));
     // The best are drawn last, over all others.
     chosen.sort((a, b) => (this.fifth[b] < 0 ? 9 : this.fifth[b]) - (this.fifth[a] < 0 ? 9 : this.fifth[a]));
@@ -149,6 +166,7 @@ export class ParallelChart extends Frame {
       }
       context.globalAlpha = 1;
       if (next < lines.length) this.painting = requestAnimationFrame(portion);
+      else performance.mark("lines-drawn");
     };
     portion();
   }
@@ -334,12 +352,16 @@ function varies(values) {
   return !!found && found[1] > found[0];
 }
 
-// Rows that pass the filters (or do not), at most so many, evenly spread.
-function thinned(model, passing, most) {
-  const rows = [];
-  for (let row = 0; row < model.n; row++) if (model.mask[row] === passing && model.state[row] < STATES.indexOf("running")) rows.push(row);
+// At most so many of some rows, evenly spread over them.
+function spread(rows, most) {
   if (rows.length <= most) return rows;
   return Array.from({ length: most }, (_, place) => rows[Math.floor((place * rows.length) / most)]);
+}
+
+// The range without the lowest and the highest twentieth: single small values ask for no logarithmic axis.
+function middle(values) {
+  const known = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
+  return known.length ? [known[Math.floor(known.length * 0.05)], known[Math.ceil(known.length * 0.95) - 1]] : null;
 }
 
 function fitted(words, room, size) {
