@@ -32,7 +32,7 @@ class Draft:
         choice: `BEST`, `OWN`, or a proposed configuration as JSON.
         own: The values of an own configuration, as typed.
         kind: ``run`` or ``search``.
-        budget: What a search may spend.
+        budget: What it may cost at most.
         deadline: What each run may take.
         backend: Where to run; empty for the application's own.
         results: Where results go; empty to keep them on the server.
@@ -71,11 +71,10 @@ class Draft:
     def errors(self) -> dict[str, str]:
         """What is wrong with what stands beside the application's own fields, by field."""
         wrong: dict[str, str] = {}
-        if self.kind == "search":
-            if not self.budget:
-                wrong["budget"] = "say what the search may spend, such as $2"
-            else:
-                _try(parse_money, self.budget, "budget", wrong)
+        if self.budget:
+            _try(parse_money, self.budget, "budget", wrong)
+        elif self.kind == "search":
+            wrong["budget"] = "say what the search may spend, such as $2"
         if self.deadline:
             _try(parse_duration, self.deadline, "deadline", wrong)
         return wrong
@@ -91,31 +90,24 @@ class Draft:
         configuration = self.configuration()
         if self.kind == "search":
             document["search"] = {"budget": self.budget, **({"deadline": self.deadline} if self.deadline else {})}
-        elif configuration:
-            document["configuration"] = configuration
+        else:
+            document |= {"configuration": configuration} if configuration else {}
+            document |= {"budget": self.budget} if self.budget else {}
+            document |= {"resources": {"time": self.deadline}} if self.deadline else {}
         others = {"backend": self.backend, "results": self.results, "name": self.name}
         document |= {name: value for name, value in others.items() if value}
-        notify: dict[str, Any] = {"email": True} if self.email else {}
-        if self.webhook:
-            notify["webhook"] = self.webhook
-        if notify:
-            document["notify"] = notify
+        document["notify"] = {"email": self.email} | ({"webhook": self.webhook} if self.webhook else {})
         return document
 
 
-def fresh(form: Form, settings: Mapping[str, Any]) -> Draft:
+def fresh(form: Form, *, email: bool) -> Draft:
     """The form before anything is typed in.
 
     Args:
         form: The application's form.
-        settings: What the user has set for all requests.
+        email: Whether the user wants to be told by e-mail.
     """
-    return Draft(
-        parameters=form.defaults,
-        results=str(settings.get("results", "")),
-        email=bool(settings.get("email", False)),
-        webhook=str(settings.get("webhook", "")),
-    )
+    return Draft(parameters=form.defaults, email=email)
 
 
 def again(form: Form, document: Mapping[str, Any]) -> Draft:
@@ -130,8 +122,8 @@ def again(form: Form, document: Mapping[str, Any]) -> Draft:
         choice=OWN if isinstance(chosen, Mapping) and chosen else BEST,
         own={name: str(value) for name, value in _mapping(chosen).items()},
         kind="search" if "search" in document else "run",
-        budget=str(search.get("budget", "")),
-        deadline=str(search.get("deadline", "")),
+        budget=_dollars(search.get("budget", document.get("budget"))),
+        deadline=str(search.get("deadline", _mapping(document.get("resources")).get("time", ""))),
         backend=str(document.get("backend", "")) if isinstance(document.get("backend"), str) else "",
         results=str(document.get("results", "")),
         email=bool(notify.get("email", False)),
@@ -187,6 +179,12 @@ def _kept(upload: object, kept: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _dollars(budget: Any) -> str:
+    """A budget in USD as it is typed in."""
+    found = budget.get("dollars", "") if isinstance(budget, Mapping) else budget
+    return "" if found is None else str(found)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

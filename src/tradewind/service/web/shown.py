@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import InputError
-from tradewind.service.web.words import badge_of, setting, short
+from tradewind.reporting.words import value_words
+from tradewind.service.web.words import badge_of, short
 from tradewind.store.request_values import ACTIVE, OPEN, RequestEvent, RequestRow
-from tradewind.units import format_money, parse_duration, parse_money
+from tradewind.units import format_money, parse_duration
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "": ("All", ()),
@@ -22,7 +23,9 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 """What the list of requests can be narrowed to: words and states."""
 
 STAGES = ("pending", *ACTIVE, "done")
-"""The way of a request that ends well."""
+"""The way of a run that ends well."""
+
+_SEARCH_STAGES = ("pending", "executing", "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +48,39 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Best:
+    """The best trial of a search so far.
+
+    Attributes:
+        words: Its figure, such as ``$0.0213`` or ``4m 10s``.
+        metric: What the figure is.
+        machines: What it ran on.
+        configuration: The values of its parameters.
+        trial: Its number.
+    """
+
+    words: str
+    metric: str
+    machines: str
+    configuration: Mapping[str, Any]
+    trial: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A request for a template.
 
     Attributes:
         row: The request.
         title: What it is called.
-        remark: How far it is, or why it ended, in a line.
-        money: What it has cost, of its budget.
-        time: How long it has run, of its deadline or of what was predicted.
+        remark: How far it is, in a line; empty for one that is over.
+        money: What it has cost, of the most that it may cost.
+        time: How long it has run, of the most that it may take.
         running: Since when its clock ticks, seconds since the epoch; None for one that does not run.
+        machines: What it runs on; empty before that is known.
+        configuration: The configuration of a run.
+        best: The best trial of a search.
+        trials: Trials that a search has ended.
     """
 
     row: RequestRow
@@ -63,6 +89,10 @@ class Shown:
     money: Used
     time: Used | None
     running: float | None
+    machines: str
+    configuration: Mapping[str, Any]
+    best: Best | None
+    trials: int
 
     @property
     def can_cancel(self) -> bool:
@@ -83,37 +113,70 @@ def show(row: RequestRow, now: float | None = None) -> Shown:
         now: Seconds since the epoch; the clock's without it.
     """
     now = time.time() if now is None else now
-    running = row.started if row.started is not None and not row.over else None
-    return Shown(row, title_of(row), _remark(row), _money(row), _time(row, now), running)
+    trials = row.progress.get("trials")
+    return Shown(
+        row=row,
+        title=row.name or row.application or f"request {row.id}",
+        remark=_remark(row),
+        money=_money(row),
+        time=_time(row, now),
+        running=row.started if row.started is not None and not row.over else None,
+        machines=machines_of(row.progress.get("offer")),
+        configuration=_mapping(row.plan.get("configuration")),
+        best=_best(row),
+        trials=trials if isinstance(trials, int) else 0,
+    )
 
 
-def title_of(row: RequestRow) -> str:
-    """What a request is called: its own name, else what it runs."""
-    return row.name or row.application or f"request {row.id}"
+def machines_of(key: object) -> str:
+    """An offer's key (``aws/us-east-1/c5.xlargex2``) as people say it: ``2 × c5.xlarge, us-east-1``."""
+    if not isinstance(key, str) or key.count("/") < 2:
+        return ""
+    _, region, kind, *rest = key.split("/")
+    last = rest[-1] if rest else kind
+    last, _, nodes = last.rpartition("x")
+    kind, spot = (kind, ", spot") if rest else (last, "")
+    count = f"{nodes} × " if nodes != "1" else ""
+    return f"{count}{kind}{f', {region}' if region else ''}{spot}"
 
 
 def _remark(row: RequestRow) -> str:
     if row.over:
-        return row.problem
+        return ""
     if row.wanted != "run":
         return "is being cancelled" if row.wanted == "cancel" else "is being deleted"
-    found = [str(row.progress[key]) for key in ("waits", "text") if row.progress.get(key)]
-    trials = row.progress.get("trials")
-    if isinstance(trials, int):
-        found.insert(0, f"{trials:,} trial{'' if trials == 1 else 's'}")
-    best = row.progress.get("best")
-    if isinstance(best, int | float):
-        found.insert(1, f"best {setting(float(best))}")
+    if row.progress.get("waiting"):
+        return str(row.progress["waiting"])
+    trials, best = row.progress.get("trials"), _best(row)
+    found = []
+    if isinstance(trials, int) and row.kind == "search":
+        found.append(f"{trials:,} trial{'' if trials == 1 else 's'}")
+    if best is not None:
+        found.append(f"best {best.words}")
     return " · ".join(found)
 
 
+def _best(row: RequestRow) -> Best | None:
+    facts = row.progress.get("best")
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("objective"), int | float):
+        return None
+    metric = str(row.progress.get("metric", "cost"))
+    words = value_words(metric, float(facts["objective"]))
+    machines = machines_of(facts.get("offer"))
+    return Best(words, metric, machines, _mapping(facts.get("configuration")), int(facts.get("trial", 0)))
+
+
 def _money(row: RequestRow) -> Used:
-    limit = _read(parse_money, _search(row).get("budget"))
-    words = format_money(row.cost)
-    if limit is None:
-        return Used(row.cost, None, words, "")
-    rest = "" if row.over else f"{format_money(max(0.0, limit - row.cost))} left"
-    return Used(row.cost, limit, f"{words} of {format_money(limit)}", rest, _kind(row.cost, limit))
+    spent = row.cost
+    running = row.progress.get("cost")
+    if not row.over and row.kind == "run" and isinstance(running, int | float):
+        spent = max(spent, float(running))
+    limit = row.plan.get("dollars")
+    words = format_money(spent)
+    if not isinstance(limit, int | float) or limit <= 0:
+        return Used(spent, None, words, "")
+    rest = "" if row.over else f"{format_money(max(0.0, limit - spent))} left"
+    return Used(spent, float(limit), f"{words} of {format_money(limit)}", rest, _kind(spent, limit))
 
 
 def _time(row: RequestRow, now: float) -> Used | None:
@@ -129,27 +192,21 @@ def _time(row: RequestRow, now: float) -> Used | None:
 
 
 def _limit(row: RequestRow) -> float | None:
-    """Seconds that a request may or should take."""
-    for place, key in ((_search(row), "hours"), (row.document, "deadline"), (row.document.get("resources"), "time")):
-        value = place.get(key) if isinstance(place, Mapping) else None
-        found = _read(parse_duration, value)
-        if found:
-            return found * (3600.0 if key == "hours" and isinstance(value, int | float) else 1.0)
-    return None
-
-
-def _search(row: RequestRow) -> Mapping[str, Any]:
-    search = row.document.get("search")
-    return search if isinstance(search, Mapping) else {}
-
-
-def _read(reader: Any, value: Any) -> float | None:
-    if not isinstance(value, int | float | str) or isinstance(value, bool):
+    """Seconds that a request may take: a search by its budget, a run by what was asked for."""
+    if row.kind == "search":
+        hours = _mapping(row.progress.get("budget")).get("hours")
+        return float(hours) * 3600 if isinstance(hours, int | float) else None
+    asked = _mapping(row.document.get("resources")).get("time")
+    if not isinstance(asked, int | float | str) or isinstance(asked, bool):
         return None
     try:
-        return float(reader(value))
+        return parse_duration(asked) or None
     except InputError:
         return None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(value: float, limit: float) -> str:
@@ -205,7 +262,8 @@ def steps(row: RequestRow, events: Sequence[RequestEvent], now: float | None = N
     if last is not None and not row.over:
         spent[last.stage] = spent.get(last.stage, 0.0) + max(0.0, now - begun[last.stage])
     end = row.state if row.over else "done"
-    names = [*STAGES[:-1], end]
+    way = STAGES if row.kind == "run" else _SEARCH_STAGES
+    names = [*way[:-1], end]
     total = sum(spent.get(name, 0.0) for name in names[:-1]) or 1.0
     return [_step(row, name, begun, spent, total) for name in names]
 
@@ -229,3 +287,50 @@ def _step(row: RequestRow, name: str, begun: Mapping[str, float], spent: Mapping
 
 def _before(name: str, state: str) -> bool:
     return name in STAGES and state in STAGES and STAGES.index(name) < STAGES.index(state)
+
+
+# ------------------------------------------------------------------ predicted and actual
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A figure that was predicted, and what it came to.
+
+    Attributes:
+        name: What it is.
+        predicted: The prediction, in words.
+        range: Between which values it was expected to lie.
+        actual: What it came to; empty before the end.
+        difference: By how much that is more or less.
+    """
+
+    name: str
+    predicted: str
+    range: str
+    actual: str
+    difference: str
+
+
+def predicted(row: RequestRow, way: Sequence[Step]) -> list[Compared]:
+    """What was predicted of a run when its configuration was chosen, beside what it took.
+
+    Args:
+        row: The request.
+        way: Its stages.
+    """
+    before = _mapping(row.plan.get("predicted"))
+    ran = next((step.seconds for step in way if step.stage == "executing"), None)
+    ended = row.state == "done"
+    found = []
+    for name, key, words, actual in (
+        ("Run time", "runtime", short, ran if ended else None),
+        ("Cost, this run", "cost", format_money, row.cost if ended else None),
+    ):
+        value = before.get(key)
+        if not isinstance(value, int | float):
+            continue
+        low, high = before.get(f"{key}_low"), before.get(f"{key}_high")
+        between = f"{words(low)} and {words(high)}" if isinstance(low, float) and isinstance(high, float) else ""
+        difference = f"{100 * (actual / value - 1):+.0f} %" if actual is not None and value else ""
+        found.append(Compared(name, words(value), between, words(actual) if actual is not None else "", difference))
+    return found

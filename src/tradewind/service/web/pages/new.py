@@ -41,8 +41,8 @@ def new(request: Request, who: Viewer, shared: Shared, application: str = "", ag
             return render(request, who, "new_choose.html.j2", forms=forms)
         application = rows[0].reference
     form = shared.applications.form(who, application)
-    draft = drafts.fresh(form, shared.accounts.me(who).settings)
-    return _form_page(request, who, shared, form, draft)
+    ways = shared.notices.ways(who)
+    return _form_page(request, who, shared, form, drafts.fresh(form, email=bool(ways.address and ways.wishes.email)))
 
 
 @router.get("/requests/new/document")
@@ -125,7 +125,8 @@ def _form_page(
         "proposed": proposed,
         "again": again,
         "backends": shared.backends.list(who),
-        "me": shared.accounts.me(who),
+        "ways": shared.notices.ways(who),
+        "places": shared.results.places(who),
         "values": {one.name: drafts.shown_value(one, draft) for one in form.fields},
         "titles": {f"p.{one.name}": one.title for one in form.fields} | {"budget": "Budget", "deadline": "Deadline"},
         "sum": proposed.choices[0] if proposed is not None and proposed.choices else None,

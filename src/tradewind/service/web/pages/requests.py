@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from tradewind.errors import NotFoundError
+from tradewind.service.api.download import Download
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
-from tradewind.service.requests.files import LOGS
+from tradewind.service.requests.files import LOGS, FileEntry
 from tradewind.service.web.access import Posted, Shared, Viewer
 from tradewind.service.web.page import redirect, render, render_part
-from tradewind.service.web.shown import GROUPS, show, steps
+from tradewind.service.web.shown import GROUPS, predicted, show, steps
 
 router = APIRouter(include_in_schema=False)
 
 PER_PAGE = 25
 """Requests on a page of the list."""
 
+_MOST_EVENTS = 2_000
 _TAIL = 65_536
 """Bytes of a log that are shown at once."""
 
@@ -75,30 +77,38 @@ def _address(filters: dict[str, str], **more: Any) -> str:
 @router.get("/requests/{number:int}")
 def one(request: Request, who: Viewer, shared: Shared, number: int, part: bool = False) -> HTMLResponse:
     """One request: how far it is, why, and what came out."""
-    values = _values(shared, who, number)
     if part:
-        return render_part(request, who, "request_live.html.j2", **values)
-    logs = _logs(shared, who, number)
-    return render(request, who, "request.html.j2", logs=logs, streams=LOGS, **values)
+        return render_part(request, who, "request_live.html.j2", **_values(shared, who, number))
+    return _page(request, who, shared, number)
+
+
+def _page(request: Request, who: Principal, shared: Context, number: int, link: str = "") -> HTMLResponse:
+    values = _values(shared, who, number)
+    logs = _logs(shared, who, number, values["files"])
+    return render(request, who, "request.html.j2", logs=logs, link=link, **values)
 
 
 def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
     row = shared.requests.get(who, number)
-    events = shared.requests.events(who, number)
+    events = shared.requests.events(who, number, limit=_MOST_EVENTS)
     now = time.time()
     return {
         "shown": show(row, now),
         "steps": steps(row, events, now),
         "events": events,
         "files": shared.requests.files(who, number),
+        "links": shared.links.list(who, number) if row.over else [],
+        "predicted": predicted(row, steps(row, events, now)),
     }
 
 
-def _logs(shared: Context, who: Principal, number: int) -> dict[str, Any]:
+def _logs(shared: Context, who: Principal, number: int, files: Sequence[FileEntry]) -> dict[str, Any]:
     """The end of each log that has anything in it."""
     found: dict[str, Any] = {}
-    sizes = {entry.path: entry.size for entry in shared.requests.files(who, number)}
+    sizes = {entry.path: entry.size for entry in files}
     for stream in LOGS:
+        if stream not in sizes and stream != "stdout":
+            continue
         offset = max(0, sizes.get(stream, 0) - _TAIL)
         part = shared.requests.log(who, number, stream, offset, _TAIL)
         if part.text or stream == "stdout":
@@ -116,21 +126,9 @@ def log(who: Viewer, shared: Shared, number: int, stream: str, offset: Annotated
 
 
 @router.get("/requests/{number:int}/files/{path:path}")
-def file(who: Viewer, shared: Shared, number: int, path: str) -> Response:
+def file(request: Request, who: Viewer, shared: Shared, number: int, path: str) -> Response:
     """One file of the run: always handed out as a download, so that none is shown as a page of this server."""
-    opened = shared.requests.open(who, number, path)
-
-    def chunks() -> Iterator[bytes]:
-        with opened:
-            while chunk := opened.read(262_144):
-                yield chunk
-
-    name = path.rpartition("/")[2]
-    headers = {
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-        "Cache-Control": "no-store",
-    }
-    return StreamingResponse(chunks(), media_type="application/octet-stream", headers=headers)
+    return Download(request, shared.requests.open(who, number, path), path)
 
 
 @router.post("/requests/{number:int}/{action}")
@@ -147,4 +145,11 @@ def act(request: Request, who: Viewer, shared: Shared, number: int, action: str,
     if action == "delete":
         shared.requests.delete(who, number)
         return redirect(request, "/requests", f"Request {number} is deleted.")
+    if action == "link":
+        _, path = shared.links.make(who, number)
+        place = shared.settings.public_url or str(request.base_url)
+        return _page(request, who, shared, number, place.rstrip("/") + path)
+    if action == "unlink":
+        shared.links.revoke(who, number, form.get("link", ""))
+        return redirect(request, here, "That link leads nowhere from now on.")
     raise NotFoundError("a request cannot do that")
