@@ -22,6 +22,7 @@ from tradewind.store.request_values import OPEN, Line, Remark, RequestRow, Wante
 from tradewind.store.schema import cluster_jobs, requests, studies, tenants
 
 _CLAIM_LOCK = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
+_MOST_HELD = 1000
 _FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
 _HELD = requests.c.state.in_(OPEN) & requests.c.hold_token.is_not(None)
 _WAITS = (requests.c.state == "pending") & requests.c.hold_token.is_(None)
@@ -63,13 +64,14 @@ class ClaimStore:
             holder: `tradewind.store.base.this_process`.
             room: Whether this process can carry out one more; without it, only those for clusters count.
         """
+        # One query: it is asked all day long.
+        columns = (requests.c.hold_token, requests.c.hold_holder, requests.c.hold_expires)
         due = _WAITS if room else _WAITS & (requests.c.cluster != "")
+        others = _HELD & (requests.c.hold_holder != holder)
+        query = sa.select(*columns).where(requests.c.state.in_(OPEN), due | others)
         with self._database.read() as connection:
-            if connection.execute(sa.select(requests.c.id).where(due).limit(1)).first() is not None:
-                return True
-            others = _HELD & (requests.c.hold_holder != holder)
-            held = connection.execute(sa.select(requests.c.hold_holder, requests.c.hold_expires).where(others)).all()
-        return bool(_stale(held, time.time()))
+            found = connection.execute(query.order_by(requests.c.hold_token.is_not(None)).limit(_MOST_HELD)).all()
+        return any(row.hold_token is None for row in found) or bool(_stale(found, time.time()))
 
     def line(self, tenant: str, number: int = 0) -> tuple[Line, int]:
         """What a tenant uses of its quota.
