@@ -59,13 +59,7 @@ class AuditStore:
             row: The line.
             lasting: False where a power cut may take it back.
         """
-        values = {name: getattr(row, name) for name in AuditRow.__dataclass_fields__ if name != "id"}
-        values["details"] = codec.dumps(dict(row.details))
-
-        def work(connection: sa.engine.Connection) -> None:
-            connection.execute(sa.insert(audit).values(values))
-
-        self._database.together(work, lasting=lasting)
+        self._database.together(lambda connection: insert(connection, row), lasting=lasting)
 
     def page(
         self, *, before: int | None = None, limit: int = 100, user: str = "", action: str = "", outcome: str = ""
@@ -100,5 +94,21 @@ class AuditStore:
         Returns:
             How many.
         """
+        before = time.time() - 86400 * days
+        # The oldest lines have the smallest numbers: where none is to go, one is read.
+        first = sa.select(audit.c.id).where(audit.c.at >= before).order_by(audit.c.id).limit(1)
+        oldest = sa.select(audit.c.at).order_by(audit.c.id).limit(1)
+        with self._database.read() as connection:
+            at = connection.scalar(oldest)
+            if at is None or at >= before:
+                return 0
+            end = connection.scalar(first)
         with self._database.write() as connection:
-            return int(connection.execute(sa.delete(audit).where(audit.c.at < time.time() - 86400 * days)).rowcount)
+            query = sa.delete(audit) if end is None else sa.delete(audit).where(audit.c.id < end)
+            return int(connection.execute(query.where(audit.c.at < before)).rowcount)
+
+
+def insert(connection: sa.engine.Connection, row: AuditRow) -> None:
+    """Add a line within a transaction: it is there exactly when that which it tells of is."""
+    values = {name: getattr(row, name) for name in AuditRow.__dataclass_fields__ if name != "id"}
+    connection.execute(sa.insert(audit).values({**values, "details": codec.dumps(dict(row.details))}))

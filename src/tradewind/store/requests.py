@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +13,7 @@ from sqlalchemy.engine import Connection
 
 from tradewind.errors import ConflictError
 from tradewind.store import codec, rows
+from tradewind.store.audit import AuditRow, insert
 from tradewind.store.database import Database
 from tradewind.store.request_rows import FIELDS, QUERY, note, one, read, written
 from tradewind.store.request_values import (
@@ -40,8 +42,13 @@ class RequestStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, row: RequestRow, remark: Remark) -> tuple[RequestRow, bool]:
+    def add(self, row: RequestRow, remark: Remark, entry: AuditRow | None = None) -> tuple[RequestRow, bool]:
         """Add a request.
+
+        Args:
+            row: The request.
+            remark: What to note with it.
+            entry: The line of the audit log for it; its subject is set here.
 
         Returns:
             It, and whether it is new: a second one with the same key of the same user is the first.
@@ -65,6 +72,7 @@ class RequestStore:
                 return there, False
             (number,) = result.inserted_primary_key or (0,)
             note(connection, number, [remark])
+            _enter(connection, number, entry)
             return one(connection, requests.c.id == number), True
 
     def _of_key(self, connection: Connection, row: RequestRow) -> RequestRow | None:
@@ -152,7 +160,14 @@ class RequestStore:
         with self._database.read() as connection:
             return int(connection.scalar(sa.select(sa.func.max(request_events.c.id))) or 0)
 
-    def change_free(self, number: int, states: Sequence[str], fields: Mapping[str, Any], remark: Remark) -> RequestRow:
+    def change_free(
+        self,
+        number: int,
+        states: Sequence[str],
+        fields: Mapping[str, Any],
+        remark: Remark,
+        entry: AuditRow | None = None,
+    ) -> RequestRow:
         """Change a request that nobody carries out.
 
         Args:
@@ -160,6 +175,7 @@ class RequestStore:
             states: The states that it must be in.
             fields: What to change, by name.
             remark: What to note with it.
+            entry: The line of the audit log for it; its subject is set here.
 
         Raises:
             NotFoundError: There is none.
@@ -172,6 +188,7 @@ class RequestStore:
                 row = one(connection, requests.c.id == number)
                 raise ConflictError(f"request {number} is {row.state}", hint="ask again for how far it is")
             note(connection, number, [remark])
+            _enter(connection, number, entry)
             return one(connection, requests.c.id == number)
 
     def want(self, number: int, wanted: Wanted, remark: Remark) -> RequestRow:
@@ -219,6 +236,11 @@ class RequestStore:
             entry |= {"at": time.time(), "details": codec.dumps(facts)}
             connection.execute(sa.insert(audit).values(entry))
             return row
+
+
+def _enter(connection: Connection, number: int, entry: AuditRow | None) -> None:
+    if entry is not None:
+        insert(connection, replace(entry, subject=f"request {number}"))
 
 
 def _is_number(text: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tradewind.errors import ForbiddenError
 from tradewind.service.accounts.names import clean
+from tradewind.service.operations.logs import redact
 from tradewind.service.people import Principal
 from tradewind.store.audit import AuditRow, AuditStore
 from tradewind.store.database import Database
@@ -18,6 +19,18 @@ Outcome = Literal["done", "refused"]
 _LOG = logging.getLogger("tradewind.service.audit")
 _MOST_REFUSED = 60  # lines a minute and address: who is refused must not fill the disk
 _TIDY = 3600.0
+
+
+def line_of(who: Principal, action: str, subject: str = "", **details: Any) -> AuditRow:
+    """A line to add in the transaction that does what it tells of.
+
+    Args:
+        who: Who does it.
+        action: What, as ``kind.verb``.
+        subject: What it is done to.
+        details: More of it: JSON-able, and never a secret.
+    """
+    return AuditRow(0, time.time(), who.name, who.tenant, who.address, action, clean(subject), "done", details)
 
 
 class Audit:
@@ -55,7 +68,7 @@ class Audit:
         self, name: str, tenant: str, address: str, action: str, subject: str, outcome: Outcome, details: dict[str, Any]
     ) -> None:
         """Add a line about somebody who has no principal: one who tries to sign in."""
-        row = AuditRow(0, time.time(), name, tenant, address, action, clean(subject), outcome, details)
+        row = AuditRow(0, time.time(), name, tenant, address, action, clean(redact(subject)), outcome, details)
         facts = {"action": action, "user": name, "tenant": tenant, "address": address, "outcome": outcome, **details}
         _LOG.info(
             "%s %s, %s, by %s from %s",

@@ -135,7 +135,11 @@ class Accounts:
             InputError: The new one is no good.
         """
         user = self.store.user(who.user_id)
-        self._sessions.confirm(user, old, who.address)
+        try:
+            self._sessions.confirm(user, old, who.address)
+        except TradewindError as error:
+            self.audit.record(who, "account.password", user.name, outcome="refused", why=error.code)
+            raise
         self.store.change(user.id, password=self.digest(new, user.name))
         self._sessions.end_all(user.id, but=session)
         self.audit.record(who, "account.password", user.name)

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError, QuotaError
 from tradewind.problem import Run
+from tradewind.service.accounts.audit import line_of
 from tradewind.service.people import Principal
 from tradewind.service.requests import files
 from tradewind.service.requests.document import filled
@@ -95,7 +96,10 @@ class Requests:
             cluster=accepted.cluster,
             plan=accepted.plan,
         )
-        stored, new = self.store.add(row, Remark("pending", f"asked for by {who.name}"))
+        entry = line_of(
+            who, "request.submit", kind=row.kind, application=row.application_id, may_cost=accepted.plan.get(DOLLARS)
+        )
+        stored, new = self.store.add(row, Remark("pending", f"asked for by {who.name}"), entry)
         if new:
             self._changed()
         return stored
@@ -251,7 +255,8 @@ class Requests:
             raise ConflictError(f"request {number} has ended well", hint="resubmit makes a new one of it")
         plan = {**row.plan, "before": self._trials_ended(row)}
         again = {"state": "pending", "wanted": "run", "problem": "", "hint": "", "ended": None, "plan": plan}
-        changed = self.store.change_free(number, ENDED, again, Remark("pending", f"once more, wanted by {who.name}"))
+        remark = Remark("pending", f"once more, wanted by {who.name}")
+        changed = self.store.change_free(number, ENDED, again, remark, line_of(who, "request.retry", cost=row.cost))
         self._changed()
         return changed
 
