@@ -239,8 +239,8 @@ def line_of(connection: Connection, tenant: str, first: int, running: int) -> Li
 
 def running_of(connection: Connection) -> dict[str, int]:
     """Requests that are being carried out by servers themselves, by tenant."""
-    query = sa.select(requests.c.tenant, sa.func.count()).where(_HELD, requests.c.cluster == "")
-    return dict(connection.execute(query.group_by(requests.c.tenant)).tuples().all())
+    query = sa.select(requests.c.tenant, sa.func.count().label("running")).where(_HELD, requests.c.cluster == "")
+    return {row.tenant: row.running for row in connection.execute(query.group_by(requests.c.tenant))}
 
 
 def _spent(connection: Connection, tenant: str) -> float:

@@ -1,0 +1,60 @@
+"""kill -9 of the worker at every stage of a request: it ends once, is paid once, and no run is done twice."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from tests.service.requests.crash import POINTS, STAGES
+from tests.service.requests.world import World, WorkerProcess, working, world
+
+from tradewind.problem import TrialState
+
+
+def check_once(there: World, number: int) -> None:
+    """See that a request with one run was carried out exactly once."""
+    row = there.context.requests.get(there.root, number)
+    assert (row.state, row.problem) == ("done", "")
+    assert row.study_id is not None
+    runs = there.context.store.runs(row.study_id)
+    trials = there.context.store.trials(row.study_id)
+    assert [trial.state for trial in trials] == [TrialState.SUCCEEDED]
+    begun = [run for run in there.begun() if run.startswith(there.context.store.study(row.study_id).owner)]
+    assert len(begun) == len(runs) == 1
+    assert row.cost == pytest.approx(sum(run.cost for run in runs))
+    assert row.cost > 0
+    events = there.context.requests.events(there.root, number)
+    assert [event.stage for event in events].count("done") == 1
+    told = [event.stage for event in events if event.stage in STAGES and not event.text.startswith("taken over")]
+    assert told == sorted(set(told), key=STAGES.index)
+    assert row.hold_holder is None
+
+
+def check_killed_at(place: str, there: World, seconds: float = 0.3) -> None:
+    row = there.submit(parameters={"seconds": seconds})
+    with WorkerProcess(there, place) as first:
+        assert first.wait() == -signal.SIGKILL
+    with working(there.context):
+        there.ended(row)
+    check_once(there, row.id)
+    if place != "finished":
+        texts = [event.text for event in there.context.requests.events(there.root, row.id)]
+        assert any(text.startswith("taken over from process") for text in texts)
+
+
+@pytest.fixture
+def there(tmp_path: Path):
+    with world(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("place", ["executing", "ended"])
+def test_a_killed_worker_s_request_is_gone_on_with(there: World, place: str) -> None:
+    check_killed_at(place, there)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", sorted({*POINTS, *STAGES} - {"executing", "ended"}))
+def test_a_worker_may_die_anywhere(there: World, place: str) -> None:
+    check_killed_at(place, there)
