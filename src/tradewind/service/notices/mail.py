@@ -47,8 +47,8 @@ def write(notice: NoticeRow, sender: str, url: str) -> EmailMessage:
     facts = request if isinstance(request, Mapping) else {}
     title, lines, rows, link = _content(str(document.get("event", "")), facts)
     message = EmailMessage()
-    # Whatever a user calls a request, it stays within the subject.
-    message["Subject"] = clean(title, 200)
+    # Whatever a user calls a request, it stays within the subject: of all line breaks none is left.
+    message["Subject"] = clean(" ".join(title.split()), 200)
     message["From"] = Address("Tradewind", addr_spec=_address(sender))
     message["To"] = Address(addr_spec=_address(notice.target))
     message["Date"] = format_datetime(localtime())
@@ -124,7 +124,7 @@ def _content(event: str, facts: Mapping[str, Any]) -> tuple[str, list[str], list
     what, short = _WORDS.get(event, ("has news", "news"))
     state = str(facts.get("state", ""))
     what, short = (_STATES.get(state, what), _STATES.get(state, short).removeprefix("was "))
-    name = clean(str(facts.get("name") or f"request {facts.get('id')}"), 120)
+    name = _line(facts.get("name"))[:120] or f"request {facts.get('id')}"
     lines = [f"Your request {facts.get('id')}, {name}, {what}."]
     rows = [
         ("Why", _line(facts.get("problem"))),
