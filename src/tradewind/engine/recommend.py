@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.engine.assemble import build_problem
@@ -34,6 +34,7 @@ class Advice:
         offers: The machines of each.
         basis: What they rest on, one sentence each.
         runs: Runs of this job, with any parameters, that the store has.
+        fitted: What the searcher's model chose before its weights; see `Recommends.fitted`.
     """
 
     searcher: str
@@ -42,6 +43,7 @@ class Advice:
     offers: tuple[Offer, ...]
     basis: tuple[str, ...]
     runs: int
+    fitted: Mapping[str, Any] = field(default_factory=dict)
 
 
 def advise(spec: Spec, store: Store, data_folder: Path, count: int, searcher: str | None = None) -> Advice:
@@ -63,7 +65,9 @@ def advise(spec: Spec, store: Store, data_folder: Path, count: int, searcher: st
     return advise_from(spec, problem, count, name)
 
 
-def advise_from(spec: Spec, problem: Problem, count: int, searcher: str | None = None) -> Advice:
+def advise_from(
+    spec: Spec, problem: Problem, count: int, searcher: str | None = None, fitted: Mapping[str, Any] | None = None
+) -> Advice:
     """As `advise`, from the past that a problem has.
 
     Args:
@@ -71,6 +75,7 @@ def advise_from(spec: Spec, problem: Problem, count: int, searcher: str | None =
         problem: Its problem, with the earlier studies.
         count: How many configurations at most.
         searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT`.
+        fitted: Of an earlier advice on the same job: the answer then comes sooner.
 
     Raises:
         NoHistoryError: No run of the job can be answered from.
@@ -83,6 +88,8 @@ def advise_from(spec: Spec, problem: Problem, count: int, searcher: str | None =
         raise NoHistoryError(f"nothing is known of {spec.name} yet: the store has no run of it", hint=hint)
     made = _make(spec, problem, name)
     assert isinstance(made, Recommends)
+    if fitted:
+        made.refit(fitted)
     found = made.recommend(count)
     basis = tuple(made.basis())
     if not found:
@@ -91,7 +98,7 @@ def advise_from(spec: Spec, problem: Problem, count: int, searcher: str | None =
         raise NoHistoryError(f"none of the {runs} runs of {spec.name} can be answered from{why}", hint=hint)
     offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
     given = {key: plain_number(value) for key, value in spec.job.parameters.values.items()}
-    return Advice(name, given, tuple(found), offers, basis, runs)
+    return Advice(name, given, tuple(found), offers, basis, runs, made.fitted())
 
 
 def recommenders() -> Sequence[str]:

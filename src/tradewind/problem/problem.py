@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -92,6 +92,19 @@ class Problem:
     def candidates(self) -> Candidates:
         """All configurations that can be bought, each trial once; for an enumerable space only."""
         return Candidates.of_space(self)
+
+    def with_past(self, job: Job, constraints: Constraints, past: tuple[PastStudy, ...]) -> Problem:
+        """The same space for the same job with other parameters; candidates that were listed already are shared.
+
+        Args:
+            job: The job with its parameters.
+            constraints: What must hold.
+            past: Earlier studies.
+        """
+        other = replace(self, job=job, constraints=constraints, past=past)
+        if "candidates" in self.__dict__:
+            other.__dict__["candidates"] = self.candidates
+        return other
 
     def pool(self, configurations: Sequence[Configuration]) -> Candidates:
         """Some configurations as candidates, those that no provider sells and repetitions left out."""

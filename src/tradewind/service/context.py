@@ -17,6 +17,7 @@ from tradewind.service.links import Links
 from tradewind.service.machines import Machines
 from tradewind.service.notices.functions import Notices
 from tradewind.service.offers import Offers
+from tradewind.service.presence import Presence
 from tradewind.service.proposals import Proposals
 from tradewind.service.requests.functions import Requests
 from tradewind.service.requests.planning import Room
@@ -56,6 +57,7 @@ class Context:
         clusters: What people see of shared clusters.
         machines: What is running and costs money.
         offers: What the catalogues sell.
+        presence: Which servers and workers are alive.
         streams: Event streams that are open.
         links: Links to results.
         sealer: Keeps secrets of users.
@@ -81,6 +83,7 @@ class Context:
     clusters: Clusters
     machines: Machines
     offers: Offers
+    presence: Presence
     streams: Hub
     links: Links
     sealer: Sealer
@@ -115,7 +118,7 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
     applications = Applications(database, settings, data_folder, backends)
     sealer = Sealer(database, settings, data_folder)
     sealer.start()
-    proposals = Proposals(applications, backends, data_folder)
+    proposals = Proposals(applications, backends, settings, data_folder)
     results = Results(database, settings, sealer, audit, data_folder)
     room = Room(settings, applications, backends, proposals, results, cluster, data_folder)
     requests = Requests(database, store, room)
@@ -138,6 +141,7 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         clusters=Clusters(cluster),
         machines=Machines(database, store, data_folder),
         offers=Offers(data_folder),
+        presence=Presence(database),
         streams=Hub(database, settings),
         links=Links(database, settings, requests, audit),
         sealer=sealer,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.assemble import build_problem
-from tradewind.engine.recommend import advise_from
+import numpy as np
+
+from tradewind.engine.recommend import Advice, advise_from
 from tradewind.errors import ConfigurationError, NoHistoryError, NoOfferError
-from tradewind.problem import Configuration, Constraints, Offer, PastStudy, Problem, Value
-from tradewind.service.applications.checked import checked, parameters_of
-from tradewind.service.applications.fields import read_values
+from tradewind.problem import Configuration, Constraints, Offer, Problem, Value
+from tradewind.problem.configuration import plain_number
+from tradewind.service.experience import Experience
 from tradewind.service.people import Principal
 from tradewind.units import parse_duration
 
@@ -21,10 +24,24 @@ if TYPE_CHECKING:
     from tradewind.problem.spec import Spec
     from tradewind.service.applications.functions import Applications
     from tradewind.service.backends import Backends
+    from tradewind.service.settings import ServiceSettings
     from tradewind.store.applications import ApplicationRow
 
-DEFAULT = "tradewind"
-"""Who proposes where the application names nobody."""
+FEW = 8
+"""Runs below which a proposal is a guess: the evaluation of paper 5 is near the optimum from the eighth."""
+
+SEARCH_RUNS = 20
+"""Runs that the price of a search is named for."""
+
+_UNLIKELY = 0.5
+_REFIT = 1.1
+"""Growth of the history after which the model's scales are chosen anew."""
+
+_SMALL = 50
+"""Runs of a history below which they always are: it takes no time."""
+
+_LOOKED_AT = 200
+"""Proposals among which one with what the user chose is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +87,7 @@ class Proposal:
         searcher: Who proposes; empty for the default.
         basis: What it rests on, one sentence each.
         advice: What the user may do about it, such as to start a search; empty where nothing is better.
+        search_cost: USD that a search of twenty runs is expected to cost in total; None where nothing is known.
         seconds: How long it took.
     """
 
@@ -82,6 +100,7 @@ class Proposal:
     searcher: str = ""
     basis: tuple[str, ...] = ()
     advice: str = ""
+    search_cost: float | None = None
     seconds: float = field(default=0.0, compare=False)
 
 
@@ -91,13 +110,19 @@ class Proposals:
     Args:
         applications: The applications.
         backends: Where they run.
+        settings: The server's settings.
         data_folder: For refreshed prices.
     """
 
-    def __init__(self, applications: Applications, backends: Backends, data_folder: Path) -> None:
+    def __init__(
+        self, applications: Applications, backends: Backends, settings: ServiceSettings, data_folder: Path
+    ) -> None:
         self._applications = applications
         self._backends = backends
-        self._data_folder = data_folder
+        self._settings = settings
+        self._experience = Experience(applications.store, data_folder)
+        self._lock = threading.Lock()
+        self._fits: OrderedDict[tuple[str, str, str | None, str], tuple[int, Mapping[str, Any]]] = OrderedDict()
 
     def propose(
         self,
@@ -132,17 +157,13 @@ class Proposals:
         row = self._applications.get(who, application)
         where = self._backends.choose(who, row, backend)
         spec = self._applications.spec(row, parameters, where, resources=resources)
-        if deadline is not None:
+        if deadline is not None and deadline != "":
             spec = replace(spec, constraints=Constraints(parse_duration(deadline), spec.constraints.thresholds))
-        found = self._propose(who, row, spec, build_problem(spec, self._data_folder), count)
-        return replace(found, application=row.reference, backend=where.name, seconds=time.perf_counter() - begun)
+        found = self._propose(who, row, spec, max(1, min(count, _LOOKED_AT)))
+        return replace(found, backend=where.name, seconds=time.perf_counter() - begun)
 
     def settle(
-        self,
-        who: Principal,
-        row: ApplicationRow,
-        spec: Spec,
-        given: Mapping[str, Any] | None = None,
+        self, who: Principal, row: ApplicationRow, spec: Spec, given: Mapping[str, Any] | None = None
     ) -> Configuration:
         """The whole configuration of a run: what the user chose, and the best proposal with that for the rest.
 
@@ -153,82 +174,108 @@ class Proposals:
             given: The value of some parameters of the space, or None.
 
         Raises:
-            ConfigurationError: A value is not in the space.
-            NoOfferError: The backend has nothing that goes with it.
+            ConfigurationError: A value is not in the space, or values do not go together.
+            NoOfferError: The backend has nothing that the application can run on.
         """
-        problem = build_problem(spec, self._data_folder)
+        problem = self._experience.problem(spec)
         chosen: dict[str, Value] = {}
         for name, value in (given or {}).items():
             if name not in problem.space:
                 known = ", ".join(problem.space.names)
                 raise ConfigurationError(f"there is no parameter {name!r} in the space", hint=f"known: {known}")
             chosen[name] = problem.space[name].coerce(value)
-        everything = len(problem.candidates) if problem.space.enumerable else 50
-        for candidate in self._propose(who, row, spec, problem, everything if chosen else 1).candidates:
+        if chosen.keys() >= set(problem.space.names):
+            return problem.space.check(chosen)
+        proposed = self._propose(who, row, spec, _LOOKED_AT if chosen else 1).candidates
+        for candidate in proposed:
             if all(candidate.configuration.get(name) == value for name, value in chosen.items()):
                 return Configuration(candidate.configuration)
-        return problem.space.check(chosen)
+        return _cheapest_with(problem, chosen)
 
-    def _propose(self, who: Principal, row: ApplicationRow, spec: Spec, problem: Problem, count: int) -> Proposal:
-        proposal = Proposal("", "", dict(spec.job.parameters.values), spec.constraints.deadline, (), 0)
-        past = self._past(who, row, spec)
+    def _propose(self, who: Principal, row: ApplicationRow, spec: Spec, count: int) -> Proposal:
+        given = {name: plain_number(value) for name, value in spec.job.parameters.values.items()}
+        proposal = Proposal(row.reference, "", given, spec.constraints.deadline, (), 0)
+        every = row.shared and self._settings.shared_history
+        seen_by = None if every else who.tenant
+        problem = self._experience.problem(spec)
+        past = self._experience.past(row, spec, seen_by)
+        problem = problem.with_past(spec.job, spec.constraints, past)
+        if not past:
+            return _by_default(proposal, problem, count)
+        key = (row.tenant, row.name, seen_by, " ".join(problem.space.names))
+        runs = sum(len(study.trials) for study in past)
+        with self._lock:
+            at, fitted = self._fits.get(key, (0, {}))
+        fresh = runs < _SMALL or runs > _REFIT * at
         try:
-            advice = advise_from(spec, replace(problem, past=past), count)
+            advice = advise_from(spec, problem, count, fitted=None if fresh else fitted)
         except NoHistoryError as error:
-            return _by_default(proposal, problem, count, error)
-        candidates = tuple(
-            Candidate(
-                one.configuration,
-                offer,
-                one.runtime,
-                one.runtime_low,
-                one.runtime_high,
-                one.cost,
-                one.cost_low,
-                one.cost_high,
-                one.probability_feasible,
-                one.reason,
-            )
-            for one, offer in zip(advice.recommendations, advice.offers, strict=True)
+            return _by_default(proposal, problem, count, error.message)
+        with self._lock:
+            self._fits[key] = (runs if fresh else at, advice.fitted)
+            while len(self._fits) > 256:
+                self._fits.popitem(last=False)
+        return _by_history(proposal, advice, runs)
+
+
+def _by_history(proposal: Proposal, advice: Advice, runs: int) -> Proposal:
+    candidates = tuple(
+        Candidate(
+            configuration=dict(one.configuration),
+            offer=offer,
+            runtime=one.runtime,
+            runtime_low=one.runtime_low,
+            runtime_high=one.runtime_high,
+            cost=one.cost,
+            cost_low=one.cost_low,
+            cost_high=one.cost_high,
+            chance=one.probability_feasible,
+            reason=one.reason,
         )
-        return replace(proposal, candidates=candidates, runs=advice.runs, searcher=advice.searcher, basis=advice.basis)
-
-    def _past(self, who: Principal, row: ApplicationRow, spec: Spec) -> tuple[PastStudy, ...]:
-        """The runs of the application as studies that searchers learn from, one for each set of job parameters."""
-        known = checked(row)
-        grouped: dict[tuple[Any, ...], list[Any]] = {}
-        for past in self._applications.store.past(row.tenant, row.name, seen_by=who.tenant):
-            try:
-                values = parameters_of(known.model, read_values(known.model.fields, past.parameters))
-            except ConfigurationError:
-                continue
-            grouped.setdefault((tuple(sorted(values.items())), past.problem_key), []).append(past.trial)
-        return tuple(
-            PastStudy(
-                name=spec.name,
-                parameters=replace(spec.job.parameters, values={**spec.job.parameters.values, **dict(values)}),
-                trials=tuple(trials),
-                problem_key=key,
-                objective=spec.objective,
-                constraints=spec.constraints,
-                billing=spec.billing,
-            )
-            for (values, key), trials in grouped.items()
-        )
-
-
-def _by_default(proposal: Proposal, problem: Problem, count: int, why: NoHistoryError) -> Proposal:
-    """The cheapest configurations that the application can run on."""
-    candidates = problem.candidates if problem.space.enumerable else None
-    if candidates is None or not len(candidates):
-        raise NoOfferError("there is no configuration that this application can run on")
-    order = candidates.hourly.argsort(kind="stable")[:count]
-    reason = "the cheapest that the application can run on; nothing is known of how long it takes"
+        for one, offer in zip(advice.recommendations, advice.offers, strict=True)
+    )
+    words = ""
+    if candidates[0].chance is not None and candidates[0].chance < _UNLIKELY:
+        words = "none is likely to keep deadline and bounds: allow more time, or let a search look for one"
+    elif runs < FEW:
+        words = f"only {runs} {'run is' if runs == 1 else 'runs are'} known: a search with a budget would tell more"
     return replace(
         proposal,
-        candidates=tuple(
-            Candidate(candidates.configuration(int(i)), candidates.offer(int(i)), reason=reason) for i in order
-        ),
-        basis=(why.message,),
-        advice="a search with a budget finds the best one",
+        candidates=candidates,
+        runs=runs,
+        searcher=advice.searcher,
+        basis=advice.basis,
+        advice=words,
+        search_cost=SEARCH_RUNS * float(np.median([one.cost for one in advice.recommendations])),
     )
+
+
+def _by_default(proposal: Proposal, problem: Problem, count: int, why: str = "") -> Proposal:
+    """The cheapest configurations that the application can run on."""
+    reason = "the cheapest that the application can run on; nothing is known of how long it takes"
+    found = _cheapest(problem, count)
+    basis = why or f"nothing is known of {problem.job.name} yet: nobody has run it here"
+    advice = "the first runs teach the next proposals; a search with a budget finds a good one sooner"
+    candidates = tuple(Candidate(dict(one), problem.resolver.resolve(one), reason=reason) for one in found)
+    return replace(proposal, candidates=candidates, basis=(basis,), advice=advice)
+
+
+def _cheapest(problem: Problem, count: int) -> list[Configuration]:
+    """The configurations with the least price by the hour; some of them where they cannot be listed."""
+    space = problem.space
+    if space.enumerable:
+        candidates = problem.candidates
+    else:
+        candidates = problem.pool(list(space.sample(np.random.default_rng(0), 256)))
+    if not len(candidates):
+        raise NoOfferError("there is no configuration that this application can run on")
+    order = np.argsort(np.round(candidates.hourly, 9), kind="stable")[:count]
+    return [candidates.configuration(int(i)) for i in order]
+
+
+def _cheapest_with(problem: Problem, chosen: Mapping[str, Value]) -> Configuration:
+    """The cheapest configuration with what was chosen."""
+    for configuration in _cheapest(problem, 100_000):
+        if all(configuration.get(name) == value for name, value in chosen.items()):
+            return configuration
+    return problem.space.check(chosen)

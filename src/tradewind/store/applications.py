@@ -178,24 +178,33 @@ class ApplicationStore:
 
     # ------------------------------------------------------------------ what was learned
 
-    def watermark(self, tenant: str, name: str) -> tuple[int, float]:
-        """How many requests an application has, and their newest change: what tells whether there are new runs."""
+    def watermark(self, tenant: str, name: str, seen_by: str | None = None) -> tuple[int, float]:
+        """How many requests an application has, and their newest change: what tells whether there are new runs.
+
+        Args:
+            tenant: Whose the application is.
+            name: Its name.
+            seen_by: Only requests of this tenant; None for those of all.
+        """
         query = (
             sa.select(sa.func.count(), sa.func.max(requests.c.updated))
             .select_from(requests.join(applications, requests.c.application_id == applications.c.id))
-            .where(applications.c.tenant == tenant, applications.c.name == name)
+            .where(*_requests_of(tenant, name, seen_by))
         )
         with self._database.read() as connection:
             count, newest = connection.execute(query).one()
         return int(count), float(newest or 0.0)
 
-    def past(self, tenant: str, name: str, *, seen_by: str | None = None, limit: int = 2_000) -> list[PastRow]:
+    def past(
+        self, tenant: str, name: str, *, seen_by: str | None = None, since: float = 0.0, limit: int = 2_000
+    ) -> list[PastRow]:
         """The trials of all requests of an application, whatever its version, the newest last.
 
         Args:
             tenant: Whose the application is.
             name: Its name.
             seen_by: Only requests of this tenant; None for those of all.
+            since: Only requests that have changed since then, in seconds since the epoch.
             limit: The most that is read; the newest are kept.
         """
         columns = [studies.c.id, studies.c.problem_key, requests.c.document, *rows.TRIAL_COLUMNS]
@@ -204,19 +213,12 @@ class ApplicationStore:
             .join(studies, requests.c.study_id == studies.c.id)
             .join(trials, trials.c.study_id == studies.c.id)
         )
-        where = [applications.c.tenant == tenant, applications.c.name == name, trials.c.state.in_(_INFORM)]
-        if seen_by is not None:
-            where.append(requests.c.tenant == seen_by)
+        where = [*_requests_of(tenant, name, seen_by), trials.c.state.in_(_INFORM), requests.c.updated >= since]
         query = sa.select(*columns).select_from(joined).where(*where)
         query = query.order_by(requests.c.id.desc(), trials.c.number.desc()).limit(limit)
         with self._database.read() as connection:
             found = connection.execute(query).all()
-        past = []
-        for study_id, key, document, *trial in reversed(found):
-            given = json.loads(document).get("parameters")
-            parameters = given if isinstance(given, dict) else {}
-            past.append(PastRow(study_id, key, parameters, rows.trial_of(trial)))
-        return past
+        return [_past(*row) for row in reversed(found)]
 
     # ------------------------------------------------------------------ backends
 
@@ -309,6 +311,16 @@ class ApplicationStore:
             where &= uploads.c.digest.not_in(list(but))
         with self._database.write() as connection:
             return int(connection.execute(sa.delete(uploads).where(where)).rowcount)
+
+
+def _requests_of(tenant: str, name: str, seen_by: str | None) -> list[sa.ColumnElement[bool]]:
+    where: list[sa.ColumnElement[bool]] = [applications.c.tenant == tenant, applications.c.name == name]
+    return where if seen_by is None else [*where, requests.c.tenant == seen_by]
+
+
+def _past(study_id: int, key: str, document: str, *trial: Any) -> PastRow:
+    given = json.loads(document).get("parameters")
+    return PastRow(study_id, key, given if isinstance(given, dict) else {}, rows.trial_of(trial))
 
 
 def _one(connection: sa.engine.Connection, where: sa.ColumnElement[bool]) -> ApplicationRow:

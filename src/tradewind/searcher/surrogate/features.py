@@ -30,12 +30,14 @@ class FeatureMap:
 
     def __init__(self, problem: Problem, reference: Candidates) -> None:
         self._problem = problem
+        self._reference = reference
         totals = self._totals([reference.offer(i) for i in range(len(reference))])
         self._low, self._span = totals.min(axis=0), np.ptp(totals, axis=0)
         self._span = np.where(self._span > 1e-9, self._span, 1.0)
         table = np.hstack([reference.features, (totals - self._low) / self._span])
         self._kept = _different(table)
-        self.price_column = _line(table[:, self._kept], totals[:, 0])
+        self._table: Array = table[:, self._kept]
+        self.price_column = _line(self._table, totals[:, 0])
         self._rows: dict[tuple[str, str], Array | None] = {}
 
     @staticmethod
@@ -54,6 +56,10 @@ class FeatureMap:
         """The row of a configuration, shape (features,); None where it is not in the space."""
         place = (configuration.key, offer.key)
         if place not in self._rows:
+            listed = self._reference.index(configuration) if self._problem.space.enumerable else None
+            if listed is not None and self._reference.offer(listed).key == offer.key:
+                self._rows[place] = self._table[listed]
+                return self._rows[place]
             try:
                 own = self._problem.space.encode([self._problem.space.check(configuration)])
             except ConfigurationError:
