@@ -123,7 +123,7 @@ def status(as_json: Json = False, database: Database = None, config: Config = No
 
 @service_app.command("prune")
 def prune(
-    older: Annotated[str, typer.Option("--older", help="How old: 90d, 12w.", show_default=False)],
+    older: Annotated[str, typer.Option("--older", help="How old: 90d, 36h.", show_default=False)],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     as_json: Json = False,
     database: Database = None,
