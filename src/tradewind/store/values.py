@@ -48,6 +48,14 @@ class ValueStore:
         with self._database.write() as connection:
             connection.execute(sa.delete(service_values).where(service_values.c.name == name))
 
+    def named(self, start: str) -> dict[str, str]:
+        """All values whose names begin like this, by name."""
+        query = sa.select(service_values.c.name, service_values.c.value).where(
+            service_values.c.name.startswith(start, autoescape=True)
+        )
+        with self._database.read() as connection:
+            return {str(name): str(value) for name, value in connection.execute(query)}
+
     def change_user(self, number: int, key: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
         """Set one of the things that a user has set, and leave the others as they are.
 

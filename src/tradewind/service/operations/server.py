@@ -102,6 +102,7 @@ class Server:
             address = address_of(self._settings, listening)
             stack.callback(self._end_children)
             self._start_children(answering.health, address)
+            stack.enter_context(context.presence.here("server", address))
             for line in welcome(context, address, terminal=terminal):
                 say(line)
             _log.info("listening on %s", address, extra={"facts": {"address": address, "pid": os.getpid()}})

@@ -88,7 +88,8 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
         sending.start()
         patience = max(1.0, settings.stop_seconds - _LAST_SECONDS) / 2
         try:
-            Worker(context).run(stop, patience)
+            with context.presence.here("worker", f"{settings.runs} requests at a time"):
+                Worker(context).run(stop, patience)
         finally:
             sending.stop(patience)
     finally:
