@@ -52,3 +52,22 @@ def open_settings(
         file = Path(os.environ[FILE])
     settings = read_settings({**pairs(words, "--set"), **flags}, os.environ, file)
     return settings, settings.database or store_url()
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, with text that is nobody's markup."""
+    import shutil
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    # A file or a pipe has no width: nothing is cut there.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
+    Console(width=width, highlight=False).print(table)

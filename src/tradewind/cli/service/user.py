@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,7 +100,9 @@ def list_users(
         )
         for user in found
     ]
-    _print_table(("name", "role", "tenant", "state", "password", "e-mail", "since"), rows)
+    from tradewind.cli.service.common import print_table
+
+    print_table(("name", "role", "tenant", "state", "password", "e-mail", "since"), rows)
 
 
 @user_app.command("token")
@@ -127,7 +129,9 @@ def token(
 @user_app.command("revoke")
 def revoke(
     name: Name,
-    number: Annotated[int | None, typer.Argument(help="The token's number in user token --list.", min=1)] = None,
+    number: Annotated[
+        int | None, typer.Argument(help="The token's number in user token --list.", min=1, max=2**31 - 1)
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All tokens of the user.")] = False,
     as_json: Json = False,
     database: Database = None,
@@ -283,7 +287,9 @@ def _list_tokens(found: list[TokenRow], *, as_json: bool) -> None:
         typer.echo("There is no token.")
         return
     rows = [(str(row.id), row.name, _day(row.created), _day(row.used), _day(row.expires)) for row in found]
-    _print_table(("id", "name", "made", "used last", "runs out"), rows)
+    from tradewind.cli.service.common import print_table
+
+    print_table(("id", "name", "made", "used last", "runs out"), rows)
 
 
 def _document(user: UserRow) -> dict[str, Any]:
@@ -301,16 +307,3 @@ def _day(at: float | None) -> str:
     import datetime
 
     return "never" if at is None else datetime.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in header:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False).print(table)
