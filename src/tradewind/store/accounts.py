@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping
@@ -82,11 +83,16 @@ class AccountStore:
         """
         with self._database.write() as connection:
             if connection.execute(sa.select(users.c.id).where(users.c.name == user.name)).first() is not None:
-                raise ConflictError(f"there is a user {user.name!r} already", hint="take another name")
+                raise _taken(user.name)
             _make_tenant(connection, user.tenant)
             values = {name: getattr(user, name) for name in UserRow.__dataclass_fields__ if name != "id"}
             values |= {"settings": codec.dumps(dict(user.settings)), "created": user.created or time.time()}
-            (number,) = connection.execute(sa.insert(users).values(values)).inserted_primary_key or (0,)
+            try:
+                with connection.begin_nested():
+                    result = connection.execute(sa.insert(users).values(values))
+            except sa.exc.IntegrityError:  # on PostgreSQL another one may have been quicker
+                raise _taken(user.name) from None
+            (number,) = result.inserted_primary_key or (0,)
             return _user(connection, users.c.id == number)
 
     def user(self, number: int) -> UserRow:
@@ -254,7 +260,13 @@ class AccountStore:
 def _make_tenant(connection: sa.engine.Connection, name: str) -> None:
     if connection.execute(sa.select(tenants.c.name).where(tenants.c.name == name)).first() is None:
         row = {"name": name, "weight": 1.0, "priority": 0, "quota": "{}", "created": time.time()}
-        connection.execute(sa.insert(tenants).values(row))
+        # On PostgreSQL another one may have been quicker: that one is as good.
+        with contextlib.suppress(sa.exc.IntegrityError), connection.begin_nested():
+            connection.execute(sa.insert(tenants).values(row))
+
+
+def _taken(name: str) -> ConflictError:
+    return ConflictError(f"there is a user {name!r} already", hint="take another name")
 
 
 def _user(connection: sa.engine.Connection, where: sa.ColumnElement[bool]) -> UserRow:

@@ -115,13 +115,13 @@ class SessionStore:
         Returns:
             0 where it was counted; else the seconds after which it may be tried again.
         """
-        now = time.time()
         with self._database.write(lasting=False) as connection:
-            connection.execute(sa.delete(attempts).where(attempts.c.at <= now - window))
-            wait = 0.0
-            for key, most in sorted(limits.items()):
-                if self._database.dialect == "postgresql":  # SQLite has one writer at a time by itself
+            if self._database.dialect == "postgresql":  # SQLite has one writer at a time by itself
+                for key in sorted(limits):
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_number(key))))
+            now, wait = time.time(), 0.0
+            connection.execute(sa.delete(attempts).where(attempts.c.at <= now - window))
+            for key, most in limits.items():
                 query = sa.select(attempts.c.at).where(attempts.c.key == key).order_by(attempts.c.at.desc())
                 # The one of which the going makes room.
                 oldest = connection.execute(query.offset(most - 1).limit(1)).scalar()

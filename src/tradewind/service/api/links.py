@@ -8,12 +8,11 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Shared, Who
-from tradewind.service.wire import LARGEST
+from tradewind.service.api.answers import Number
 from tradewind.store.links import LinkRow
 
 router = APIRouter(tags=["links"])
 
-Number = Annotated[int, Path(ge=1, le=LARGEST, description="The number of the request.")]
 LinkId = Annotated[str, Path(max_length=64, description="The id of the link.")]
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Shared, Who
+from tradewind.service.api.answers import Number
 from tradewind.service.notices.functions import Ways
 from tradewind.service.notices.wishes import Occasion
-from tradewind.service.wire import LARGEST
 from tradewind.store.notices import NoticeRow
 
 router = APIRouter(tags=["notices"])
-
-Number = Annotated[int, Path(ge=1, le=LARGEST, description="The number of the request.")]
 
 
 class NoticeWays(BaseModel):

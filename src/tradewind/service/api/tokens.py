@@ -8,12 +8,11 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Admin, Shared, Who
-from tradewind.service.wire import LARGEST
+from tradewind.service.api.answers import Number
 from tradewind.store.accounts import TokenRow
 
 router = APIRouter(tags=["tokens"])
 
-Number = Annotated[int, Path(ge=1, le=LARGEST, description="The number of the token.")]
 Name = Annotated[str, Path(max_length=200, description="The name of the user.")]
 
 

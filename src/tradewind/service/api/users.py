@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Admin, Shared, Who
+from tradewind.service.api.answers import LIST_HEADERS, Before, next_link
 from tradewind.service.people import Role
-from tradewind.service.wire import LARGEST
 from tradewind.store.accounts import UserRow
 
 router = APIRouter(tags=["users"])
@@ -153,11 +153,13 @@ def set_tenant(who: Admin, shared: Shared, name: Name, change: TenantChange) -> 
     return Tenant(name=row.name, weight=row.weight, priority=row.priority, quota=dict(row.quota))
 
 
-@router.get("/audit")
+@router.get("/audit", responses={200: {"headers": {"Link": LIST_HEADERS["Link"]}}})
 def audit(
+    request: Request,
+    response: Response,
     who: Admin,
     shared: Shared,
-    before: Annotated[int | None, Query(ge=1, le=LARGEST, description="The last id of the page before.")] = None,
+    before: Before = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 100,
     user: Annotated[str, Query(max_length=200, description="Only of this user.")] = "",
     action: Annotated[str, Query(max_length=200, description="Only this, or this kind of them: `user`.")] = "",
@@ -165,6 +167,9 @@ def audit(
 ) -> list[AuditLine]:
     """The audit log, the newest first; for administrators."""
     found = shared.audit.page(who, before=before, limit=limit, user=user, action=action, outcome=outcome)
+    link = next_link(request, found[-1].id if len(found) == limit else None)
+    if link is not None:
+        response.headers["Link"] = link
     return [AuditLine(**{name: getattr(row, name) for name in AuditLine.model_fields}) for row in found]
 
 
