@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Shared, Who
 from tradewind.service.results.functions import PlaceRow
+from tradewind.service.results.state import State, upload_of
+from tradewind.service.wire import LARGEST
 
-router = APIRouter(prefix="/me/places", tags=["results"])
+router = APIRouter(tags=["results"])
+
+Number = Annotated[int, Path(ge=1, le=LARGEST, description="The number of the request.")]
 
 Address = Annotated[str, Query(max_length=1000, description="The address of the place.")]
 
@@ -60,13 +64,21 @@ class Checked(BaseModel):
     address: str = Field(description="Its address.")
 
 
-@router.get("")
+class Upload(BaseModel):
+    """How far the upload of a request's results is."""
+
+    state: State = Field(description="none, later (no run has ended yet), waiting, done or failed.")
+    address: str = Field(description="The folder that they go to; there is a folder for each run in it.")
+    problem: str = Field(description="Why they are not there yet.")
+
+
+@router.get("/me/places")
 def list_places(who: Who, shared: Shared) -> list[Place]:
     """The places that your results may go to."""
     return [_place(row) for row in shared.results.places(who)]
 
 
-@router.put("")
+@router.put("/me/places")
 def set_place(who: Who, shared: Shared, wanted: SetPlace) -> Place:
     """Add a place of your own, or change it."""
     row = shared.results.set_place(
@@ -81,22 +93,29 @@ def set_place(who: Who, shared: Shared, wanted: SetPlace) -> Place:
     return _place(row)
 
 
-@router.delete("", status_code=204)
+@router.delete("/me/places", status_code=204)
 def remove_place(who: Who, shared: Shared, address: Address) -> None:
     """Remove a place of your own, with the password that is kept for it."""
     shared.results.remove_place(who, address)
 
 
-@router.get("/key")
+@router.get("/me/places/key")
 def public_key(who: Who, shared: Shared) -> PublicKey:
     """The SSH key to let into the login of an SFTP place."""
     return PublicKey(key=shared.results.public_key(who))
 
 
-@router.post("/check")
+@router.post("/me/places/check")
 def check_place(who: Who, shared: Shared, address: Address = "") -> Checked:
     """See whether results can be written to a place: a small file is written there, and removed."""
     return Checked(address=shared.results.check(who, address))
+
+
+@router.get("/requests/{number}/upload")
+def upload(who: Who, shared: Shared, number: Number) -> Upload:
+    """How far the upload of a request's results is."""
+    found = upload_of(shared, who, number)
+    return Upload(state=found.state, address=found.address, problem=found.problem)
 
 
 def _place(row: PlaceRow) -> Place:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +22,7 @@ from tradewind.service.context import open_context
 from tradewind.service.notices.sending import Sending
 from tradewind.service.operations.logs import start_logging
 from tradewind.service.requests.worker import Worker
+from tradewind.service.results.uploads import Uploads
 from tradewind.service.settings import ServiceSettings
 
 MODULE = "tradewind.service.operations.worker_process"
@@ -86,12 +88,16 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
     try:
         sending = Sending(context.database, settings, context.notices)
         sending.start()
+        uploads = Uploads(context.database, context.results, data_folder)
+        uploads.start()
         patience = max(1.0, settings.stop_seconds - _LAST_SECONDS) / 2
         try:
             with context.presence.here("worker", f"{settings.runs} requests at a time"):
                 Worker(context).run(stop, patience)
         finally:
+            ends = time.monotonic() + patience
             sending.stop(patience)
+            uploads.stop(max(0.0, ends - time.monotonic()))
     finally:
         context.close()
 

@@ -1,0 +1,167 @@
+"""Goes on with uploads that were not complete when their requests ended: in a thread of the worker, until they are."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.results import upload_run
+from tradewind.deployer.runner.files import document
+from tradewind.errors import InputError, TradewindError
+from tradewind.service.results.functions import Results
+from tradewind.store.database import Database
+from tradewind.store.request_values import RequestRow
+from tradewind.store.uploads import UploadStore
+
+WAITS = (10.0, 30.0, 120.0, 600.0, 900.0)
+"""Seconds until an upload is tried again, after the first attempt, the second, and so on; the last one counts on."""
+
+GIVE_UP = 14 * 86400.0
+"""Seconds after which an upload that never came to its end is given up; the files stay with the request."""
+
+_log = logging.getLogger("tradewind.service.results")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What is known of an upload that did not succeed yet."""
+
+    due: float = 0.0
+    attempts: int = 0
+
+
+class Uploads:
+    """Uploads what the requests of this machine still have to upload.
+
+    While a request is carried out, its own `tradewind.deployer.results.Results` does; what that leaves as notes is gone
+    on with here, with the place's access as it is set by then.
+
+    Args:
+        database: The open database.
+        results: Where results go.
+        data_folder: Its folder ``uploads`` has the notes.
+        seconds: Between two looks.
+    """
+
+    def __init__(self, database: Database, results: Results, data_folder: Path, seconds: float = 5.0) -> None:
+        self._store = UploadStore(database)
+        self._results = results
+        self._folder = data_folder / "uploads"
+        self._seconds = seconds
+        self._waiting: dict[Path, _Waiting] = {}
+        self._told: dict[int, str] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="tradewind-uploads", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """End after what is being uploaded; what takes longer is left to the next process."""
+        self._stop.set()
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while not self._stop.wait(self._seconds):
+            try:
+                self.turn()
+            except TradewindError as error:  # the database is away: it comes back
+                _log.warning("uploads wait: %s", error)
+
+    def turn(self) -> None:
+        """Try what is due, each once."""
+        for folder in sorted(self._folder.glob("*")) if self._folder.is_dir() else ():
+            notes = sorted(folder.glob("*.json"))
+            due = [note for note in notes if self._waiting.get(note, _Waiting()).due <= time.monotonic()]
+            if not due:
+                continue
+            request = self._store.request_of(folder.name)
+            # Another one's are those of a search on the command line, which sees to them itself.
+            if request is None or not request.over or request.hold_holder is not None:
+                continue
+            problem = ""
+            for note in due:
+                if self._stop.is_set():
+                    return
+                problem = self._try(note, request) or problem
+            self._tell(request, problem, any(folder.glob("*.json")))
+
+    def _try(self, note: Path, request: RequestRow) -> str:
+        """Upload what a note says; why not, if it cannot be."""
+        problem = ""
+        with _alone(note) as content:
+            if content is None:
+                return ""
+            try:
+                upload_run({**content, "places": self._places(content, request)})
+            except Exception as error:  # whatever it was, the files stay here, and it is tried again
+                known = isinstance(error, TradewindError | OSError)
+                problem = str(error) if known else f"{type(error).__name__}: {error}"
+                self._later(note, request, problem)
+            else:
+                note.unlink(missing_ok=True)
+                self._waiting.pop(note, None)
+        return problem
+
+    def _places(self, content: Mapping[str, Any], request: RequestRow) -> Mapping[str, Any]:
+        """How the place is entered: as the user's account says by now, or as it was said when the request began."""
+        try:
+            is_admin = bool(request.plan.get("admin"))
+            found = self._results.destination(request.user_id, str(content["to"]), is_admin=is_admin)
+        except InputError:  # it is the backend's, or was taken out of the account
+            return content.get("places", {})  # type: ignore[no-any-return]
+        return found.places or content.get("places", {})
+
+    def _later(self, note: Path, request: RequestRow, problem: str) -> None:
+        waiting = self._waiting.setdefault(note, _Waiting())
+        delay = WAITS[min(waiting.attempts, len(WAITS) - 1)]
+        waiting.attempts += 1
+        waiting.due = time.monotonic() + delay
+        _log.warning("request %d: results are not uploaded yet, next try in %.0f s: %s", request.id, delay, problem)
+        with contextlib.suppress(OSError):
+            if time.time() - note.stat().st_mtime > GIVE_UP:
+                note.rename(note.with_suffix(".given-up"))
+                self._waiting.pop(note, None)
+
+    def _tell(self, request: RequestRow, problem: str, more: bool) -> None:
+        """Note how it goes, once for each new state."""
+        if more:
+            words, state = f"results are not uploaded yet: {problem}", "waiting"
+        elif problem:
+            words, state = f"results were not uploaded, and it is given up: {problem}", "failed"
+        else:
+            words, state = "results are uploaded", "done"
+        if (not more or problem) and self._told.get(request.id) != words:
+            self._told[request.id] = words
+            self._store.remark(request.id, words, state)
+
+
+@contextlib.contextmanager
+def _alone(note: Path) -> Iterator[dict[str, Any] | None]:
+    """What a note says, held so that no other process of this machine works on it; None where one does."""
+    try:
+        handle = os.open(note, os.O_RDWR)
+    except OSError:
+        yield None
+        return
+    try:
+        yield document(note) if _locked(handle) else None
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
