@@ -1,0 +1,200 @@
+"""Claims of requests, in SQLite and in PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pytest
+from tests.store.test_requests import add
+
+from tradewind.errors import StudyBusyError
+from tradewind.store.accounts import AccountStore, UserRow
+from tradewind.store.base import StudyRow, this_process
+from tradewind.store.claims import Claim, ClaimStore
+from tradewind.store.cluster import ClusterStore, JobRow, TenantRow
+from tradewind.store.database import Database
+from tradewind.store.request_values import Line
+from tradewind.store.requests import Remark, RequestStore
+
+HERE = this_process()
+OTHER = "elsewhere:17:1.00"
+
+
+@pytest.fixture(params=["sqlite_url", "postgresql_url"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    with closing(Database(url, busy_timeout=30.0)) as opened:
+        AccountStore(opened).add_user(UserRow(0, "ann", "user", "physics"))
+        AccountStore(opened).add_user(UserRow(0, "bob", "user", "biology"))
+        yield opened
+
+
+@pytest.fixture
+def requests(database: Database) -> RequestStore:
+    return RequestStore(database)
+
+
+@pytest.fixture
+def claims(database: Database) -> ClaimStore:
+    return ClaimStore(database)
+
+
+def oldest(lines: Sequence[Line]) -> tuple[int, float] | None:
+    line = min(lines, key=lambda line: line.first)
+    return line.first, 0.0
+
+
+def claim(claims: ClaimStore, holder: str = HERE, seconds: float = 60.0) -> Claim:
+    found = claims.claim(holder, seconds, oldest)
+    assert found is not None
+    return found
+
+
+def test_the_oldest_is_claimed_once(requests: RequestStore, claims: ClaimStore) -> None:
+    assert not claims.waits(HERE)
+    assert claims.claim(HERE, 60.0, oldest) is None
+    first, second = add(requests), add(requests, 2, "biology")
+    assert claims.waits(HERE)
+    assert not claims.waits(HERE, room=False)
+    assert claims.claim(HERE, 60.0, oldest, room=False) is None
+    one, two = claim(claims), claim(claims)
+    assert [one.row.id, two.row.id] == [first.id, second.id]
+    assert (one.row.state, one.row.hold_holder, one.before) == ("pending", HERE, "")
+    assert claims.claim(HERE, 60.0, oldest) is None
+    assert not claims.waits(HERE)
+
+
+def test_who_chooses_sees_what_each_tenant_uses(
+    url: str, requests: RequestStore, claims: ClaimStore, database: Database
+) -> None:
+    with closing(ClusterStore(url)) as cluster:
+        cluster.set_tenant(TenantRow("physics", 2.0, quota={"requests": 3, "dollars": 10.0}))
+    first = add(requests, plan={"dollars": 2.0})
+    requests.change_free(first.id, ["pending"], {"cost": 0.5}, Remark("pending", ""))
+    add(requests)
+    add(requests, 2, "biology")
+    seen: list[Line] = []
+
+    def choose(lines: Sequence[Line]) -> tuple[int, float] | None:
+        seen.extend(sorted(lines, key=lambda line: line.tenant))
+        return min(line.first for line in lines), 2.0
+
+    assert claims.claim(HERE, 60.0, choose) is not None
+    biology, physics = seen
+    assert (biology.weight, biology.quota, biology.spent, biology.running) == (1.0, {}, 0.0, 0)
+    assert physics == Line("physics", first.id, {"dollars": 2.0}, 0.5, 2.0, {"requests": 3, "dollars": 10.0}, 0, 0.5)
+    line, before = claims.line("physics", first.id + 1)
+    assert (line.running, line.spent, before) == (1, 2.0, 0)  # one that runs counts with what it may cost
+    assert claims.claim(HERE, 60.0, lambda lines: None) is None
+
+
+def test_only_who_holds_it_changes_it(requests: RequestStore, claims: ClaimStore) -> None:
+    add(requests)
+    mine = claim(claims)
+    claims.change(mine.row.id, mine.token, {"state": "executing", "cost": 0.1}, [Remark("executing", "it runs")])
+    with pytest.raises(StudyBusyError, match="taken over by another process"):
+        claims.change(mine.row.id, "another", {"state": "done"}, [Remark("done", "no")])
+    assert claims.renew({mine.row.id: mine.token}, 60.0) == set()
+    assert claims.renew({mine.row.id: "another"}, 60.0) == {mine.row.id}
+    requests.want(mine.row.id, "delete", Remark("executing", "wanted"))
+    assert claims.wishes([mine.row.id]) == {mine.row.id: "delete"}
+    assert claims.change(mine.row.id, mine.token, {"state": "done"}, [Remark("done", "")], release=True) == "delete"
+    row = requests.get(mine.row.id)
+    assert (row.state, row.cost, row.hold_holder) == ("done", 0.1, None)
+    assert [event.stage for event in requests.events()] == ["pending", "executing", "executing", "done"]
+
+
+def test_what_a_silent_process_held_is_taken_over(requests: RequestStore, claims: ClaimStore) -> None:
+    add(requests)
+    other = claim(claims, OTHER, seconds=0.2)
+    claims.change(other.row.id, other.token, {"state": "executing"}, [])
+    assert claims.claim(HERE, 60.0, oldest) is None
+    assert not claims.waits(HERE)
+    time.sleep(0.25)
+    assert claims.waits(HERE)
+    assert claims.claim(HERE, 60.0, oldest, room=False) is None
+    assert claims.claim(HERE, 60.0, oldest, mine=[other.row.id]) is None
+    mine = claim(claims)
+    assert (mine.row.id, mine.row.state, mine.before) == (other.row.id, "executing", "elsewhere:17")
+    with pytest.raises(StudyBusyError):
+        claims.change(other.row.id, other.token, {"cost": 1.0})
+    assert requests.events()[-1].text == "taken over from process elsewhere:17, which is gone"
+
+
+def test_what_a_dead_process_of_this_host_held_is_taken_over_at_once(
+    requests: RequestStore, claims: ClaimStore
+) -> None:
+    add(requests)
+    host, pid, _ = HERE.rsplit(":", 2)
+    dead = claim(claims, f"{host}:{pid}:1.00", seconds=600.0)  # the number of this process, but not its start
+    assert claims.waits(HERE)
+    assert claim(claims).row.id == dead.row.id
+
+
+def test_what_is_left_goes_to_the_next_at_once(requests: RequestStore, claims: ClaimStore) -> None:
+    add(requests)
+    mine = claim(claims)
+    claims.change(mine.row.id, mine.token, {"state": "executing"}, leave=True)
+    assert claims.waits(OTHER)
+    assert claim(claims, OTHER).row.id == mine.row.id
+
+
+def test_a_study_is_named_before_anything_is_made_for_it(
+    requests: RequestStore, claims: ClaimStore, database: Database, url: str
+) -> None:
+    from tradewind import plugins
+
+    add(requests)
+    mine = claim(claims)
+    study = StudyRow(0, "physics/hello", "key", {"job": {}}, 1.0, owner="tw-1")
+    stored = claims.name_study(mine, study, {"plan": {"configuration": {"nodes": 1}}, "started": 5.0})
+    row = requests.get(mine.row.id)
+    assert (row.study_id, row.plan, row.started) == (stored.id, {"configuration": {"nodes": 1}}, 5.0)
+    with closing(plugins.create("store", "sql", {}, url=url)) as store:
+        assert store.study(stored.id).name == "physics/hello"
+        lost = Claim(mine.row, "another")
+        with pytest.raises(StudyBusyError):
+            claims.name_study(lost, study, {})
+        assert len(store.find_studies()) == 1
+
+
+def test_a_search_goes_into_the_queue_of_clusters_once(requests: RequestStore, claims: ClaimStore, url: str) -> None:
+    row = add(requests, kind="search", cluster="lab")
+    assert claims.waits(HERE, room=False)
+    mine = claims.claim(HERE, 60.0, oldest, room=False)
+    assert mine is not None
+    number = claims.name_job(mine, JobRow(0, "physics", "hello", {"job": {}}, {"core": "thread"}))
+    assert requests.get(row.id).cluster_job == number
+    with closing(ClusterStore(url)) as cluster:
+        job = cluster.job(number)
+        assert (job.tenant, job.state, job.options) == ("physics", "queued", {"core": "thread"})
+        with pytest.raises(StudyBusyError):
+            claims.name_job(Claim(mine.row, "another"), job)
+        assert len(cluster.jobs()) == 1
+
+
+def test_many_claim_at_the_same_time_and_each_request_once(url: str, requests: RequestStore) -> None:
+    for _ in range(24):
+        add(requests)
+    got: list[int] = []
+
+    def work(name: str) -> None:
+        with closing(Database(url, busy_timeout=30.0)) as opened:
+            mine = ClaimStore(opened)
+            while (found := mine.claim(name, 60.0, oldest)) is not None:
+                got.append(found.row.id)
+
+    threads = [threading.Thread(target=work, args=(f"host{n}:1:1.0",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == [row.id for row in reversed(requests.page(limit=100))]
