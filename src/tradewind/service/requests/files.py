@@ -97,13 +97,12 @@ def open_file(folder: Path, path: str) -> BinaryIO:
         raise _missing(path)
     try:
         handle = _descend(folder, pieces)
-    except OSError:
+    except (OSError, UnicodeEncodeError):  # half of a surrogate pair is in no file's name
         raise _missing(path) from None
-    file = os.fdopen(handle, "rb")
     if not stat.S_ISREG(os.fstat(handle).st_mode):
-        file.close()
+        os.close(handle)
         raise _missing(path)
-    return file
+    return os.fdopen(handle, "rb")
 
 
 def _descend(folder: Path, pieces: tuple[str, ...]) -> int:
