@@ -41,12 +41,12 @@ def house(folder: Path, settings: ServiceSettings | None = None) -> Iterator[Hou
     """Such a server, until the block ends."""
     context = open_context(settings or ServiceSettings(), f"sqlite:///{folder}/service.db", folder / "home")
     try:
-        headers = []
+        headers = {}
         for name, role, tenant in (("ann", "user", "physics"), ("bob", "user", "biology"), ("root", "admin", "root")):
             user = context.accounts.add_user(name, role=role, tenant=tenant)  # type: ignore[arg-type]
-            headers.append({"Authorization": f"Bearer {context.accounts.make_token(user.id, 'test')}"})
+            headers[name] = {"Authorization": f"Bearer {context.accounts.make_token(user.id, 'test')}"}
         hello = context.applications.register(principal(context, "root"), HELLO, shared=True).reference
         with TestClient(create_app(context), base_url="http://tradewind.test") as client:
-            yield House(context, client, *headers, hello)
+            yield House(context, client, headers["ann"], headers["bob"], headers["root"], hello)
     finally:
         context.close()

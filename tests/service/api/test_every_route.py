@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from fastapi.routing import RouteContext, iter_route_contexts
 from fastapi.testclient import TestClient
 from httpx2 import Response
@@ -126,9 +127,10 @@ def _remark() -> Any:
 
 def routes(client: TestClient) -> list[tuple[str, str, RouteContext]]:
     """Every method of every route."""
+    assert isinstance(client.app, FastAPI)
     found = [
         (method, str(one.path), one) for one in iter_route_contexts(client.app.routes) for method in one.methods or ()
-    ]  # type: ignore[attr-defined]
+    ]
     assert len(found) > 60, "the routes were not found"
     return found
 
@@ -202,7 +204,7 @@ def test_the_pages_hide_what_is_anothers_too(scene: Scene) -> None:
     for method, path, _ in routes(client):
         if is_rest(path) or path in OPEN | BY_ADDRESS or path == "/RPC2" or path == "/sign-out":
             continue
-        data = {"data": {CSRF_FIELD: csrf_of(scene.cookie)}} if method == "POST" else {}
+        data: dict[str, Any] = {"data": {CSRF_FIELD: csrf_of(scene.cookie)}} if method == "POST" else {}
         answer = client.request(method, filled(path, scene.things), headers=headers, follow_redirects=False, **data)
         assert SECRET not in answer.text, f"{method} {path}"
         if "{number" in path:

@@ -159,7 +159,7 @@ def of_http(error: HTTPException) -> Response:
 
 async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [{"where": _place(one["loc"]), "what": str(one["msg"])} for one in error.errors()[:20]]
+    found = [_complaint(one) for one in error.errors()[:20]]
     first = found[0] if found else {"where": "", "what": "it cannot be read"}
     said = InputError(f"{first['where']}: {first['what']}", hint="/openapi.json says what each call takes")
     document = {**problem_of(said), "errors": found}
@@ -170,6 +170,12 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 async def _unexpected(_request: Request, _error: Exception) -> Response:
     # What went wrong is in the server's log; it is nobody else's business.
     return http_refusal(500)
+
+
+def _complaint(found: Mapping[str, Any]) -> dict[str, str]:
+    if found["type"] == "json_invalid":
+        return {"where": "body", "what": f"no JSON at character {found['loc'][-1]}: {found['ctx']['error']}"}
+    return {"where": _place(found["loc"]), "what": str(found["msg"])}
 
 
 def _place(location: tuple[int | str, ...]) -> str:
