@@ -47,6 +47,7 @@ def sign_in(request: Request, shared: Shared, form: Posted) -> Response:
         if wait:
             page.headers["Retry-After"] = str(max(1, round(wait)))
         return page
+    shared.accounts.sign_out(secret_of(request))  # the session that this browser had until now
     answer = redirect(request, wanted)
     keep_session(request, answer, session)
     return answer
