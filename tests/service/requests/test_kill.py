@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.service.requests.crash import POINTS, STAGES
-from tests.service.requests.world import World, WorkerProcess, working, world
+from tests.service.requests.world import WorkerProcess, World, working, world
 
 from tradewind.problem import TrialState
 
@@ -44,7 +45,7 @@ def check_killed_at(place: str, there: World, seconds: float = 0.3) -> None:
 
 
 @pytest.fixture
-def there(tmp_path: Path):
+def there(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as found:
         yield found
 

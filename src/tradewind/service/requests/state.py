@@ -45,10 +45,11 @@ def allowance(line: Line) -> tuple[float, str]:
 
 
 class Turns:
-    """Whose turn it is: the tenant that has least being carried out for its weight, then the one served least.
+    """Whose turn it is.
 
-    Within a tenant the oldest request goes first. What a tenant was served counts from when it came: one that was away
-    has nothing saved up (start-time fair queueing; Goyal, Vin, Cheng, SIGCOMM 1996).
+    Tenants that have less being carried out than their share come first, and among them the one that was served least
+    for its weight; within a tenant, the oldest request. What a tenant was served counts from when it came: one that was
+    away has nothing saved up (start-time fair queueing; Goyal, Vin, Cheng, SIGCOMM 1996).
     """
 
     def __init__(self) -> None:
@@ -58,11 +59,14 @@ class Turns:
         """The next request, and the USD that it may cost in all (0 for no limit); None when all have to wait."""
         present = {line.tenant for line in lines}
         floor = min((served for tenant, served in self._served.items() if tenant in present), default=0.0)
-        best: tuple[tuple[float, float, int], Line, float] | None = None
+        places = sum(line.running for line in lines) + 1
+        weights = sum(line.weight for line in lines)
+        best: tuple[tuple[bool, float, int], Line, float] | None = None
         for line in lines:
             served = self._served[line.tenant] = max(self._served.get(line.tenant, floor), floor)
             dollars, why = allowance(line)
-            key = ((line.running + 1) / line.weight, served, line.first)
+            enough = line.running >= places * line.weight / weights
+            key = (enough, served, line.first)
             if not why and (best is None or key < best[0]):
                 best = key, line, dollars
         if best is None:

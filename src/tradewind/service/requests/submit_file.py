@@ -9,7 +9,7 @@ from tradewind.errors import InputError
 
 _MACRO = re.compile(r"\$\(([A-Za-z_][\w.]*)\)|\$\$?\(\[?[^)]*\)|\$ENV\([^)]*\)")
 _QUEUE = re.compile(r"queue(?:\s+(\d+))?\s*$", re.IGNORECASE)
-_EXECUTABLE = re.compile(r"^\s*executable\s*=\s*\S", re.IGNORECASE | re.MULTILINE)
+_EXECUTABLE = re.compile(r"^[ \t]*executable[ \t]*=[ \t]*\S", re.IGNORECASE | re.MULTILINE)
 _MOST_PROCESSES = 1000
 
 _WITHOUT_EFFECT = frozenset(

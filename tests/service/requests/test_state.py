@@ -1,0 +1,237 @@
+"""Who is next, which stage a request is in, and how it ends: pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.problem import Configuration, Fault, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
+from tradewind.service.requests.state import (
+    Course,
+    Passed,
+    Turns,
+    allowance,
+    end_of_run,
+    end_of_search,
+    facts_of_trial,
+    finite,
+    share,
+    words_of_trial,
+)
+from tradewind.store.request_values import Line
+
+OFFER = Offer("local", "local.c1", 1.0, 1.0, 0.045)
+
+
+def trial(state: TrialState, reason: str = "", *, feasible: bool = True) -> Trial:
+    seen = Observation(0.5, 0.5, 12.0, feasible=feasible, reason=reason)
+    return Trial(3, Proposal(Configuration({"nodes": 2})), OFFER, state, "k", seen, spent=0.5)
+
+
+def run(state: RunState, fault: Fault | None = None, code: int | None = None) -> Run:
+    return Run("tw-1-00003-1", 3, state=state, fault=fault, exit_code=code)
+
+
+# ---------------------------------------------------------------------- money
+
+
+def test_without_a_quota_a_request_may_cost_what_it_asks_for() -> None:
+    assert allowance(Line("a", 1)) == (0.0, "")
+    assert allowance(Line("a", 1, {"dollars": 2.0})) == (2.0, "")
+
+
+def test_a_quota_of_money_is_shared_by_those_that_name_no_limit() -> None:
+    assert allowance(Line("a", 1, quota={"dollars": 8.0})) == (4.0, "")
+    assert allowance(Line("a", 1, quota={"dollars": 8.0}, spent=6.0)) == (1.0, "")
+    # What an earlier attempt has cost is among what was spent, and in what it may cost in all.
+    assert allowance(Line("a", 1, cost=2.0, quota={"dollars": 8.0}, spent=6.0)) == (3.0, "")
+
+
+def test_a_request_waits_for_money_with_a_reason() -> None:
+    assert allowance(Line("a", 1, quota={"dollars": 5.0}, spent=5.0))[1] == (
+        "the quota of $5.00 of a is used up or set aside"
+    )
+    assert allowance(Line("a", 1, {"dollars": 3.0}, quota={"dollars": 5.0}, spent=2.5))[1] == (
+        "it may cost $3.00, and $2.50 are left of the quota of a"
+    )
+    assert allowance(Line("a", 1, {"dollars": 2.5}, quota={"dollars": 5.0}, spent=2.5)) == (2.5, "")
+
+
+def test_a_request_waits_for_others_of_its_tenant_with_a_reason() -> None:
+    dollars, why = allowance(Line("a", 1, quota={"requests": 2}, running=2))
+    assert dollars == 0.0
+    assert why == "2 requests of a are being carried out, as many as its quota allows"
+    assert allowance(Line("a", 1, quota={"requests": 2}, running=1)) == (0.0, "")
+
+
+@given(
+    quota=st.floats(0.01, 1e4),
+    spent=st.floats(0, 1e4),
+    cost=st.floats(0, 1e3),
+    asked=st.one_of(st.just(0.0), st.floats(0.01, 1e4)),
+)
+def test_nobody_may_cost_more_than_is_left(quota: float, spent: float, cost: float, asked: float) -> None:
+    spent = max(spent, cost)
+    most, why = allowance(
+        Line("a", 1, {"dollars": asked} if asked else {}, cost, quota={"dollars": quota}, spent=spent)
+    )
+    if why:
+        assert most == 0.0
+    else:
+        assert most - cost <= quota - spent + 1e-9
+        assert most > 0
+
+
+# ---------------------------------------------------------------------- turns
+
+
+def served(weights: dict[str, float], turns: int, slots: int = 1) -> Counter[str]:
+    """Who is served, where everybody always waits, and the oldest of those that run ends when there is no place."""
+    order, found = Turns(), Counter[str]()
+    running: list[str] = []
+    for turn in range(turns):
+        if len(running) == slots:
+            running.pop(0)
+        lines = [
+            Line(name, turn * 100 + index, weight=weight, running=running.count(name))
+            for index, (name, weight) in enumerate(weights.items())
+        ]
+        chosen = order.choose(lines)
+        assert chosen is not None
+        name = next(line.tenant for line in lines if line.first == chosen[0])
+        running.append(name)
+        found[name] += 1
+    return found
+
+
+def test_tenants_take_turns_even_on_one_place() -> None:
+    assert served({"a": 1.0, "b": 1.0}, 10) == {"a": 5, "b": 5}
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_tenants_are_served_by_their_weights(slots: int) -> None:
+    found = served({"a": 3.0, "b": 1.0}, 80, slots)
+    assert found["a"] == pytest.approx(60, abs=4)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=2))
+def test_nobody_starves(weights: dict[str, float]) -> None:
+    found = served(weights, 60)
+    assert set(found) == set(weights)
+
+
+def test_who_was_away_has_nothing_saved_up() -> None:
+    order = Turns()
+    for number in range(10):
+        assert order.choose([Line("a", number)]) == (number, 0.0)
+    picked = [order.choose([Line("a", 100 + n), Line("b", 200 + n)]) for n in range(6)]
+    assert sum(1 for chosen in picked if chosen is not None and chosen[0] >= 200) == 3
+
+
+def test_who_has_to_wait_holds_up_nobody() -> None:
+    full = Line("a", 1, quota={"requests": 1}, running=1)
+    assert Turns().choose([full, Line("b", 2)]) == (2, 0.0)
+    assert Turns().choose([full]) is None
+
+
+# ---------------------------------------------------------------------- stages
+
+STAGES = ["booting", "bootstrapping", "submitting", "executing", "collecting"]
+
+
+def test_each_stage_is_told_once_with_its_time() -> None:
+    course = Course("pending")
+    remarks = [remark for n, stage in enumerate(STAGES) for remark in course.take(Passed("r-1", stage, float(n)))]
+    assert [(remark.stage, remark.at, remark.details) for remark in remarks] == [
+        (stage, float(n), {"run": "r-1"}) for n, stage in enumerate(STAGES)
+    ]
+    assert course.state == "collecting"
+    assert course.take(Passed("r-1", "executing", 9.0)) == []
+
+
+def test_what_an_earlier_process_told_is_not_told_again() -> None:
+    course = Course("executing", ["r-1"])
+    assert course.take(Passed("r-1", "executing", 1.0)) == []
+    assert [remark.stage for remark in course.take(Passed("r-1", "collecting", 2.0))] == ["collecting"]
+
+
+def test_another_attempt_goes_through_the_stages_once_more() -> None:
+    course = Course("executing", ["r-1"])
+    again = [remark for stage in STAGES for remark in course.take(Passed("r-2", stage, 1.0))]
+    assert [remark.stage for remark in again] == STAGES
+    assert again[0].text.endswith("once more")
+    assert not again[1].text.endswith("once more")
+
+
+# ---------------------------------------------------------------------- ends
+
+
+@pytest.mark.parametrize(
+    ("state", "run_state", "fault", "code", "reason", "ended", "hint"),
+    [
+        (TrialState.SUCCEEDED, RunState.DONE, None, 0, "", "done", ""),
+        (TrialState.ABORTED, RunState.TIMED_OUT, Fault.JOB, None, "its time limit", "timed_out", "more time"),
+        (TrialState.LOST, RunState.PREEMPTED, Fault.INFRASTRUCTURE, None, "gone", "preempted", "retry"),
+        (TrialState.LOST, RunState.FAILED, Fault.INFRASTRUCTURE, None, "no machines", "failed", "retry"),
+        (TrialState.FAILED, RunState.FAILED, Fault.JOB, 1, "the program exited", "failed", "stderr"),
+        (TrialState.FAILED, RunState.FAILED, Fault.JOB, -9, "out of memory: ...", "failed", "more memory"),
+        (
+            TrialState.FAILED,
+            RunState.FAILED,
+            Fault.JOB,
+            127,
+            "there is no program",
+            "failed",
+            "do not have this program",
+        ),
+        (TrialState.FAILED, RunState.DONE, None, 0, "the output has no metric", "failed", "its log shows"),
+    ],
+)
+def test_a_run_s_end_is_the_request_s(
+    state: TrialState, run_state: RunState, fault: Fault | None, code: int | None, reason: str, ended: str, hint: str
+) -> None:
+    found = end_of_run(trial(state, reason), run(run_state, fault, code))
+    assert (found.state, found.problem) == (ended, reason)
+    assert hint in found.hint
+
+
+def test_a_run_that_broke_a_bound_has_ended_all_the_same() -> None:
+    found = end_of_run(trial(TrialState.SUCCEEDED, "runtime 12 > 10", feasible=False), run(RunState.DONE))
+    assert found.state == "done"
+    assert found.problem == "it ran, but broke a bound: runtime 12 > 10"
+
+
+def test_a_search_ends_with_what_it_found() -> None:
+    assert end_of_search("the budget is used up", 5, found=True).state == "done"
+    nothing = end_of_search("the budget of $0.01 does not pay a single run", 0, found=False)
+    assert (nothing.state, "larger budget" in nothing.hint) == ("failed", True)
+    assert end_of_search("the budget is used up", 5, found=False).problem.startswith(
+        "none of 5 trials kept every bound"
+    )
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def test_trials_are_told_in_one_line_and_as_facts() -> None:
+    assert words_of_trial(trial(TrialState.SUCCEEDED)) == "trial 3 succeeded: nodes=2 (12.0 s, $0.500)"
+    facts = facts_of_trial(trial(TrialState.FAILED, "why"))
+    assert facts is not None
+    assert (facts["trial"], facts["runtime"], facts["configuration"]) == (3, 12.0, {"nodes": 2})
+    assert facts_of_trial(None) is None
+
+
+def test_the_share_of_a_budget_is_the_largest_one() -> None:
+    assert share(1.0, {"dollars": 4.0, "hours": None, "trials": None}, 3, 60.0) == 0.25
+    assert share(1.0, {"dollars": 4.0, "hours": 1.0, "trials": 4}, 3, 60.0) == 0.75
+    assert share(9.0, {"dollars": 4.0}, 3, 60.0) == 1.0
+    assert share(1.0, {}, 3, 60.0) is None
+
+
+def test_what_is_no_number_is_null_for_readers() -> None:
+    given = {"a": math.nan, "b": [math.inf, 1.5, "x"], "c": {"d": -math.inf, "e": None, "f": 3}}
+    assert finite(given) == {"a": None, "b": [None, 1.5, "x"], "c": {"d": None, "e": None, "f": 3}}
