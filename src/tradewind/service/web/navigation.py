@@ -30,6 +30,9 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("Requests", "/requests", "list"),
     Entry("Applications", "/applications", "grid"),
     Entry("Studies", "/studies", "chart"),
+    Entry("Cluster", "/cluster", "server"),
+    Entry("Offers", "/offers", "tag"),
+    Entry("Administration", "/admin", "shield", admin=True),
 )
 """The navigation, from the top."""
 

@@ -1,0 +1,303 @@
+"""Administration: users and roles, tenants with their quotas, backends, applications, servers, and the audit log."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from tradewind.errors import InputError, TradewindError
+from tradewind.service.context import Context
+from tradewind.service.faults import status_of
+from tradewind.service.people import ROLES, Principal
+from tradewind.service.web.access import Administrator, Posted, Shared
+from tradewind.service.web.page import redirect, render
+
+router = APIRouter(include_in_schema=False, prefix="/admin")
+
+QUOTAS = (
+    ("cpu", "CPU at a time"),
+    ("memory", "Memory at a time, GiB"),
+    ("gpu", "GPUs at a time"),
+    ("requests", "Requests at a time"),
+    ("dollars", "USD in all"),
+)
+"""What a tenant may be limited in, with its words."""
+
+_PER_PAGE = 50
+
+# ---------------------------------------------------------------------- users
+
+
+@router.get("/users")
+def users(request: Request, who: Administrator, shared: Shared, after: str = "", removed: bool = False) -> HTMLResponse:
+    """All users, by name."""
+    return _users_page(request, who, shared, after=after, removed=removed)
+
+
+@router.post("/users")
+def add_user(request: Request, who: Administrator, shared: Shared, form: Posted) -> Response:
+    """Add a user."""
+    try:
+        user = shared.users.add(
+            who,
+            form.get("name", ""),
+            role=form.get("role", "user"),
+            tenant=form.get("tenant", "").strip(),
+            email=form.get("email", "").strip(),
+            password=form.get("password") or None,
+        )
+    except TradewindError as error:
+        return _users_page(request, who, shared, problem=error, given=form)
+    return redirect(request, f"/admin/users/{quote(user.name)}", f"{user.name} is added.")
+
+
+def _users_page(
+    request: Request,
+    who: Principal,
+    shared: Context,
+    *,
+    after: str = "",
+    removed: bool = False,
+    problem: TradewindError | None = None,
+    given: dict[str, str] | None = None,
+) -> HTMLResponse:
+    rows = shared.users.list(who, after=after, limit=_PER_PAGE + 1, removed=removed)
+    more = {"after": rows[_PER_PAGE - 1].name, "removed": int(removed)} if len(rows) > _PER_PAGE else None
+    values = {
+        "rows": rows[:_PER_PAGE],
+        "more": f"/admin/users?{urlencode(more)}" if more else "",
+        "after": after,
+        "removed": removed,
+        "given": {key: value for key, value in (given or {}).items() if key != "password"},
+        "tenants": [row.name for row in shared.users.tenants(who)],
+        "problem": problem,
+    }
+    return render(request, who, "admin_users.html.j2", status=_status(problem), **values)
+
+
+@router.get("/users/{name}")
+def user(request: Request, who: Administrator, shared: Shared, name: str) -> HTMLResponse:
+    """One user, with tokens."""
+    return _user_page(request, who, shared, name)
+
+
+@router.post("/users/{name}")
+def change_user(request: Request, who: Administrator, shared: Shared, name: str, form: Posted) -> Response:
+    """Change role, tenant, address, state or password."""
+    row = shared.users.get(who, name)
+    changes: dict[str, Any] = {
+        key: form[key].strip()
+        for key in ("role", "tenant", "email", "state")
+        if key in form and form[key].strip() != getattr(row, key)
+    }
+    if form.get("password"):
+        changes["password"] = form["password"]
+    try:
+        if changes:
+            shared.users.change(who, name, **changes)
+    except TradewindError as error:
+        return _user_page(request, who, shared, name, error)
+    words = f"{name}: {', '.join(sorted(changes))} changed." if changes else "Nothing was changed."
+    return redirect(request, f"/admin/users/{quote(name)}", words)
+
+
+@router.post("/users/{name}/remove")
+def remove_user(request: Request, who: Administrator, shared: Shared, name: str) -> Response:
+    """Remove a user with tokens and sessions."""
+    try:
+        gone = shared.users.remove(who, name)
+    except TradewindError as error:
+        return _user_page(request, who, shared, name, error)
+    kept = "" if gone else " The name stays, because requests are of it."
+    return redirect(request, "/admin/users", f"{name} is removed.{kept}")
+
+
+@router.post("/users/{name}/tokens/revoke")
+def revoke_token(request: Request, who: Administrator, shared: Shared, name: str, form: Posted) -> Response:
+    """Take one token away, or all."""
+    number = form.get("token", "")
+    chosen = int(number) if number.isdecimal() and len(number) < 18 else None
+    count = shared.users.revoke_token(who, name, chosen)
+    words = f"{count} token{'' if count == 1 else 's'} of {name} taken away."
+    return redirect(request, f"/admin/users/{quote(name)}", words)
+
+
+def _user_page(
+    request: Request, who: Principal, shared: Context, name: str, problem: TradewindError | None = None
+) -> HTMLResponse:
+    row = shared.users.get(who, name)
+    values = {
+        "row": row,
+        "roles": [(role, "administrator" if role == "admin" else role) for role in ROLES],
+        "tenants": [one.name for one in shared.users.tenants(who)],
+        "tokens": shared.users.tokens(who, name),
+        "problem": problem,
+    }
+    return render(request, who, "admin_user.html.j2", status=_status(problem), **values)
+
+
+# ---------------------------------------------------------------------- tenants
+
+
+@router.get("/tenants")
+def tenants(request: Request, who: Administrator, shared: Shared, name: str = "") -> HTMLResponse:
+    """All tenants, with their weights and quotas; one of them open to be changed."""
+    row = next((one for one in shared.users.tenants(who) if one.name == name), None)
+    if row is None:
+        return _tenants_page(request, who, shared)
+    given = {"name": row.name, "weight": f"{row.weight:g}", "priority": str(row.priority)}
+    return _tenants_page(request, who, shared, given=given | {key: f"{amount:g}" for key, amount in row.quota.items()})
+
+
+@router.post("/tenants")
+def set_tenant(request: Request, who: Administrator, shared: Shared, form: Posted) -> Response:
+    """Add a tenant, or change it."""
+    name = form.get("name", "").strip()
+    try:
+        quota = {key: _number(form[key], words) for key, words in QUOTAS if form.get(key, "").strip()}
+        weight, priority = (
+            _number(form.get("weight") or "1", "weight"),
+            _number(form.get("priority") or "0", "priority"),
+        )
+        row = shared.users.set_tenant(who, name, weight=weight, priority=round(priority), quota=quota)
+    except TradewindError as error:
+        return _tenants_page(request, who, shared, error, form)
+    return redirect(request, "/admin/tenants", f"The tenant {row.name} is set.")
+
+
+def _tenants_page(
+    request: Request,
+    who: Principal,
+    shared: Context,
+    problem: TradewindError | None = None,
+    given: dict[str, str] | None = None,
+) -> HTMLResponse:
+    rows = shared.users.tenants(who)
+    values = {"rows": rows, "quotas": QUOTAS, "problem": problem, "given": given or {}}
+    return render(request, who, "admin_tenants.html.j2", status=_status(problem), **values)
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        number = float(text.strip())
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{what}: {text.strip()[:30]!r} is no number")
+    return number
+
+
+# ---------------------------------------------------------------------- backends and applications
+
+
+@router.get("/backends")
+def backends(request: Request, who: Administrator, shared: Shared, name: str = "") -> HTMLResponse:
+    """The places where jobs run; one of them open to be changed."""
+    rows = shared.backends.list(who)
+    chosen = next((row for row in rows if row.name == name), None)
+    text = "" if chosen is None else _yaml(chosen)
+    return _backends_page(request, who, shared, name if chosen else "", text or NEW_BACKEND)
+
+
+@router.post("/backends")
+def set_backend(request: Request, who: Administrator, shared: Shared, form: Posted) -> Response:
+    """Add a backend, or change it."""
+    name, text = form.get("name", "").strip(), form.get("text", "").replace("\r\n", "\n")
+    try:
+        shared.backends.set(who, name, text, file="backend.yaml")
+    except TradewindError as error:
+        return _backends_page(request, who, shared, name, text, error)
+    shared.audit.record(who, "backend.set", f"backend {name}")
+    return redirect(request, "/admin/backends", f"The backend {name} is set.")
+
+
+@router.post("/backends/{name}/remove")
+def remove_backend(request: Request, who: Administrator, shared: Shared, name: str) -> Response:
+    """Remove a backend; requests that run on it go on."""
+    shared.backends.remove(who, name)
+    shared.audit.record(who, "backend.remove", f"backend {name}")
+    return redirect(request, "/admin/backends", f"The backend {name} is removed.")
+
+
+def _backends_page(
+    request: Request, who: Principal, shared: Context, name: str, text: str, problem: TradewindError | None = None
+) -> HTMLResponse:
+    values = {"rows": shared.backends.list(who), "name": name, "text": text, "problem": problem}
+    return render(request, who, "admin_backends.html.j2", status=_status(problem), **values)
+
+
+def _yaml(row: Any) -> str:
+    import yaml
+
+    names = ("title", "description", "users", "own_code", "deploy", "offers", "catalogues")
+    document = {key: value for key in names if (value := getattr(row, key))}
+    return yaml.safe_dump(json.loads(json.dumps(document, default=dict)), sort_keys=False, allow_unicode=True)
+
+
+NEW_BACKEND = """\
+title: The institute's cluster
+description: 16 nodes of 32 cores
+users: everyone
+deploy:
+  runner: {use: slurm, partition: batch}
+"""
+"""What stands in the form for a new one."""
+
+
+@router.get("/applications")
+def applications(request: Request, who: Administrator, shared: Shared, retired: bool = False) -> HTMLResponse:
+    """The applications of all tenants."""
+    rows = shared.applications.list(who, retired=retired)
+    return render(request, who, "admin_applications.html.j2", rows=rows, retired=retired)
+
+
+@router.post("/applications/retire")
+def retire_application(request: Request, who: Administrator, shared: Shared, form: Posted) -> Response:
+    """Let no request begin with an application of any tenant any more."""
+    name = form.get("name", "")
+    shared.applications.retire(who, name)
+    return redirect(request, "/admin/applications", f"{name} is retired: no request begins with it any more.")
+
+
+# ---------------------------------------------------------------------- servers and the audit log
+
+
+@router.get("/servers")
+def servers(request: Request, who: Administrator, shared: Shared) -> HTMLResponse:
+    """The servers and workers of this database."""
+    return render(request, who, "admin_servers.html.j2", rows=shared.presence.list(who), settings=shared.settings)
+
+
+@router.get("/audit")
+def audit(
+    request: Request,
+    who: Administrator,
+    shared: Shared,
+    user: str = "",
+    action: str = "",
+    outcome: str = "",
+    before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+) -> HTMLResponse:
+    """What was done, by whom and from where, the newest first."""
+    outcome = outcome if outcome in ("done", "refused") else ""
+    filters = {"user": user.strip(), "action": action.strip(), "outcome": outcome}
+    rows = shared.audit.page(who, before=before, limit=_PER_PAGE + 1, **filters)
+    given = {key: value for key, value in filters.items() if value}
+    older = {**given, "before": rows[_PER_PAGE - 1].id} if len(rows) > _PER_PAGE else None
+    values: dict[str, Any] = {
+        "rows": rows[:_PER_PAGE],
+        "filters": filters,
+        "older": f"/admin/audit?{urlencode(older)}" if older else "",
+        "newest": f"/admin/audit?{urlencode(given)}" if before is not None else "",
+        "days": shared.settings.audit_days,
+    }
+    return render(request, who, "admin_audit.html.j2", **values)
+
+
+def _status(problem: TradewindError | None) -> int:
+    return 200 if problem is None else status_of(problem)
