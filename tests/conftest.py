@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
-import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import workers
 
 EVERYTHING = os.environ.get("TRADEWIND_ENGINES") == "all"
 """Whether the long tests of real engines run too: several minutes each on two cores."""
 
+# Workers and the programs that they start keep all cores busy, and matrices are small: further threads would only take
+# turns. numpy reads this when it is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests of real engines to ``make test-engines``, and say so."""
-    if EVERYTHING:
-        return
-    long = [item for item in items if item.get_closest_marker("xdist_group") and _is_long(item)]
-    if long:
-        left_out = set(long)
-        items[:] = [item for item in items if item not in left_out]
+    """Leave the long tests of real engines to ``make test-engines``, and begin with what takes long.
+
+    All tests of an engine are slow: it has to start, and they wait for it.
+    """
+    engines = [item for item in items if item.get_closest_marker("xdist_group")]
+    left_out = set() if EVERYTHING else {item for item in engines if _is_long(item)}
+    if left_out:
         config.hook.pytest_deselected(items=list(left_out))
+    for item in engines:
+        item.add_marker(pytest.mark.slow)
+    kept = [item for item in items if item not in left_out]
+    items[:] = sorted(kept, key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def _is_long(item: pytest.Item) -> bool:
@@ -32,26 +40,20 @@ def _is_long(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is not None or item.path.stem.endswith("_faults")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """How many workers ``-n auto`` makes."""
+    return workers.count()
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One worker runs all tests of an engine: two of a kind would stand in each other's way.
-
-    xdist's own groups are names that it adds to the ids of tests, which pytest 9 does not take any more.
-    """
-    from xdist.scheduler.loadscope import LoadScopeScheduling
-
-    class ByEngine(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            return _engine(nodeid.partition("::")[0]) or nodeid
-
-    return ByEngine(config, log)
+    """Who runs what."""
+    return workers.ByEngine(config, log)
 
 
-@cache
-def _engine(file: str) -> str:
-    """The group that a test file names, or an empty text."""
-    path = Path(__file__).parents[1] / file
-    named = re.search(r'xdist_group\("(\w+)"\)', path.read_text()) if path.is_file() else None
-    return named[1] if named else ""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the first test."""
+    if session.config.cache is not None:
+        workers.compile_once(session.config.cache.mkdir("compiling"))
 
 
 def pytest_report_header() -> str:
