@@ -116,7 +116,8 @@ Text = Annotated[str, BeforeValidator(_as_text), Also({"type": ["string", "numbe
 
 
 def _reference(value: Any) -> Any:
-    if isinstance(value, str) and not re.fullmatch(r"(env|file):.+|keyring:[^/]+/.+", value):
+    # "service:" is what the service writes for what its users gave it to keep; only its own processes can read that.
+    if isinstance(value, str) and not re.fullmatch(r"(env|file):.+|(keyring|service):[^/]+/.+", value):
         # The value itself is not repeated: it may be the secret.
         raise InputError(
             "a secret is given by reference only", hint="write env:NAME, file:PATH or keyring:SERVICE/NAME"

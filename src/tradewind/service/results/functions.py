@@ -289,6 +289,8 @@ class Results:
             parsed = Address.parse(address)
         except DeployError as error:
             raise InputError(error.message, hint="write the password into its own field") from None
+        if "[" in parsed.host:
+            raise InputError("this is no address of results", hint="write the server's name, not its IPv6 address")
         if parsed.scheme not in _OWN:
             raise InputError(f"results do not go to {parsed.scheme}://", hint=f"known: {', '.join(_OWN)}")
         private = self._settings.private_addresses
