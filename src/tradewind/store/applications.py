@@ -280,11 +280,12 @@ class ApplicationStore:
             values = {"tenant": tenant, "digest": digest, "size": len(data), "data": data, "used": time.time()}
             connection.execute(sa.insert(uploads).values(values))
 
-    def upload_size(self, tenant: str, digest: str) -> int | None:
-        """Bytes of a file that a tenant handed in; None where it did not."""
-        query = sa.select(uploads.c.size).where(uploads.c.tenant == tenant, uploads.c.digest == digest)
-        with self._database.read() as connection:
-            size = connection.execute(query).scalar()
+    def use_upload(self, tenant: str, digest: str) -> int | None:
+        """Bytes of a file that a tenant handed in, which is kept for longer then; None where it did not."""
+        own = (uploads.c.tenant == tenant) & (uploads.c.digest == digest)
+        with self._database.write() as connection:
+            connection.execute(sa.update(uploads).where(own).values(used=time.time()))
+            size = connection.execute(sa.select(uploads.c.size).where(own)).scalar()
         return None if size is None else int(size)
 
     def upload(self, digest: str) -> bytes:

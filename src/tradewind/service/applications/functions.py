@@ -222,7 +222,7 @@ class Applications:
         wrong: dict[str, str] = {}
         for name, value in values.items():
             if isinstance(value, FileValue) and value.digest:
-                size = value.size if value.data is not None else self.store.upload_size(who.tenant, value.digest)
+                size = value.size if value.data is not None else self.store.use_upload(who.tenant, value.digest)
                 if size is None:
                     wrong[name] = "this file was not handed in, or is not kept any more"
                     continue
