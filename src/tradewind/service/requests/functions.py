@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tradewind.engine.deploying import run_folder
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError, QuotaError
 from tradewind.problem import Run
 from tradewind.service.accounts.audit import line_of
@@ -363,7 +364,12 @@ class Requests:
         runs = self._studies.runs(row.study_id, trial=trial)
         if not runs and trial is not None:
             raise NotFoundError(f"request {row.id} has no run of a trial {trial}")
-        return max(runs, key=lambda run: (run.started or 0.0, run.trial, run.attempt), default=None)
+        last = max(runs, key=lambda run: (run.started or 0.0, run.trial, run.attempt), default=None)
+        if last is None or last.folder:
+            return last
+        # The engine notes the folder when the run has ended; what it prints on this machine is there before.
+        owner = self._studies.study(row.study_id).owner
+        return replace(last, folder=str(run_folder(self._room.data_folder, owner, last.run_id)))
 
     def _changed(self) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -37,16 +38,19 @@ def csrf_of(request: Request) -> str:
     return str(getattr(request.state, "csrf", ""))
 
 
-async def _sent(request: Request) -> FormData:
-    return await request.form(max_fields=2_000)
+async def _sent(request: Request) -> AsyncIterator[FormData]:
+    async with request.form(max_fields=2_000) as sent:
+        yield sent
 
 
-async def _proof(request: Request) -> str:
+Sent = Annotated[FormData, Depends(_sent)]
+"""The fields of a form with its files, as a parameter of a route."""
+
+
+async def _proof(request: Request, sent: Sent) -> str:
     """What was sent along with a change, to show that a page of this session asks for it."""
-    if request.method in security.SAFE:
-        return ""
     given = request.headers.get(security.CSRF_HEADER)
-    return given if given is not None else str((await _sent(request)).get(security.CSRF_FIELD, ""))
+    return given if given is not None else str(sent.get(security.CSRF_FIELD, ""))
 
 
 def _viewer(request: Request, proof: Annotated[str, Depends(_proof)]) -> Principal:
@@ -68,10 +72,6 @@ def _admin(who: Viewer) -> Principal:
 
 Administrator = Annotated[Principal, Depends(_admin)]
 """Who looks at a page, where only an administrator may."""
-
-
-Sent = Annotated[FormData, Depends(_sent)]
-"""The fields of a form with its files, as a parameter of a route."""
 
 
 async def _posted(sent: Sent) -> dict[str, str]:

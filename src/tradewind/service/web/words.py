@@ -77,6 +77,8 @@ def setting(value: Any) -> str:
         if value.is_integer() and abs(value) < 1e9:
             return str(int(value))
         return f"{value:.9f}".rstrip("0") if 1e-9 <= abs(value) < 1e-4 else f"{value:.4g}"
+    if isinstance(value, Mapping) and "file" in value:
+        return f"{value.get('name') or 'a file'} ({size(value.get('size'))})"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {setting(item)}" for name, item in value.items())
     return str(value)
@@ -84,6 +86,8 @@ def setting(value: Any) -> str:
 
 def short(seconds: float | None) -> str:
     """A duration without a part that says nothing: ``20m``, ``2h``, ``5m 46s``."""
+    if seconds is not None and seconds < 0.05:
+        return "0 s"
     if seconds is not None and 1 <= seconds < 60:
         return f"{seconds:.0f} s"
     words = format_duration(seconds)

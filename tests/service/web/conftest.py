@@ -1,0 +1,77 @@
+"""A real browser on a real server: one of each for all tests of this folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.service.web.stage import PASSWORD, Stage, stage
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+Opener = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A server with a worker, people and requests."""
+    with stage(tmp_path_factory.mktemp("web")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium; its tests are skipped where there is none."""
+    program = os.environ.get("TRADEWIND_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("NO BROWSER, SO NO PAGE IS TESTED: install chromium (tools/system_packages.sh does)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, scene: Stage) -> Iterator[Opener]:
+    """Opens pages as somebody; at the end none may have complained, or asked another host for anything."""
+    wrong: list[str] = []
+    contexts = []
+
+    def opener(name: str = "ann", *, phone: bool = False, expected: str = "", **options: object) -> Page:
+        size = {"width": 375, "height": 812} if phone else {"width": 1280, "height": 800}
+        context = browser.new_context(viewport=size, base_url=scene.url, **options)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.set_default_timeout(15_000)
+        page = context.new_page()
+
+        def complain(text: str) -> None:
+            if not expected or expected not in text:
+                wrong.append(text)
+
+        page.on("console", lambda said: complain(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complain(str(error)))
+        page.on("request", lambda sent: None if sent.url.startswith((scene.url, "data:")) else complain(sent.url))
+        if name:
+            # The cookie of a session, without the form: that has a test of its own.
+            session = scene.context.accounts.sign_in(name, PASSWORD, "127.0.0.1", "test")
+            context.add_cookies([{"name": "tradewind_session", "value": session.secret, "url": scene.url}])
+        return page
+
+    yield opener
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.fixture
+def shots() -> Path | None:
+    """Where pictures go when somebody wants to see them: TRADEWIND_SHOTS."""
+    folder = os.environ.get("TRADEWIND_SHOTS")
+    return Path(folder) if folder else None
