@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,18 @@ class TokenRow:
     created: float
     used: float | None = None
     expires: float | None = None
+
+
+_USER = tuple(UserRow.__dataclass_fields__)
+USER_COLUMNS = [users.c[name] for name in _USER]
+"""The columns of a user."""
+
+# Every call of a program asks this: it is put together once.
+_OF_TOKEN = (
+    sa.select(*USER_COLUMNS, *(tokens.c[name] for name in TokenRow.__dataclass_fields__))
+    .join_from(tokens, users, tokens.c.user_id == users.c.id)
+    .where(tokens.c.digest == sa.bindparam("digest"))
+)
 
 
 class AccountStore:
@@ -230,13 +242,14 @@ class AccountStore:
 
     def user_of_token(self, digest: str) -> tuple[TokenRow, UserRow] | None:
         """A token that has not run out, with its user; None when there is none."""
-        mine = [tokens.c[name].label(f"token_{name}") for name in TokenRow.__dataclass_fields__]
-        query = sa.select(users, *mine).join(tokens, tokens.c.user_id == users.c.id)
         with self._database.read() as connection:
-            row = connection.execute(query.where(tokens.c.digest == digest)).mappings().first()
-        if row is None or (row["token_expires"] is not None and row["token_expires"] <= time.time()):
+            row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
+        if row is None:
             return None
-        return TokenRow(**{name: row[f"token_{name}"] for name in TokenRow.__dataclass_fields__}), user_of(row)
+        token = TokenRow(*row[len(_USER) :])
+        if token.expires is not None and token.expires <= time.time():
+            return None
+        return token, user_from(row)
 
     def touch_token(self, number: int, used: float) -> None:
         """Keep when a token was used."""
@@ -278,5 +291,10 @@ def _user(connection: sa.engine.Connection, where: sa.ColumnElement[bool]) -> Us
 
 def user_of(row: Mapping[Any, Any]) -> UserRow:
     """A user, of the columns of its table."""
-    values = {name: row[name] for name in UserRow.__dataclass_fields__}
-    return UserRow(**{**values, "settings": json.loads(row["settings"])})
+    return user_from([row[name] for name in _USER])
+
+
+def user_from(values: Sequence[Any]) -> UserRow:
+    """A user, of a row that begins with `USER_COLUMNS`."""
+    fields = dict(zip(_USER, values, strict=False))
+    return UserRow(**{**fields, "settings": json.loads(fields["settings"])})

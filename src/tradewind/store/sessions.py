@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tradewind.store.accounts import UserRow, user_of
+from tradewind.store.accounts import USER_COLUMNS, UserRow, user_from
 from tradewind.store.database import Database
 from tradewind.store.schema import attempts, sessions, users
 
@@ -37,6 +37,14 @@ class SessionRow:
     agent: str = ""
 
 
+# Every call of a page asks this: it is put together once.
+_BY_DIGEST = (
+    sa.select(*USER_COLUMNS, *(sessions.c[name] for name in SessionRow.__dataclass_fields__))
+    .join_from(sessions, users, sessions.c.user_id == users.c.id)
+    .where(sessions.c.digest == sa.bindparam("shown"))
+)
+
+
 class SessionStore:
     """The tables of sessions and of attempts to sign in.
 
@@ -56,13 +64,12 @@ class SessionStore:
 
     def find(self, digest: str) -> tuple[SessionRow, UserRow] | None:
         """A session that has not run out, with its user; None when there is none."""
-        mine = [sessions.c[name].label(f"session_{name}") for name in SessionRow.__dataclass_fields__]
-        query = sa.select(users, *mine).join(sessions, sessions.c.user_id == users.c.id)
         with self._database.read() as connection:
-            row = connection.execute(query.where(sessions.c.digest == digest)).mappings().first()
-        if row is None or row["session_expires"] <= time.time():
+            row = connection.execute(_BY_DIGEST, {"shown": digest}).first()
+        if row is None:
             return None
-        return SessionRow(**{name: row[f"session_{name}"] for name in SessionRow.__dataclass_fields__}), user_of(row)
+        session = SessionRow(*row[len(USER_COLUMNS) :])
+        return None if session.expires <= time.time() else (session, user_from(row))
 
     def touch(self, digest: str, seen: float, expires: float) -> None:
         """Keep that a session was used, and until when it lasts now."""
