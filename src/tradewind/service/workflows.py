@@ -67,11 +67,13 @@ class Workflows:
             WorkflowError: It is none of these, or something in it is wrong.
         """
         name = PurePosixPath(path)
+        text = self._read(who, number, path)
         if name.name == JOURNAL:
             plan = str(_plan_beside(name.parent))
-            found = _running(self._read(who, number, plan), plan, self._read(who, number, path), path)
+            goes_on = not self._requests.get(who, number).over
+            found = _running(self._read(who, number, plan), plan, text, path, goes_on=goes_on)
         else:
-            found = drawn(self._read(who, number, path), path)
+            found = drawn(text, path)
         return {**found, "path": path}
 
     def _read(self, who: Principal, number: int, path: str) -> bytes:
@@ -130,14 +132,15 @@ def _planned(text: bytes, file: str) -> dict[str, Any]:
     return {**_checked(make, file), "ending": "", "running": []}
 
 
-def _running(plan_text: bytes, plan_file: str, text: bytes, file: str) -> dict[str, Any]:
+def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_on: bool) -> dict[str, Any]:
     """The chart of a run that goes on, or was ended before it wrote its results."""
     from tradewind.workflow.drawing import critical_chain
     from tradewind.workflow.execution import results
     from tradewind.workflow.execution.journal import read_history
     from tradewind.workflow.files import parse_plan
 
-    plan, history, now = parse_plan(plan_text, plan_file), read_history(text, file), time.time()
+    plan, history = parse_plan(plan_text, plan_file), read_history(text, file)
+    now = time.time() if goes_on else history.last
     open_ = {each.task: each for each in history.open()}
 
     def make() -> dict[str, Any]:
@@ -151,7 +154,8 @@ def _running(plan_text: bytes, plan_file: str, text: bytes, file: str) -> dict[s
                 row["actual_start"], row["actual_finish"] = history.clock(each.at) / scale, history.clock(now) / scale
         return document
 
-    return {**_checked(make, file), "ending": "running", "running": sorted(open_)}
+    ending, running = ("running", sorted(open_)) if goes_on else ("interrupted", [])
+    return {**_checked(make, file), "ending": ending, "running": running}
 
 
 def _checked(make: Any, file: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("Requests", "/requests", "list"),
     Entry("Applications", "/applications", "grid"),
     Entry("Studies", "/studies", "chart"),
+    Entry("Workflows", "/workflows", "flow"),
     Entry("Cluster", "/cluster", "server"),
     Entry("Offers", "/offers", "tag"),
     Entry("Administration", "/admin", "shield", admin=True),

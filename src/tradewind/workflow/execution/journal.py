@@ -198,6 +198,11 @@ class History:
             case "plan":
                 self.replans += 1
 
+    @property
+    def last(self) -> float:
+        """When the last record was written, in seconds since the epoch."""
+        return self._at
+
     def clock(self, at: float) -> float:
         """Seconds from the moment at which tasks could begin until another, without pauses.
 

@@ -16,6 +16,7 @@ from tradewind.service.web.pages import (
     requests,
     results,
     studies,
+    workflows,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -30,5 +31,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     requests.router,
     results.router,
     studies.router,
+    workflows.router,
 )
 """All routers of pages."""

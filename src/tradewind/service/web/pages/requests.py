@@ -91,12 +91,14 @@ def _page(request: Request, who: Principal, shared: Context, number: int, link: 
 def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
     row = shared.requests.get(who, number)
     events = shared.requests.events(who, number, limit=_MOST_EVENTS)
+    files = shared.requests.files(who, number)
     now = time.time()
     return {
         "shown": show(row, now),
         "steps": steps(row, events, now),
         "events": events,
-        "files": shared.requests.files(who, number),
+        "files": files,
+        "workflow": any(entry.path.endswith(("/journal.jsonl", "/results.json")) for entry in files),
         "links": shared.links.list(who, number) if row.over else [],
         "predicted": predicted(row, steps(row, events, now)),
     }

@@ -17,7 +17,7 @@ export function importanceTable(host, importance, shown, choose) {
   }
   const body = make("tbody");
   for (const { parameter, share } of importance.shares) {
-    const button = make("button", { type: "button", class: "plain pick", "aria-pressed": String(parameter === shown) }, parameter);
+    const button = make("button", { type: "button", class: "plot-pick", "aria-pressed": String(parameter === shown) }, parameter);
     button.addEventListener("click", () => choose(parameter));
     body.append(make("tr", {}, make("th", { scope: "row" }, button), make("td", { class: "bar" }, bar(share, "bar")), make("td", { class: "right" }, percent(share))));
   }

@@ -104,9 +104,9 @@ export class GridTable {
   _widths() {
     // Every row cannot be measured: some hundreds over all of them say enough.
     const sample = Array.from({ length: Math.min(200, this.rowCount) }, (_, place) => Math.floor((place * this.rowCount) / Math.min(200, this.rowCount)));
-    const widths = this.columns.map((column) => {
+    const widths = this.columns.map((column, place) => {
       const texts = sample.map((row) => textWidth(column.text(row), 14.5)), marks = column.mark ? 22 : 0;
-      return Math.ceil(Math.min(column.most ?? 260, Math.max(textWidth(column.title, 13.5) + 26, marks + Math.max(0, ...texts))) + 24);
+      return Math.ceil(Math.min(column.most ?? 260, Math.max(textWidth(column.title, 13.5) + 26, marks + Math.max(0, ...texts))) + (place ? 26 : 34));
     });
     this.group.replaceChildren(...widths.map((width) => {
       const column = make("col");

@@ -1,0 +1,117 @@
+// The page of a workflow: its Gantt chart and its tasks, kept up to date while it runs.
+import { tools } from "./plots/frame.js";
+import { GanttChart } from "./plots/gantt.js";
+import { GridTable } from "./plots/grid-table.js";
+import { duration, make } from "./plots/words.js";
+
+const place = (id) => document.getElementById(id), holder = place("workflow");
+let data = null, chart = null, table = null, tasks = [];
+
+// Every task once, with what was planned and what happened.
+function rowsOf(found) {
+  const rows = new Map();
+  for (const lane of found.lanes) {
+    for (const [name, activity, start, finish, , , critical] of lane.planned) {
+      rows.set(name, { name, activity: found.activities[activity].name, critical, vm: lane.name, start, finish, really: "", began: NaN, ended: NaN });
+    }
+  }
+  for (const lane of found.lanes) {
+    for (const [name, activity, start, finish] of lane.actual) {
+      const row = rows.get(name) ?? { name, activity: found.activities[activity].name, vm: "", start: NaN, finish: NaN };
+      rows.set(name, { ...row, really: lane.name, began: start, ended: finish });
+    }
+  }
+  return [...rows.values()];
+}
+
+function columns() {
+  const time = (id, title) => ({ id, title, right: true, value: (row) => tasks[row][id], text: (row) => duration(tasks[row][id]), plain: (row) => tasks[row][id] });
+  const late = (row) => tasks[row].ended - tasks[row].finish, ran = data.lanes.some((lane) => lane.actual.length);
+  const text = (id, title) => ({ id, title, value: (row) => tasks[row][id], text: (row) => tasks[row][id] });
+  return [
+    { ...text("name", "Task"), text: (row) => tasks[row].name + (tasks[row].critical ? "  ●" : "") },
+    text("activity", "Activity"),
+    text("vm", "Planned on"),
+    time("start", "Planned start"),
+    time("finish", "Planned end"),
+    ...(ran ? [
+      text("really", "Ran on"),
+      time("began", "Start"),
+      { ...time("ended", "End"), text: (row) => duration(tasks[row].ended) + (data.running.includes(tasks[row].name) ? " …" : "") },
+      { id: "late", title: "Against the plan", right: true, value: late, plain: late, text: (row) => (Number.isNaN(late(row)) ? "–" : `${late(row) < 0 ? "" : "+"}${duration(late(row))}`) },
+    ] : []),
+  ];
+}
+
+function legend() {
+  const buttons = data.activities.slice(0, 24).map((activity, at) => {
+    const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = activity.colour;
+    const button = make("button", { type: "button", class: "plot-pick", "aria-pressed": "false" }, swatch, `${activity.name} `, make("span", { class: "soft" }, `${activity.tasks} × ${duration(activity.seconds / activity.tasks)}`));
+    button.addEventListener("click", () => {
+      const on = button.getAttribute("aria-pressed") !== "true";
+      for (const one of buttons) one.setAttribute("aria-pressed", "false");
+      button.setAttribute("aria-pressed", String(on));
+      chart.choose(on ? at : null);
+      table.setRows(tasks.length, on ? (row) => tasks[row].activity === activity.name : () => true);
+    });
+    return button;
+  });
+  place("activities").replaceChildren(...buttons);
+}
+
+function show() {
+  tasks = rowsOf(data);
+  place("figures").replaceChildren(...data.figures.map(([name, value]) => make("div", { class: "tile" }, make("dt", {}, name), make("dd", {}, value))));
+  if (!chart) {
+    chart = new GanttChart(place("gantt"), data, { name: "gantt" });
+    table = new GridTable(place("tasks"), { label: "Tasks", columns: columns(), rows: tasks.length, height: 480, name: "tasks", open: (row) => { chart.point(tasks[row].name); place("gantt").scrollIntoView({ block: "nearest" }); } });
+    const all = make("button", { type: "button", class: "button small", hidden: true }, "Show all");
+    all.addEventListener("click", () => chart.setWindow(null));
+    chart.host.addEventListener("zoomed", (event) => { all.hidden = !event.detail; });
+    chart.host.addEventListener("pointed", (event) => table.point(tasks.findIndex((task) => task.name === event.detail)));
+    place("gantt-tools").dataset.title = "the Gantt chart";
+    place("gantt-tools").append(all);
+    tools(place("gantt-tools"), [
+      { words: "Zoom in", act: () => chart.zoomBy(0.5) },
+      { words: "Zoom out", act: () => chart.zoomBy(2) },
+      { words: "Save as PNG", act: () => chart.savePng() },
+      { words: "Save as CSV", act: () => table.saveCsv() },
+      { words: "Go to the table of tasks", act: () => table.table.focus() },
+    ]);
+  } else {
+    chart.renew(data);
+    table.setRows(tasks.length);
+    table.setColumns(columns());
+  }
+  legend();
+}
+
+async function read() {
+  const answer = await fetch(holder.dataset.source, { headers: { Accept: "application/json" } });
+  if (answer.status === 401) return location.reload();
+  if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).title ?? `the server answered ${answer.status}`);
+  data = await answer.json();
+  show();
+}
+
+async function begin() {
+  try {
+    if (holder.dataset.source) await read();
+    else { data = JSON.parse(place("data").textContent); show(); }
+  } catch (error) {
+    place("trouble").hidden = false;
+    place("trouble-words").textContent = `The chart could not be drawn: ${error.message}.`;
+    return;
+  }
+  holder.removeAttribute("data-loading");
+  performance.mark("plots-ready");
+  while (holder.dataset.source && data.ending === "running") {
+    await new Promise((done) => setTimeout(done, 3000));
+    if (document.hidden) continue;
+    try { await read(); } catch { /* the next turn asks again */ }
+  }
+  if (holder.dataset.source && "live" in holder.dataset) location.reload();
+}
+
+begin();
