@@ -32,7 +32,17 @@ OWNER_A, OWNER_B = (f"owner-{letter}-{os.getpid()}" for letter in "ab")
 HOG_BYTES = 256 * 2**20
 """What the job ``hog`` takes."""
 
+AWKWARD = (
+    "$(echo no) `echo no` ; echo no | cat & # ",
+    "' \" \\ %s ${HOME} ~ * ? {a,b} !! <a >b",
+    "two\nlines",
+    "",
+    "héé 漢字",
+)
+"""Arguments that a shell, a template or an engine's own language would change."""
+
 _HOG = f"import time\nx = b'x' * {HOG_BYTES}\ntime.sleep({PATIENCE_SECONDS})"
+_SAID = "import json, os, sys; print(json.dumps([*sys.argv[1:], os.environ['SAID']]))"
 _CPUS = "import os; print(len(os.sched_getaffinity(0)))"
 
 
@@ -294,6 +304,17 @@ class RunnerConformance:
             assert not kept.exists()
             stage_out(request)
         assert kept.read_text() == "ran\n"
+
+    def test_words_and_variables_arrive_as_they_are(self, bench: RunnerBench) -> None:
+        """No shell, and nothing else on the way, reads what is in an argument or a variable."""
+        runner = bench.runner()
+        if isinstance(runner, Simulates):
+            return
+        plain = replace(bench.request("good"), argv=(bench.python, "-c", _SAID, *AWKWARD), env={"SAID": AWKWARD[0]})
+        handle = bench.submit(runner, plain)
+        assert ended(runner, handle).state is RunState.DONE
+        runner.collect(handle, plain)
+        assert json.loads((plain.folder / "stdout").read_text()) == [*AWKWARD, AWKWARD[0]]
 
     def test_the_time_limit(self, bench: RunnerBench) -> None:
         """A run is ended at its wall time, with all its processes."""
