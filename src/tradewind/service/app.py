@@ -54,7 +54,7 @@ def create_app(context: Context) -> FastAPI:
     # The last to be added is the first that a call passes.
     app.state.traffic = Traffic()
     app.state.health = Health(context, app.state.traffic)
-    app.add_middleware(TrafficMiddleware, traffic=app.state.traffic)
+    app.add_middleware(TrafficMiddleware, traffic=app.state.traffic, prefix=PREFIX)
     return app
 
 

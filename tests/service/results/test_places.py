@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engines.files import PASSWORD, USER, Process, Server, objects, sftp, webdav
@@ -90,7 +91,8 @@ def test_what_the_server_has_is_for_nobody_else(there: World) -> None:
         there.context.accounts.change_me(there.ann, settings={KEY: forged})
         with pytest.raises(InputError, match="set the place again"):
             results.destination(there.ann.user_id, "webdav://127.0.0.1:9999/x")
-    for odd in ({"places": 7}, {"places": {"x": 3}}, [], "x", {"default": {"a": 1}, "places": {"y": {"user": 5}}}):
+    odds: list[Any] = [7, {"x": 3}, [], "x", {"y": {"user": 5}}]
+    for odd in odds:
         ValueStore(there.context.database).change_user(there.ann.user_id, KEY, {"places": odd})
         assert all(row.own for row in results.places(there.ann))
 
@@ -133,7 +135,7 @@ def test_places_are_of_one_user(there: World) -> None:
 
 def test_places_of_the_administrator(tmp_path: Path) -> None:
     offered = {f"{tmp_path}/home/{{tenant}}/{{user}}": {}, "s3://company/{user}": {"user": "k", "password": "env:KEY"}}
-    settings = ServiceSettings(results_places=offered, own_places=False)  # type: ignore[arg-type]
+    settings = ServiceSettings(results_places=offered, own_places=False)
     with world(tmp_path / "world", settings=settings) as there:
         results = there.context.results
         rows = results.places(there.ann)

@@ -61,8 +61,9 @@ def _read(file: Path) -> Source:
     try:
         return read_source(file)
     except SpecError as error:
-        # Its hints speak of job YAMLs.
-        hint = error.hint if error.line else "docs/guides/administration.md shows one"
+        # Some of its hints speak of job YAMLs.
+        about_jobs = error.hint is not None and ("job" in error.hint or "tradewind init" in error.hint)
+        hint = "docs/guides/administration.md shows one" if about_jobs else error.hint
         raise SpecError(error.message, hint=hint, file=error.file, line=error.line) from None
 
 

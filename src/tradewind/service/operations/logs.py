@@ -15,14 +15,13 @@ Format = Literal["text", "json"]
 call_id: ContextVar[str] = ContextVar("tradewind_call", default="")
 """The id of the call that is being answered; empty outside of one."""
 
-_NAMES = "password|passwd|secret|token|csrf|session|signature"
 _SECRETS = (
     (re.compile(r"\btw_[A-Za-z0-9_-]{8,}"), "tw_..."),
     (re.compile(r"(?i)\b(bearer|basic|digest)\s+[A-Za-z0-9+/=._~-]{8,}"), r"\1 ..."),
     (re.compile(r"(/r/)[A-Za-z0-9_-]{8,}"), r"\1..."),
     (re.compile(r"(://[^/\s:@]+:)[^@\s/]+@"), r"\1...@"),
     (
-        re.compile(r"(?i)\b(password|passwd|secret|token|csrf|session|signature)(['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}]+"),
+        re.compile(r"(?i)(password|passwd|secret|token|csrf|session|signature)(['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}]+"),
         r"\1\2...",
     ),
 )

@@ -87,18 +87,20 @@ class TrafficMiddleware:
     Args:
         app: What answers.
         traffic: What counts.
+        prefix: What the paths of included routers begin with: some versions of FastAPI leave it out of their routes.
     """
 
-    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
+    def __init__(self, app: ASGIApp, traffic: Traffic, prefix: str) -> None:
         self._app = app
         self._traffic = traffic
+        self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a call."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        call = _Call(scope, send, self._traffic)
+        call = _Call(scope, send, self._traffic, self._prefix)
         call_id.set(call.id)
         try:
             await self._app(scope, receive, call.send)
@@ -113,11 +115,11 @@ class TrafficMiddleware:
 class _Call:
     """One call, from its arrival to the end of its answer."""
 
-    def __init__(self, scope: Scope, send: Send, traffic: Traffic) -> None:
+    def __init__(self, scope: Scope, send: Send, traffic: Traffic, prefix: str) -> None:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
         self.id = given if _CALL_ID.fullmatch(given) else secrets.token_hex(8)
         self.streams = False
-        self._scope, self._send, self._traffic = scope, send, traffic
+        self._scope, self._send, self._traffic, self._prefix = scope, send, traffic, prefix
         self._status = 500  # what the server says where nothing else did
         self._bytes = 0
         self._over = False
@@ -155,7 +157,7 @@ class _Call:
             self._traffic.closed(self._task)
         seconds = time.perf_counter() - self._started
         scope = self._scope
-        template = getattr(scope.get("route"), "path", "") or "other"
+        template = self._template()
         if not self.streams:  # how long somebody watches says nothing of the server
             self._traffic.count(scope["method"], template, self._status, seconds)
         client = scope.get("client")
@@ -170,3 +172,10 @@ class _Call:
             "address": client[0] if client else "",
         }
         _access.info("%s %s", words, facts["address"], extra={"facts": facts, "call": self.id})
+
+    def _template(self) -> str:
+        path = getattr(self._scope.get("route"), "path", "")
+        if not path:
+            return "other"
+        below = self._scope["path"].startswith(f"{self._prefix}/") and not path.startswith(f"{self._prefix}/")
+        return f"{self._prefix}{path}" if below else str(path)
