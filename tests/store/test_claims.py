@@ -59,17 +59,17 @@ def claim(claims: ClaimStore, holder: str = HERE, seconds: float = 60.0) -> Clai
 
 
 def test_the_oldest_is_claimed_once(requests: RequestStore, claims: ClaimStore) -> None:
-    assert not claims.waits(HERE)
+    assert not claims.waits()
     assert claims.claim(HERE, 60.0, oldest) is None
     first, second = add(requests), add(requests, 2, "biology")
-    assert claims.waits(HERE)
-    assert not claims.waits(HERE, room=False)
+    assert claims.waits()
+    assert not claims.waits(room=False)
     assert claims.claim(HERE, 60.0, oldest, room=False) is None
     one, two = claim(claims), claim(claims)
     assert [one.row.id, two.row.id] == [first.id, second.id]
     assert (one.row.state, one.row.hold_holder, one.before) == ("pending", HERE, "")
     assert claims.claim(HERE, 60.0, oldest) is None
-    assert not claims.waits(HERE)
+    assert not claims.waits()
 
 
 def test_who_chooses_sees_what_each_tenant_uses(
@@ -117,9 +117,10 @@ def test_what_a_silent_process_held_is_taken_over(requests: RequestStore, claims
     other = claim(claims, OTHER, seconds=0.2)
     claims.change(other.row.id, other.token, {"state": "executing"}, [])
     assert claims.claim(HERE, 60.0, oldest) is None
-    assert not claims.waits(HERE)
+    assert not claims.waits()
     time.sleep(0.25)
-    assert claims.waits(HERE)
+    assert claims.waits()
+    assert not claims.waits(mine=[other.row.id])
     assert claims.claim(HERE, 60.0, oldest, room=False) is None
     assert claims.claim(HERE, 60.0, oldest, mine=[other.row.id]) is None
     mine = claim(claims)
@@ -135,7 +136,7 @@ def test_what_a_dead_process_of_this_host_held_is_taken_over_at_once(
     add(requests)
     host, pid, _ = HERE.rsplit(":", 2)
     dead = claim(claims, f"{host}:{pid}:1.00", seconds=600.0)  # the number of this process, but not its start
-    assert claims.waits(HERE)
+    assert claims.waits()
     assert claim(claims).row.id == dead.row.id
 
 
@@ -143,7 +144,7 @@ def test_what_is_left_goes_to_the_next_at_once(requests: RequestStore, claims: C
     add(requests)
     mine = claim(claims)
     claims.change(mine.row.id, mine.token, {"state": "executing"}, leave=True)
-    assert claims.waits(OTHER)
+    assert claims.waits()
     assert claim(claims, OTHER).row.id == mine.row.id
 
 
@@ -168,7 +169,7 @@ def test_a_study_is_named_before_anything_is_made_for_it(
 
 def test_a_search_goes_into_the_queue_of_clusters_once(requests: RequestStore, claims: ClaimStore, url: str) -> None:
     row = add(requests, kind="search", cluster="lab")
-    assert claims.waits(HERE, room=False)
+    assert claims.waits(room=False)
     mine = claims.claim(HERE, 60.0, oldest, room=False)
     assert mine is not None
     number = claims.name_job(mine, JobRow(0, "physics", "hello", {"job": {}}, {"core": "thread"}))

@@ -57,17 +57,17 @@ class ClaimStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def waits(self, holder: str, *, room: bool = True) -> bool:
+    def waits(self, *, room: bool = True, mine: Collection[int] = ()) -> bool:
         """Whether there is anything to claim: a request that waits, or one whose process is gone.
 
         Args:
-            holder: `tradewind.store.base.this_process`.
             room: Whether this process can carry out one more; without it, only those for clusters count.
+            mine: The requests that this process has.
         """
         # One query: it is asked all day long.
         columns = (requests.c.hold_token, requests.c.hold_holder, requests.c.hold_expires)
         due = _WAITS if room else _WAITS & (requests.c.cluster != "")
-        others = _HELD & (requests.c.hold_holder != holder)
+        others = _HELD & requests.c.id.not_in(mine)
         query = sa.select(*columns).where(requests.c.state.in_(OPEN), due | others)
         with self._database.read() as connection:
             found = connection.execute(query.order_by(requests.c.hold_token.is_not(None)).limit(_MOST_HELD)).all()

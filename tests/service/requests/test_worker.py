@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.service.requests.world import World, until, working, world
@@ -185,6 +186,7 @@ def test_a_request_of_another_process_is_seen_at_once(busy: World) -> None:
     code = f"""
 import time
 from pathlib import Path
+from typing import Any
 from tradewind.service.context import open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
@@ -312,10 +314,10 @@ def test_the_database_may_be_away_for_a_while(tmp_path: Path, monkeypatch: pytes
 
     original, calls = ClaimStore.waits, iter([True, True, False])
 
-    def waits(self: ClaimStore, holder: str, *, room: bool = True) -> bool:
+    def waits(self: ClaimStore, **named: Any) -> bool:
         if next(calls, False):
             raise StoreError("the server is not there")
-        return original(self, holder, room=room)
+        return original(self, **named)
 
     monkeypatch.setattr(ClaimStore, "waits", waits)
     with world(tmp_path) as there, working(there.context):
@@ -332,7 +334,7 @@ def test_a_search_on_a_cluster_is_followed(tmp_path: Path) -> None:
             until(lambda: there.get(row).cluster_job is not None)
             job = cluster.job(there.get(row).cluster_job or 0)
             assert (job.tenant, job.state) == ("physics", "queued")
-            assert there.get(row).progress["waiting"] == "in the queue"
+            until(lambda: there.get(row).progress.get("waiting") == "in the queue")
             cluster.change_job(job.id, state="running", started=1.0)
             until(lambda: there.get(row).state == "executing")
             there.context.requests.cancel(there.ann, row.id)

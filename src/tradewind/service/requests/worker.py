@@ -130,14 +130,15 @@ class Worker:
     def _claim(self) -> bool:
         """Claim a request, if there is one for this worker."""
         room = len(self._carriers) < self._settings.runs
-        if not self._claims.waits(self._holder, room=room):
+        mine = [*self._carriers, *self._following]
+        if not self._claims.waits(room=room, mine=mine):
             return False
         claim = self._claims.claim(
             self._holder,
             self._settings.lease_seconds,
             self._turns.choose,
             room=room,
-            mine=[*self._carriers, *self._following],
+            mine=mine,
         )
         if claim is None:
             return False
