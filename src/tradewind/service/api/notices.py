@@ -79,7 +79,11 @@ def make_notice_key(who: Who, shared: Shared) -> Key:
 
 
 @router.post("/me/notices/test", status_code=202)
-def send_test_notice(who: Who, shared: Shared, kind: Literal["email", "webhook"]) -> Notice:
+def send_test_notice(
+    who: Who,
+    shared: Shared,
+    kind: Annotated[Literal["email", "webhook"], Query(description="How it is sent.")],
+) -> Notice:
     """Send yourself a notice that says nothing, to see whether it arrives."""
     return _notice(shared.notices.test(who, kind))
 
