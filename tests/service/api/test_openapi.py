@@ -11,6 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -66,8 +67,6 @@ def test_the_document_is_complete(document: dict[str, Any]) -> None:
         assert {"HTTPBearer": []} in operation["security"]
         for parameter in operation.get("parameters", ()):
             assert parameter.get("description"), f"{method} {path}: {parameter['name']} has no description"
-        if method in ("post", "put", "patch") and not path.endswith(("cancel", "retry", "look", "key", "test")):
-            assert "requestBody" in operation, f"{method} {path} takes no body"
     assert len(names) == len(set(names)) > 40
 
 
@@ -119,6 +118,7 @@ def try_everything(here: House, examples: int) -> list[str]:
     scene = furnish(here)
     wrong, count = [], 0
     for found in described.get_all_operations():
+        assert isinstance(found, Ok), found
         operation = found.ok()
         if operation.definition.raw["operationId"] in LEFT_OUT:
             continue
