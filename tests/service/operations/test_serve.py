@@ -1,0 +1,324 @@
+"""``tradewind serve`` as a process: how it starts, what it says when it cannot, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+from tests.engines.ssh import free_port
+from tests.service.told import certificate
+
+from tradewind.service.context import Context, open_context
+from tradewind.service.people import Principal
+from tradewind.service.settings import ServiceSettings
+
+SLOW_APPLICATION = """
+name: nap
+job: {command: [sh, -c, "echo begun >> {journal}; sleep 60"]}
+space: {instance: {types: [local.c1]}}
+deploy: {billing: {granularity: 1ms}}
+application: {}
+"""
+
+PATIENCE = 60.0
+"""Seconds that a loaded machine may take for a start."""
+
+
+@dataclass
+class Served:
+    """A server that runs.
+
+    Attributes:
+        process: Its process.
+        url: Where it listens.
+        log: Its standard error.
+        said: Its standard output.
+    """
+
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+    said: Path
+
+    def get(self, path: str, **more: Any) -> httpx2.Response:
+        return httpx2.get(f"{self.url}{path}", timeout=20.0, **more)
+
+    def worker(self) -> psutil.Process:
+        """The worker's process, once there is one."""
+        parent = psutil.Process(self.process.pid)
+        until(lambda: bool(parent.children()))
+        return parent.children()[0]
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, float]:
+        """Send a signal; the exit code, and how many seconds it took."""
+        started = time.monotonic()
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE), time.monotonic() - started
+
+
+def until(what: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "tradewind", *words]
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRADEWIND_")}
+    return {**kept, "TRADEWIND_HOME": str(folder / "home"), **more}
+
+
+@contextmanager
+def serving(folder: Path, *words: str, **more: str) -> Iterator[Served]:
+    """A server, until the block ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob("err-*")))
+    said, log = folder / f"out-{number}", folder / f"err-{number}"
+    with said.open("wb") as out, log.open("wb") as err:
+        argv = command("serve", "--port", "0", *words)
+        process = subprocess.Popen(
+            argv, env=environment(folder, **more), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+        )
+    try:
+        until(lambda: " is at " in said.read_text() or process.poll() is not None)
+        found = re.search(r"is at (\S+) ", said.read_text())
+        assert found is not None, log.read_text()
+        served = Served(process, found[1], log, said)
+        until(lambda: "listening on" in log.read_text())
+        yield served
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10.0)
+
+
+def refused(folder: Path, *words: str, **more: str) -> tuple[int, str]:
+    """The exit code and the words of a server that does not start."""
+    done = subprocess.run(
+        command("serve", *words), env=environment(folder, **more), capture_output=True, text=True, timeout=PATIENCE
+    )
+    return done.returncode, done.stderr
+
+
+def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        assert served.get("/healthz").text == "alive\n"
+        until(lambda: served.get("/readyz").status_code == 200)
+        worker = served.worker()
+        said = served.said.read_text().splitlines()
+        assert said[0] == f"Tradewind is at {served.url} (Ctrl-C ends it)"
+        assert "tradewind user add admin" in said[1]
+        assert "password" not in served.said.read_text()
+        code, seconds = served.end()
+        assert (code, seconds < 12.0) == (0, True)
+        assert not worker.is_running()
+    assert "Traceback" not in served.log.read_text()
+    # The store is whole: the next one opens it at once.
+    with serving(tmp_path, "--runs", "0") as served:
+        assert "There is no user yet" in served.said.read_text()
+        assert psutil.Process(served.process.pid).children() == []
+        assert "this server only answers" in served.log.read_text()
+        assert served.end(signal.SIGINT)[0] == 0
+
+
+def test_settings_reach_it(tmp_path: Path) -> None:
+    file = tmp_path / "tradewind.yaml"
+    database = f"sqlite:///{tmp_path}/elsewhere/service.db"
+    file.write_text(f"database: {database}\nruns: 7\nlog_format: json\nhost: '::1'\n")
+    more = {"TRADEWIND_SERVICE_CONFIG": str(file), "TRADEWIND_SERVICE_RUNS": "0"}
+    with serving(tmp_path, "--set", "public_url=https://tw.example.org", **more) as served:
+        assert served.url == "https://tw.example.org"
+        lines = [json.loads(line) for line in served.log.read_text().splitlines()]
+        assert lines[-1]["address"].startswith("http://[::1]:")
+        assert (tmp_path / "elsewhere/service.db").exists()
+        assert not (tmp_path / "home" / "tradewind.db").exists()
+        served.end()
+
+
+def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        until(lambda: served.get("/readyz").status_code == 200)
+        first = served.worker()
+        first.kill()
+        until(lambda: [child.pid for child in psutil.Process(served.process.pid).children()] not in ([], [first.pid]))
+        until(lambda: 'tradewind_worker_restarts_total{worker="worker"} 1' in served.get("/metrics").text)
+        assert "worker was ended by signal 9; it is started again" in served.log.read_text()
+        assert served.get("/readyz").status_code == 200
+        assert served.end()[0] == 0
+
+
+def test_a_worker_ends_with_its_server(tmp_path: Path) -> None:
+    """kill -9 of the server: nobody would look after the worker any more, so it ends in good order by itself."""
+    with serving(tmp_path) as served:
+        until(lambda: "the worker begins" in served.log.read_text())
+        worker = served.worker()
+        served.process.kill()
+        served.process.wait(10.0)
+        until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    assert "the server is gone" in served.log.read_text()
+
+
+def seed(folder: Path) -> tuple[Context, Principal]:
+    """The database of a server, with a user and an application that takes a minute."""
+    folder.mkdir(parents=True, exist_ok=True)
+    context = open_context(ServiceSettings(), f"sqlite:///{folder}/home/tradewind.db", folder / "home")
+    user = context.accounts.add_user("root", role="admin")
+    root = Principal(user.id, "root", "admin", "root")
+    context.applications.register(root, SLOW_APPLICATION.replace("{journal}", str(folder / "journal")), shared=True)
+    return context, root
+
+
+def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
+    """SIGTERM while a stream is open and a request is carried out: one ends properly, the other waits for the next."""
+    context, root = seed(tmp_path)
+    secret = context.accounts.make_token(root.user_id, "test")
+    with serving(tmp_path) as served:
+        number = context.requests.submit(root, {"application": "nap"}).id
+        until(lambda: (tmp_path / "journal").exists())
+        got: list[bytes] = []
+        ends: list[str] = []
+
+        def watch() -> None:
+            headers = {"Authorization": f"Bearer {secret}", "Accept": "text/event-stream"}
+            with httpx2.stream("GET", f"{served.url}/api/v1/events", headers=headers, timeout=PATIENCE) as answer:
+                got.extend(answer.iter_raw())
+            ends.append("properly")  # a connection that breaks would raise
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        until(lambda: bool(got))
+        code, seconds = served.end()
+        thread.join(10.0)
+        assert (code, ends) == (0, ["properly"])
+        assert seconds < 12.0
+    row = context.requests.get(root, number)
+    assert (row.over, row.hold_holder) == (False, None)
+    with serving(tmp_path) as served:
+        until(lambda: context.requests.get(root, number).hold_holder is not None)
+        context.requests.cancel(root, number)
+        until(lambda: context.requests.get(root, number).state == "cancelled")
+        assert served.end()[0] == 0
+    context.close()
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path, "--set", "stop_seconds=60", "--runs", "0") as served:
+        host, port = served.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10.0) as slow:
+            slow.sendall(b"POST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n<")
+            time.sleep(0.5)
+            served.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            assert served.process.poll() is None  # it waits for the call that is open
+            code, seconds = served.end()
+    assert (code, seconds < 5.0) == (130, True)
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused(tmp_path, "--port", str(port))
+    assert (code, len(said.splitlines())) == (16, 1)
+    assert f"port {port} of 127.0.0.1 is in use by another program" in said
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_database_that_is_down(tmp_path: Path) -> None:
+    address = f"postgresql://tw:hunter2@127.0.0.1:{free_port()}/tw"
+    code, said = refused(tmp_path, "--port", "0", "--database", address)
+    assert (code, len(said.splitlines())) == (12, 1)
+    assert "does not answer" in said and "is the database running?" in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("which", "words"),
+    [
+        ("other", "does not belong to the certificate"),
+        ("missing", "cannot be read: No such file"),
+        ("garbage", "cannot be used"),
+        ("none", "there is a tls_key but no tls_certificate"),
+    ],
+)
+def test_a_certificate_that_is_wrong(tmp_path: Path, which: str, words: str) -> None:
+    from tradewind.errors import InputError
+    from tradewind.service.operations.sockets import tls_of
+
+    chain, key = certificate(tmp_path / "one")
+    (tmp_path / "garbage.pem").write_text("no certificate")
+    settings = {
+        "other": ServiceSettings(tls_certificate=chain, tls_key=certificate(tmp_path / "two")[1]),
+        "missing": ServiceSettings(tls_certificate=tmp_path / "none.pem", tls_key=key),
+        "garbage": ServiceSettings(tls_certificate=tmp_path / "garbage.pem", tls_key=key),
+        "none": ServiceSettings(tls_key=key),
+    }
+    with pytest.raises(InputError, match=words):
+        tls_of(settings[which])
+
+
+def test_https_and_a_renewed_certificate(tmp_path: Path) -> None:
+    chain, key = certificate(tmp_path / "tls")
+    with serving(tmp_path, "--tls-certificate", str(chain), "--tls-key", str(key), "--runs", "0") as served:
+        assert served.url.startswith("https://127.0.0.1:")
+        first = chain.read_text()
+        assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
+        certificate(tmp_path / "tls")  # another one in its place
+        served.process.send_signal(signal.SIGHUP)
+        until(lambda: "the certificate was read again" in served.log.read_text())
+        assert chain.read_text() != first
+        assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
+        key.write_text("broken")
+        served.process.send_signal(signal.SIGHUP)
+        until(lambda: "the old certificate is kept" in served.log.read_text())
+        assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
+        assert served.end()[0] == 0
+
+
+def test_on_a_terminal_the_first_administrator_gets_a_password(tmp_path: Path) -> None:
+    from tradewind.service.operations.first import welcome
+
+    context = open_context(ServiceSettings(), f"sqlite:///{tmp_path}/service.db", tmp_path / "home")
+    try:
+        lines = list(welcome(context, "http://127.0.0.1:1", terminal=True))
+        password = lines[-1].split()[-1]
+        session = context.accounts.sign_in("admin", password, "127.0.0.1")
+        assert context.accounts.by_session(session.secret)[0].is_admin
+        assert len(password.replace("-", "")) == 16
+        again = list(welcome(context, "http://127.0.0.1:1", terminal=True))
+        assert again == ["Tradewind is at http://127.0.0.1:1 (Ctrl-C ends it)"]
+    finally:
+        context.close()
+
+
+def test_systemd_is_told(tmp_path: Path) -> None:
+    place = Path(f"/tmp/tw-notify-{os.getpid()}-{tmp_path.name[-8:]}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(place))
+        try:
+            manager.settimeout(PATIENCE)
+            with serving(tmp_path, "--runs", "0", NOTIFY_SOCKET=str(place)) as served:
+                assert manager.recv(100) == b"READY=1"
+                served.end()
+                assert manager.recv(100) == b"STOPPING=1"
+        finally:
+            place.unlink()
