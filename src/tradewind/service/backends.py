@@ -16,6 +16,7 @@ from tradewind.problem.spec_errors import first_error, near, spec_errors
 from tradewind.problem.spec_model import DeployModel
 from tradewind.problem.spec_space import Part, QueryModel
 from tradewind.problem.yaml_source import Source, parse_source
+from tradewind.service.accounts.audit import note
 from tradewind.service.people import Principal
 from tradewind.store.applications import ApplicationRow, ApplicationStore, BackendRow
 
@@ -100,6 +101,7 @@ class Backends:
 
     def __init__(self, database: Database, data_folder: Path) -> None:
         self.store = ApplicationStore(database)
+        self._database = database
         self._base = data_folder
 
     def list(self, who: Principal) -> Rows:
@@ -171,6 +173,7 @@ class Backends:
         self._check(source)
         given = {key: value for key, value in source.document.items() if value is not None}
         self.store.set_backend(BackendRow(name, given, given.get("users", "everyone")))
+        note(self._database, who, "backend.set", f"backend {name}")
         return _backend(name, given)
 
     def remove(self, who: Principal, name: str) -> None:
@@ -186,6 +189,7 @@ class Backends:
             if name == LOCAL:
                 raise ConflictError("the backend local is always there", hint="set it with users: admins to close it")
             raise NotFoundError(f"there is no backend {name!r}", hint=near(name, self._all(), "there are:"))
+        note(self._database, who, "backend.remove", f"backend {name}")
 
     def _all(self) -> dict[str, Backend]:
         found = {row.name: _backend(row.name, row.document) for row in self.store.backends()}

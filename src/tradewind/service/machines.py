@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tradewind.engine.leftovers import Decision, Fate, decide
 from tradewind.engine.reaping import Yard
 from tradewind.errors import ConflictError, ForbiddenError
+from tradewind.service.accounts.audit import note
 from tradewind.service.people import Principal
 from tradewind.store.base import Store
 from tradewind.store.belongings import Belongings, OpenRun
@@ -30,6 +31,7 @@ class Machines:
 
     def __init__(self, database: Database, store: Store, data_folder: Path) -> None:
         self._belongings = Belongings(database)
+        self._database = database
         self._store = store
         self._data_folder = data_folder
         self._asking = threading.Lock()
@@ -94,6 +96,8 @@ class Machines:
                 problem = done.get(one, there[one].why if one in there else "")
                 found.append({"id": one, "gone": not problem, "problem": problem})
             self._last = None
+            for outcome in found:
+                note(self._database, who, "machines.reap", f"machines {outcome['id']}", gone=outcome["gone"])
             return found
 
         return self._with_yard(who, work)

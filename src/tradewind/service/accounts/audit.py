@@ -33,6 +33,27 @@ def line_of(who: Principal, action: str, subject: str = "", **details: Any) -> A
     return AuditRow(0, time.time(), who.name, who.tenant, who.address, action, clean(subject), "done", details)
 
 
+def note(database: Database, who: Principal, action: str, subject: str = "", **details: Any) -> None:
+    """Add a line about what was just done, where no `Audit` is at hand.
+
+    Args:
+        database: The open database.
+        who: Who did it.
+        action: What, as ``kind.verb``.
+        subject: What it was done to.
+        details: More of it: JSON-able, and never a secret.
+    """
+    row = line_of(who, action, subject, **details)
+    _say(row)
+    AuditStore(database).add(row)
+
+
+def _say(row: AuditRow) -> None:
+    facts = {name: getattr(row, name) for name in ("action", "user", "tenant", "address", "outcome")}
+    words = (row.action, row.subject, row.outcome, row.user or "?", row.address or "here")
+    _LOG.info("%s %s, %s, by %s from %s", *words, extra={"facts": {**facts, **row.details}})
+
+
 class Audit:
     """The audit log.
 
@@ -69,16 +90,7 @@ class Audit:
     ) -> None:
         """Add a line about somebody who has no principal: one who tries to sign in."""
         row = AuditRow(0, time.time(), name, tenant, address, action, clean(redact(subject)), outcome, details)
-        facts = {"action": action, "user": name, "tenant": tenant, "address": address, "outcome": outcome, **details}
-        _LOG.info(
-            "%s %s, %s, by %s from %s",
-            action,
-            row.subject,
-            outcome,
-            name or "?",
-            address or "here",
-            extra={"facts": facts},
-        )
+        _say(row)
         if outcome == "refused" and not self._has_room(address):
             return
         self._store.add(row, lasting=outcome == "done")

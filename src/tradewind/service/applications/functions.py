@@ -13,6 +13,7 @@ from tradewind.problem.spec import Spec
 from tradewind.problem.spec_errors import near
 from tradewind.problem.template import fill_text
 from tradewind.problem.yaml_source import Source, parse_source
+from tradewind.service.accounts.audit import note
 from tradewind.service.applications.checked import Checked, check, checked, parameters_of
 from tradewind.service.applications.compose import compose
 from tradewind.service.applications.fields import Value, read_values
@@ -44,6 +45,7 @@ class Applications:
 
     def __init__(self, database: Database, settings: ServiceSettings, data_folder: Path, backends: Backends) -> None:
         self.store = ApplicationStore(database)
+        self._database = database
         self._settings = settings
         self._folder = data_folder / "applications"
         self._backends = backends
@@ -90,7 +92,9 @@ class Applications:
         newest = self.store.find(tenant, known.name)
         if newest is not None and newest.document == text and newest.trusted == who.is_admin:
             return newest
-        return self.store.add(ApplicationRow(0, tenant, known.name, 0, text, who.name, who.is_admin))
+        row = self.store.add(ApplicationRow(0, tenant, known.name, 0, text, who.name, who.is_admin))
+        note(self._database, who, "application.register", f"application {row.reference}", shared=shared)
+        return row
 
     def retire(self, who: Principal, name: str) -> None:
         """Let no request begin with an application (``name``), or with one version of it (``name@3``), any more.
@@ -103,6 +107,7 @@ class Applications:
         if row.shared and not who.is_admin:
             raise ForbiddenError(f"{row.name} is for all tenants: only an administrator may retire it")
         self.store.retire(row.tenant, row.name, row.version if "@" in name else None)
+        note(self._database, who, "application.retire", f"application {name}", shared=row.shared)
 
     # ------------------------------------------------------------------ finding
 
