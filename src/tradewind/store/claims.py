@@ -23,6 +23,7 @@ from tradewind.store.schema import cluster_jobs, requests, studies, tenants
 
 _CLAIM_LOCK = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
 _MOST_HELD = 1000
+_LOOKED_AT = 20
 _FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
 _HELD = requests.c.state.in_(OPEN) & requests.c.hold_token.is_not(None)
 _WAITS = (requests.c.state == "pending") & requests.c.hold_token.is_(None)
@@ -109,7 +110,7 @@ class ClaimStore:
         with self._database.write() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIM_LOCK)))
-            found = _left(connection, now, room=room, mine=mine) or _for_cluster(connection)
+            found = _left(connection, now, room=room, mine=mine) or _for_cluster(connection, choose)
             if found is None and room:
                 found = _due(connection, choose)
             if found is None:
@@ -278,11 +279,20 @@ def _stale(held: Sequence[Any], now: float) -> list[Any]:
     return found
 
 
-def _for_cluster(connection: Connection) -> _Found | None:
-    """A request that only has to be put into a cluster's queue, and followed."""
-    query = sa.select(requests.c.id).where(_WAITS, requests.c.cluster != "").order_by(requests.c.id).limit(1)
-    row = connection.execute(query.with_for_update(skip_locked=True)).first()
-    return None if row is None else (row.id, "", {})
+def _for_cluster(connection: Connection, choose: Choose) -> _Found | None:
+    """A request that only has to be put into a cluster's queue, and followed; its tenant's money has to pay it."""
+    query = sa.select(requests.c.id, requests.c.tenant).where(_WAITS, requests.c.cluster != "")
+    for row in connection.execute(query.order_by(requests.c.id).limit(_LOOKED_AT)).all():
+        chosen = choose([line_of(connection, row.tenant, row.id, 0)])
+        if chosen is not None and _lock(connection, row.id):
+            return row.id, "", {"reserved": chosen[1]}
+    return None
+
+
+def _lock(connection: Connection, number: int) -> bool:
+    """Whether a request still waits: its owner may be cancelling it at this moment."""
+    free = sa.select(requests.c.id).where(_WAITS, requests.c.id == number).with_for_update(skip_locked=True)
+    return connection.execute(free).first() is not None
 
 
 def _due(connection: Connection, choose: Choose) -> _Found | None:
@@ -296,9 +306,7 @@ def _due(connection: Connection, choose: Choose) -> _Found | None:
     if chosen is None:
         return None
     number, most = chosen
-    # Its owner may be cancelling it at this moment.
-    free = sa.select(requests.c.id).where(_WAITS, requests.c.id == number).with_for_update(skip_locked=True)
-    return (number, "", {"reserved": most}) if connection.execute(free).first() is not None else None
+    return (number, "", {"reserved": most}) if _lock(connection, number) else None
 
 
 def _mine(number: int, token: str) -> sa.ColumnElement[bool]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tradewind.engine.assemble import study_document
 from tradewind.errors import StoreError, StudyNotFoundError, TradewindError
-from tradewind.service.requests.planning import Planner
+from tradewind.service.requests.planning import Planner, changed
 from tradewind.service.requests.state import End, end_of_search, facts_of_trial, finite, share, words_of_trial
 from tradewind.store.base import Store
 from tradewind.store.claims import Claim, ClaimStore
@@ -64,6 +64,8 @@ class Following:
     def _hand_over(self) -> None:
         row = self.claim.row
         spec, _ = self._planner.prepare(row)
+        if row.reserved:
+            spec = changed(spec, {"budget": {"dollars": row.reserved}})
         job = JobRow(0, row.tenant, spec.name, study_document(spec), {"core": "thread"})
         self._job = self._claims.name_job(self.claim, job)
         words = f"handed over to the cluster {row.cluster} as search {self._job}"
@@ -125,7 +127,8 @@ class Following:
         return end_of_search(job.reason, self._told, found=self._shown.get("best") is not None)
 
     def _finish(self, end: End, fields: dict[str, Any] | None = None, remarks: list[Remark] | None = None) -> None:
-        values = {**(fields or {}), "state": end.state, "problem": end.problem, "hint": end.hint, "ended": time.time()}
+        values = {**(fields or {}), "state": end.state, "problem": end.problem, "hint": end.hint}
+        values |= {"ended": time.time(), "reserved": 0.0}
         remark = Remark(end.state, end.problem or "it has ended well", {"hint": end.hint} if end.hint else {})
         token = self.claim.token
         self.wanted = self._claims.change(self.claim.row.id, token, values, [*(remarks or ()), remark], release=True)
