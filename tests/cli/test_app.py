@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import typer.main
 
 import tradewind
 from tradewind.cli import app as app_module
@@ -59,6 +60,17 @@ def test_help_of_each_command_explains_every_option(name: str, capsys: pytest.Ca
             following = lines[i + 1] if i + 1 < len(lines) else ""
             described = len(line.split("  ")) > 2 or following.startswith("      ")
             assert described, f"{name}: {line.strip()} has no help"
+
+
+def test_a_command_that_is_made_alone_is_the_one_among_all(capsys: pytest.CaptureFixture[str]) -> None:
+    every = typer.main.get_command(app)
+    for name in _names():
+        assert run([name, "--help"]) == 0
+        alone = capsys.readouterr().out
+        every(args=[name, "--help"], prog_name="tradewind", standalone_mode=False)
+        assert capsys.readouterr().out == alone
+    assert run(["tuned"]) == 2
+    assert "No such command 'tuned'" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
