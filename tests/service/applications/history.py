@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from tradewind.engine.assemble import build_problem, new_study
 from tradewind.problem import Configuration, Observation, Proposal, Trial, TrialState
+from tradewind.service.applications.checked import checked
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
+from tradewind.store import rows
 from tradewind.store.applications import ApplicationRow
-from tradewind.store.base import Change
-from tradewind.store.request_rows import Remark, RequestRow
+from tradewind.store.request_rows import FIELDS, RequestRow, written
+from tradewind.store.schema import requests, studies, trials
+
+_NOT_WRITTEN = ("id", "hold_holder", "hold_expires")
 
 Law = Callable[[Mapping[str, Any], Configuration], float]
 """Seconds of a run with some parameters on some configuration."""
@@ -55,32 +61,36 @@ def add_runs(
     seconds: Law = law,
     noise: float = 0.02,
     seed: int = 0,
-) -> list[RequestRow]:
-    """A run of each of some parameters, on a random configuration, one study each."""
+) -> None:
+    """A run of each of some parameters, on a random configuration, one study each, in one transaction."""
     rng = np.random.default_rng(seed)
-    backend = context.backends.choose(who, row)
-    found = []
-    for parameters in given:
-        spec = context.applications.spec(row, parameters, backend)
-        problem = build_problem(spec, context.data_folder)
-        configuration = problem.candidates.configuration(int(rng.integers(len(problem.candidates))))
-        offer = problem.resolver.resolve(configuration)
-        took = seconds(spec.job.parameters.values, configuration) * math.exp(noise * rng.standard_normal())
-        cost = spec.billing.cost(took, offer.hourly)
-        study = context.store.create_study(new_study(spec, name=f"{who.tenant}/{spec.name}"))
-        observation = Observation(
-            objective=cost if spec.objective.metric == "cost" else took,
-            cost=cost,
-            runtime=took,
-            metrics={},
-            feasible=spec.constraints.deadline is None or took <= spec.constraints.deadline,
-        )
-        now = time.time()
-        trial = Trial(0, Proposal(configuration), offer, TrialState.SUCCEEDED, problem.trial_key(configuration))
-        trial = replace(trial, observation=observation, spent=cost, created=now, started=now, ended=now + took)
-        context.store.write(study.id, Change(trials=[trial]))
-        document = {"application": row.reference, "parameters": dict(parameters)}
-        request = RequestRow(0, who.tenant, who.user_id, "run", document, spec.name, application_id=row.id)
-        request = replace(request, state="done", study_id=study.id)
-        found.append(context.requests.store.add(request, Remark("done", "ended"))[0])
-    return found
+    spec = context.applications.spec(row, {}, context.backends.choose(who, row))
+    problem = build_problem(spec, context.data_folder)
+    study = new_study(spec, name=f"{who.tenant}/{spec.name}")
+    now = time.time()
+    with context.database.write() as connection:
+        first = connection.execute(sa.select(sa.func.coalesce(sa.func.max(studies.c.id), 0))).scalar() or 0
+        for number, parameters in enumerate(given, first + 1):
+            values = {**checked(row).spec.job.parameters.values, **parameters}
+            configuration = problem.candidates.configuration(int(rng.integers(len(problem.candidates))))
+            offer = problem.resolver.resolve(configuration)
+            took = seconds(values, configuration) * math.exp(noise * rng.standard_normal())
+            cost = spec.billing.cost(took, offer.hourly)
+            deadline = spec.constraints.deadline
+            observation = Observation(
+                objective=cost if spec.objective.metric == "cost" else took,
+                cost=cost,
+                runtime=took,
+                metrics={},
+                feasible=deadline is None or took <= deadline,
+            )
+            trial = Trial(0, Proposal(configuration), offer, TrialState.SUCCEEDED, problem.trial_key(configuration))
+            trial = replace(trial, observation=observation, spent=cost, created=now, started=now, ended=now + took)
+            document = {"application": row.reference, "parameters": dict(parameters)}
+            request = RequestRow(0, who.tenant, who.user_id, "run", document, spec.name, application_id=row.id)
+            request = replace(request, state="done", study_id=number, created=now, updated=now)
+            fields = {f.name: getattr(study, f.name) for f in dataclass_fields(study) if f.name != "id"}
+            connection.execute(sa.insert(studies).values({**rows.study_values(fields), "id": number}))
+            connection.execute(sa.insert(trials).values(rows.trial_values(number, trial)))
+            values = {name: getattr(request, name) for name in FIELDS if name not in _NOT_WRITTEN}
+            connection.execute(sa.insert(requests).values(written(values)))

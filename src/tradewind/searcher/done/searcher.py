@@ -241,12 +241,16 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
 
 
 def rank(outlook: Outlook, confidence: float) -> Indices:
-    """Places by preference: what is likely to be feasible by its objective, then the rest by its chance."""
+    """Places by preference: what is likely to be feasible by its objective, then the rest by its chance, and its time.
+
+    Where a deadline is out of reach for all, every chance is 0: the quickest come nearest.
+    """
     likely = outlook.feasible >= confidence
     loss = np.where(np.isfinite(outlook.loss), outlook.loss, math.inf)
     scale = float(np.max(np.abs(loss[np.isfinite(loss)]), initial=1e-300))
     # Rounded, so that equal ones are taken in order whatever the last bit says.
     first = np.where(likely, np.round(loss / scale, 9), 0.0)
     second = np.where(likely, 0.0, -np.round(outlook.feasible, 9))
-    found: Indices = np.lexsort((np.round(loss / scale, 9), second, first, ~likely))
+    third = np.where(likely, 0.0, np.round(np.log(np.maximum(outlook.seconds, 1e-9)), 9))
+    found: Indices = np.lexsort((np.round(loss / scale, 9), third, second, first, ~likely))
     return found
