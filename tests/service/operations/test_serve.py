@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ import pytest
 from tests.engines.ssh import free_port
 from tests.service.told import certificate
 
+from tradewind.cli.app import run
 from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
@@ -112,12 +114,17 @@ def serving(folder: Path, *words: str, **more: str) -> Iterator[Served]:
         process.wait(10.0)
 
 
-def refused(folder: Path, *words: str, **more: str) -> tuple[int, str]:
+def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     """The exit code and the words of a server that does not start."""
-    done = subprocess.run(
-        command("serve", *words), env=environment(folder, **more), capture_output=True, text=True, timeout=PATIENCE
-    )
-    return done.returncode, done.stderr
+    loggers = [logging.getLogger(name) for name in ("", "tradewind", "uvicorn.error")]
+    before = [(list(logger.handlers), logger.level) for logger in loggers]
+    try:
+        code = run(["serve", *words])
+    finally:
+        for logger, (handlers, level) in zip(loggers, before, strict=True):
+            logger.handlers[:] = handlers
+            logger.setLevel(level)
+    return code, capfd.readouterr().err
 
 
 def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
@@ -133,49 +140,47 @@ def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
         assert (code, seconds < 12.0) == (0, True)
         assert not worker.is_running()
     assert "Traceback" not in served.log.read_text()
-    # The store is whole: the next one opens it at once.
-    with serving(tmp_path, "--runs", "0") as served:
-        assert "There is no user yet" in served.said.read_text()
-        assert psutil.Process(served.process.pid).children() == []
-        assert "this server only answers" in served.log.read_text()
-        assert served.end(signal.SIGINT)[0] == 0
 
 
-def test_settings_reach_it(tmp_path: Path) -> None:
+def test_settings_reach_it_and_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     file = tmp_path / "tradewind.yaml"
     database = f"sqlite:///{tmp_path}/elsewhere/service.db"
-    file.write_text(f"database: {database}\nruns: 7\nlog_format: json\nhost: '::1'\n")
+    file.write_text(f"database: {database}\nruns: 7\nlog_format: json\nhost: '::1'\nstop_seconds: 60\n")
     more = {"TRADEWIND_SERVICE_CONFIG": str(file), "TRADEWIND_SERVICE_RUNS": "0"}
     with serving(tmp_path, "--set", "public_url=https://tw.example.org", **more) as served:
         assert served.url == "https://tw.example.org"
         lines = [json.loads(line) for line in served.log.read_text().splitlines()]
-        assert lines[-1]["address"].startswith("http://[::1]:")
+        address = lines[-1]["address"]
+        assert address.startswith("http://[::1]:")
+        assert any("this server only answers" in line["message"] for line in lines)
+        assert psutil.Process(served.process.pid).children() == []
         assert (tmp_path / "elsewhere/service.db").exists()
         assert not (tmp_path / "home" / "tradewind.db").exists()
-        served.end()
+        with socket.create_connection(("::1", int(address.rpartition(":")[2])), 10.0) as slow:
+            slow.sendall(b"POST /RPC2 HTTP/1.1\r\nHost: tw.example.org\r\nContent-Length: 1000\r\n\r\n<")
+            time.sleep(0.5)
+            served.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            assert served.process.poll() is None  # it waits for the call that is open
+            code, seconds = served.end()
+    assert (code, seconds < 5.0) == (130, True)
 
 
-def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
+def test_a_worker_is_started_again_and_ends_with_its_server(tmp_path: Path) -> None:
+    """kill -9 of the worker: another one is started. Of the server: nobody would look after that one, so it ends."""
     with serving(tmp_path) as served:
-        until(lambda: served.get("/readyz").status_code == 200)
         first = served.worker()
         first.kill()
         until(lambda: [child.pid for child in psutil.Process(served.process.pid).children()] not in ([], [first.pid]))
         until(lambda: 'tradewind_worker_restarts_total{worker="worker"} 1' in served.get("/metrics").text)
         assert "worker was ended by signal 9; it is started again" in served.log.read_text()
-        assert served.get("/readyz").status_code == 200
-        assert served.end()[0] == 0
-
-
-def test_a_worker_ends_with_its_server(tmp_path: Path) -> None:
-    """kill -9 of the server: nobody would look after the worker any more, so it ends in good order by itself."""
-    with serving(tmp_path) as served:
-        until(lambda: "the worker begins" in served.log.read_text())
+        until(lambda: served.get("/readyz").status_code == 200)
         worker = served.worker()
+        until(lambda: "the worker begins" in served.log.read_text())
         served.process.kill()
         served.process.wait(10.0)
         until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
-    assert "the server is gone" in served.log.read_text()
+        until(lambda: "the server is gone" in served.log.read_text())
 
 
 def seed(folder: Path) -> tuple[Context, Principal]:
@@ -212,40 +217,33 @@ def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
         assert (code, ends) == (0, ["properly"])
         assert seconds < 12.0
     row = context.requests.get(root, number)
-    assert (row.over, row.hold_holder) == (False, None)
+    assert (row.over, row.hold_expires) == (False, 0.0), served.log.read_text()
     with serving(tmp_path) as served:
-        until(lambda: context.requests.get(root, number).hold_holder is not None)
+        until(lambda: context.requests.get(root, number).hold_holder != row.hold_holder)
         context.requests.cancel(root, number)
         until(lambda: context.requests.get(root, number).state == "cancelled")
         assert served.end()[0] == 0
     context.close()
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    with serving(tmp_path, "--set", "stop_seconds=60", "--runs", "0") as served:
-        host, port = served.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), 10.0) as slow:
-            slow.sendall(b"POST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n<")
-            time.sleep(0.5)
-            served.process.send_signal(signal.SIGTERM)
-            time.sleep(0.5)
-            assert served.process.poll() is None  # it waits for the call that is open
-            code, seconds = served.end()
-    assert (code, seconds < 5.0) == (130, True)
-
-
-def test_a_port_in_use(tmp_path: Path) -> None:
+def test_a_port_in_use(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, said = refused(tmp_path, "--port", str(port))
+        code, said = refused(capfd, "--port", str(port))
     assert (code, len(said.splitlines())) == (16, 1)
     assert f"port {port} of 127.0.0.1 is in use by another program" in said
     assert not (tmp_path / "home").exists()
 
 
-def test_a_database_that_is_down(tmp_path: Path) -> None:
+def test_a_host_of_another_machine(capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = refused(capfd, "--host", "192.0.2.1", "--port", "0")
+    assert (code, len(said.splitlines())) == (3, 1)
+    assert "'192.0.2.1' is no address of this machine" in said
+
+
+def test_a_database_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
     address = f"postgresql://tw:hunter2@127.0.0.1:{free_port()}/tw"
-    code, said = refused(tmp_path, "--port", "0", "--database", address)
+    code, said = refused(capfd, "--port", "0", "--database", address)
     assert (code, len(said.splitlines())) == (12, 1)
     assert "does not answer" in said and "is the database running?" in said
     assert "hunter2" not in said
@@ -276,9 +274,24 @@ def test_a_certificate_that_is_wrong(tmp_path: Path, which: str, words: str) -> 
         tls_of(settings[which])
 
 
-def test_https_and_a_renewed_certificate(tmp_path: Path) -> None:
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
+    """A service manager that is told how things are, as systemd is."""
+    place = Path(f"/tmp/tw-notify-{os.getpid()}-{abs(hash(tmp_path)) % 10**9}")  # such paths must be short
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
+        bound.bind(str(place))
+        bound.settimeout(PATIENCE)
+        try:
+            yield bound, str(place)
+        finally:
+            place.unlink()
+
+
+def test_https_a_renewed_certificate_and_a_service_manager(tmp_path: Path, manager: tuple[socket.socket, str]) -> None:
     chain, key = certificate(tmp_path / "tls")
-    with serving(tmp_path, "--tls-certificate", str(chain), "--tls-key", str(key), "--runs", "0") as served:
+    words = ("--tls-certificate", str(chain), "--tls-key", str(key), "--runs", "0")
+    with serving(tmp_path, *words, NOTIFY_SOCKET=manager[1]) as served:
+        assert manager[0].recv(100) == b"READY=1"
         assert served.url.startswith("https://127.0.0.1:")
         first = chain.read_text()
         assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
@@ -292,6 +305,7 @@ def test_https_and_a_renewed_certificate(tmp_path: Path) -> None:
         until(lambda: "the old certificate is kept" in served.log.read_text())
         assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
         assert served.end()[0] == 0
+        assert manager[0].recv(100) == b"STOPPING=1"
 
 
 def test_on_a_terminal_the_first_administrator_gets_a_password(tmp_path: Path) -> None:
@@ -308,17 +322,3 @@ def test_on_a_terminal_the_first_administrator_gets_a_password(tmp_path: Path) -
         assert again == ["Tradewind is at http://127.0.0.1:1 (Ctrl-C ends it)"]
     finally:
         context.close()
-
-
-def test_systemd_is_told(tmp_path: Path) -> None:
-    place = Path(f"/tmp/tw-notify-{os.getpid()}-{tmp_path.name[-8:]}")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(place))
-        try:
-            manager.settimeout(PATIENCE)
-            with serving(tmp_path, "--runs", "0", NOTIFY_SOCKET=str(place)) as served:
-                assert manager.recv(100) == b"READY=1"
-                served.end()
-                assert manager.recv(100) == b"STOPPING=1"
-        finally:
-            place.unlink()
