@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import NotFoundError, WorkflowError
+from tradewind.errors import InputError, NotFoundError, WorkflowError
 from tradewind.reporting.workflow_layout import page_document
 from tradewind.service.people import Principal
 
@@ -73,7 +73,8 @@ class Workflows:
             goes_on = not self._requests.get(who, number).over
             found = _running(self._read(who, number, plan), plan, text, path, goes_on=goes_on)
         else:
-            found = drawn(text, path)
+            plan = str(_plan_beside(name.parent)) if name.name == RESULTS else ""
+            found = drawn(text, path, self._read(who, number, plan) if plan and self._has(who, number, plan) else b"")
         return {**found, "path": path}
 
     def _read(self, who: Principal, number: int, path: str) -> bytes:
@@ -82,6 +83,13 @@ class Workflows:
         if len(text) > _MOST_BYTES:
             raise WorkflowError(f"it is larger than {_MOST_BYTES >> 20} MiB", file=path)
         return text
+
+    def _has(self, who: Principal, number: int, path: str) -> bool:
+        try:
+            self._requests.open(who, number, path).close()
+        except NotFoundError:
+            return False
+        return True
 
     def _is_plan(self, who: Principal, number: int, path: PurePosixPath) -> bool:
         from tradewind.workflow.plan import FORMAT
@@ -93,12 +101,13 @@ class Workflows:
             return False
 
 
-def drawn(text: bytes, file: str) -> dict[str, Any]:
+def drawn(text: bytes, file: str, plan: bytes = b"") -> dict[str, Any]:
     """The chart of a plan, or of the results of a run.
 
     Args:
         text: What is in the file.
         file: Its name, for messages.
+        plan: The plan of a run, where it is known: results do not tell its critical path.
 
     Raises:
         WorkflowError: It is neither, or something in it is wrong.
@@ -115,7 +124,12 @@ def drawn(text: bytes, file: str) -> dict[str, Any]:
         return _planned(text, file)
     if kind == results.FORMAT:
         ending = str(document.get("ending", ""))
-        return {**_checked(lambda: results.chart(document), file), "ending": ending, "running": []}
+        critical = _critical(plan, file) if plan else frozenset()
+
+        def make() -> dict[str, Any]:
+            return _marked(results.chart(document), critical)
+
+        return {**_checked(make, file), "ending": ending, "running": []}
     hint = "tradewind workflow plan writes a plan, tradewind workflow run the results"
     raise WorkflowError("it is neither a plan nor the results of a run", file=file, hint=hint)
 
@@ -134,7 +148,6 @@ def _planned(text: bytes, file: str) -> dict[str, Any]:
 
 def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_on: bool) -> dict[str, Any]:
     """The chart of a run that goes on, or was ended before it wrote its results."""
-    from tradewind.workflow.drawing import critical_chain
     from tradewind.workflow.execution import results
     from tradewind.workflow.execution.journal import read_history
     from tradewind.workflow.files import parse_plan
@@ -146,16 +159,29 @@ def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_o
     def make() -> dict[str, Any]:
         scale = float((history.header or {}).get("scale", 1.0))
         document = results.chart(results.results_of(plan, history, engine="its machines", ending="running", now=now))
-        critical = {plan.flow.tasks[place].id for place in critical_chain(plan.flow, plan.schedule)}
         for row in document["tasks"]:
-            row["critical"] = row["task"] in critical
             if (each := open_.get(row["task"])) is not None and "actual_vm" not in row:
                 row["actual_vm"] = each.vm
                 row["actual_start"], row["actual_finish"] = history.clock(each.at) / scale, history.clock(now) / scale
-        return document
+        return _marked(document, _critical(plan_text, plan_file))
 
     ending, running = ("running", sorted(open_)) if goes_on else ("interrupted", [])
     return {**_checked(make, file), "ending": ending, "running": running}
+
+
+def _critical(plan_text: bytes, file: str) -> frozenset[str]:
+    """The tasks of a plan's critical path."""
+    from tradewind.workflow.drawing import critical_chain
+    from tradewind.workflow.files import parse_plan
+
+    plan = parse_plan(plan_text, file)
+    return frozenset(plan.flow.tasks[place].id for place in critical_chain(plan.flow, plan.schedule))
+
+
+def _marked(document: dict[str, Any], critical: frozenset[str]) -> dict[str, Any]:
+    for row in document["tasks"]:
+        row["critical"] = row["task"] in critical
+    return document
 
 
 def _checked(make: Any, file: str) -> dict[str, Any]:
@@ -170,6 +196,8 @@ def _checked(make: Any, file: str) -> dict[str, Any]:
         json.dumps(found, allow_nan=False)
     except WorkflowError:
         raise
+    except InputError as error:
+        raise WorkflowError(error.message, file=file) from None
     except _WRONG as error:
         raise WorkflowError(
             f"it is not as tradewind workflow run writes it: {type(error).__name__} {str(error)[:80]}", file=file

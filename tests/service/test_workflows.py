@@ -1,0 +1,158 @@
+"""The charts of workflows: which files of a request are ones, and what is made of them, whatever is in them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.live import HELLO, move, principal
+from tests.workflow.execution.test_results import FLOW, PLATFORM, RUN, plan
+
+from tradewind.errors import NotFoundError, WorkflowError
+from tradewind.problem import Configuration, Offer, Proposal, Run, RunState, Trial, TrialState
+from tradewind.service.context import Context
+from tradewind.service.people import Principal
+from tradewind.service.workflows import drawn
+from tradewind.store.base import Change, StudyRow
+from tradewind.workflow.execution.journal import read_history
+from tradewind.workflow.execution.results import results_of
+from tradewind.workflow.files import plan_document, write_plan
+
+JOURNAL = b"".join(json.dumps(record).encode() + b"\n" for record in RUN)
+HALF = b"".join(json.dumps(record).encode() + b"\n" for record in RUN[:8])
+
+
+@pytest.fixture
+def ann(context: Context) -> Principal:
+    context.accounts.add_user("ann", tenant="physics")
+    return principal(context, "ann")
+
+
+def make(context: Context, who: Principal, folder: Path, *, state: str = "executing") -> int:
+    """A request whose run is in a folder."""
+    context.accounts.add_user("root", role="admin")
+    context.applications.register(principal(context, "root"), HELLO, shared=True)
+    row = context.requests.submit(who, {"application": "hello"})
+    study = context.store.create_study(StudyRow(0, "w", "w", {}, 1.0, owner=f"tw-{folder.name}"))
+    chosen = Configuration({})
+    trial = Trial(0, Proposal(chosen), Offer("local", "c1", 1, 1, 0.1), TrialState.RUNNING, chosen.key, created=1.0)
+    run = Run(f"r-{folder.name}", 0, state=RunState.EXECUTING, started=1.0, folder=str(folder))
+    context.store.write(study.id, Change([trial], [run]))
+    move(context.requests, row.id, state, study_id=study.id)
+    return row.id
+
+
+def put(folder: Path, **files: bytes) -> Path:
+    """The folder of a run with a plan, and what its run has left so far."""
+    (folder / "outputs/plan.run").mkdir(parents=True)
+    write_plan(folder / "outputs/plan.json", plan())
+    for name, text in files.items():
+        (folder / "outputs/plan.run" / name.replace("_", ".")).write_bytes(text)
+    return folder
+
+
+def test_a_run_that_goes_on_shows_what_runs_now(context: Context, ann: Principal, tmp_path: Path) -> None:
+    number = make(context, ann, put(tmp_path / "run", journal_jsonl=HALF))
+    assert context.workflows.found(ann, number) == ["outputs/plan.run/journal.jsonl"]
+    found = context.workflows.gantt(ann, number, "outputs/plan.run/journal.jsonl")
+    assert (found["ending"], found["running"]) == ("running", ["b", "c"])
+    lanes = {lane["name"]: lane for lane in found["lanes"]}
+    assert [bar[0] for bar in lanes["fast"]["planned"]] + [bar[0] for bar in lanes["slow"]["planned"]] == [
+        "a",
+        "b",
+        "c",
+    ]
+    a, b = lanes["fast"]["actual"]
+    assert (a[0], a[2], a[3]) == ("a", 0.0, 6.0)
+    assert (b[0], b[2]) == ("b", 6.0)
+    assert b[3] > 1e6, "it has run since 1970"
+    assert [bar[0] for bar in lanes["fast"]["planned"] if bar[6]] == ["a", "b"]
+
+
+def test_a_run_that_was_ended_has_nothing_running(context: Context, ann: Principal, tmp_path: Path) -> None:
+    number = make(context, ann, put(tmp_path / "run", journal_jsonl=HALF), state="cancelled")
+    found = context.workflows.gantt(ann, number, "outputs/plan.run/journal.jsonl")
+    assert (found["ending"], found["running"], found["end"]) == ("interrupted", [], 15.0)
+
+
+def test_results_say_more_than_a_journal(context: Context, ann: Principal, tmp_path: Path) -> None:
+    document = results_of(plan(), read_history(JOURNAL, "x"), engine="local", ending="done", now=200.0)
+    text = json.dumps(document).encode()
+    number = make(context, ann, put(tmp_path / "run", journal_jsonl=JOURNAL, results_json=text), state="done")
+    assert context.workflows.found(ann, number) == ["outputs/plan.run/results.json"]
+    found = context.workflows.gantt(ann, number, "outputs/plan.run/results.json")
+    assert (found["ending"], found["running"], found["end"]) == ("done", [], 36.0)
+    assert ["planned makespan", "15.00 s"] in found["figures"]
+    assert {bar[0] for lane in found["lanes"] for bar in lane["planned"] if bar[6]} == {"a", "b"}
+    assert [one["name"] for one in found["activities"]] == ["x", "y"]
+    assert drawn(text, "results.json")["end"] == 36.0
+
+
+def test_a_plan_that_was_not_run(context: Context, ann: Principal, tmp_path: Path) -> None:
+    (tmp_path / "run/outputs").mkdir(parents=True)
+    write_plan(tmp_path / "run/outputs/mine.json", plan())
+    (tmp_path / "run/outputs/other.json").write_text("{}")
+    number = make(context, ann, tmp_path / "run")
+    assert context.workflows.found(ann, number) == ["outputs/mine.json"]
+    found = context.workflows.gantt(ann, number, "outputs/mine.json")
+    assert (found["ending"], found["end"]) == ("", 15.0)
+
+
+def test_another_tenants_workflow_is_not_there(context: Context, ann: Principal, tmp_path: Path) -> None:
+    number = make(context, ann, put(tmp_path / "run", journal_jsonl=HALF))
+    bob = replace(ann, name="bob", tenant="biology")
+    for path in ("outputs/plan.run/journal.jsonl", "../../etc/passwd", "outputs/nothing.json"):
+        with pytest.raises(NotFoundError):
+            context.workflows.gantt(bob, number, path)
+    with pytest.raises(NotFoundError):
+        context.workflows.gantt(ann, number, "../secret")
+
+
+def broken(**changes: Any) -> bytes:
+    """Results with something wrong in their first task."""
+    document = results_of(plan(), read_history(JOURNAL, "x"), engine="local", ending="done", now=200.0)
+    document["tasks"][0].update(changes)
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[1",
+        b"[" * 100_000,
+        b"[]",
+        b'{"format": "tradewind-results-1"}',
+        b'{"format": "tradewind-plan-1"}',
+        broken(cores=10**9),
+        broken(cores=-1),
+        broken(planned_start=float("nan")),
+        broken(planned_start="soon"),
+        broken(planned_vm="nowhere"),
+        broken(activity=["a"]),
+    ],
+)
+def test_whatever_is_in_a_file_the_answer_is_one_line(text: bytes) -> None:
+    with pytest.raises(WorkflowError) as found:
+        drawn(text, "results.json")
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("text", [b"{}\n", b"nothing\n", b'{"e": "down", "at": 1}\n', b"[]\n", b'{"e": "start"}\n'])
+def test_what_is_no_journal_is_refused_with_its_line(text: bytes) -> None:
+    with pytest.raises(WorkflowError, match="no line of a run's journal") as found:
+        read_history(b'{"e": "session", "at": 1}\n' + text, "journal.jsonl")
+    assert found.value.line == 2
+
+
+def test_a_line_that_is_being_written_has_not_happened() -> None:
+    assert len(read_history(HALF[:-5], "journal.jsonl").attempts) == len(read_history(HALF, "x").attempts) - 1
+
+
+def test_the_document_of_a_page_can_be_sent() -> None:
+    found = drawn(json.dumps(plan_document(plan())).encode(), "plan.json")
+    assert json.loads(json.dumps(found, allow_nan=False))["lanes"][0]["name"] == PLATFORM.vms[0].name
+    assert len(FLOW) == sum(len(lane["planned"]) for lane in found["lanes"])
