@@ -26,24 +26,41 @@ Errors that a route raises become pages by themselves; a page works without scri
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from tradewind.service.api import answers
 from tradewind.service.web import assets, faults, pages
 
+_Handler = Callable[[Request, Any], Awaitable[Response]]
+
 
 def install(app: FastAPI) -> None:
-    """Add the pages and their files to the server."""
+    """Add the pages and their files to a server whose answers to programs are there already."""
     app.include_router(assets.router)
     for router in pages.ROUTERS:
-        app.include_router(router)
-    app.add_exception_handler(HTTPException, _missing)
+        app.include_router(router, dependencies=[answers.storable])
+    app.add_exception_handler(HTTPException, _as_page(_of_http))
+    for kind in (RequestValidationError, Exception):
+        app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))  # type: ignore[arg-type]
 
 
-async def _missing(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if faults.wants_page(request):
-        return faults.missing_page(request, error.status_code)
+async def _of_http(_request: Request, error: HTTPException) -> Response:
     return answers.of_http(error)
+
+
+def _as_page(other: _Handler) -> _Handler:
+    """Show an error as a page to those who look at pages, and otherwise as it was."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        if faults.wants_page(request):
+            return await run_in_threadpool(faults.unforeseen_page, request, error)
+        return await other(request, error)
+
+    return handle

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Query, Request
 from starlette.datastructures import FormData
 
 from tradewind.errors import ForbiddenError, SignInError
 from tradewind.service import security
 from tradewind.service.api.access import Shared, context_of
 from tradewind.service.people import Principal
+from tradewind.service.wire import LARGEST, check_text
 
 
 def address_of(request: Request) -> str:
@@ -40,6 +41,10 @@ def csrf_of(request: Request) -> str:
 
 async def _sent(request: Request) -> AsyncIterator[FormData]:
     async with request.form(max_fields=2_000) as sent:
+        for name, value in sent.multi_items():
+            check_text(name)
+            if isinstance(value, str):
+                check_text(value)
         yield sent
 
 
@@ -81,4 +86,21 @@ async def _posted(sent: Sent) -> dict[str, str]:
 Posted = Annotated[dict[str, str], Depends(_posted)]
 """The fields of a form that are texts, as a parameter of a route; the last one of a name counts."""
 
-__all__ = ["Administrator", "Posted", "Sent", "Shared", "Viewer", "address_of", "csrf_of", "viewer_of"]
+Number = Annotated[int, Path(ge=1, le=LARGEST)]
+"""The number of something, as a part of an address."""
+
+Cursor = Annotated[int | None, Query(ge=1, le=LARGEST)]
+"""The number of something behind the question mark of an address, or None."""
+
+__all__ = [
+    "Administrator",
+    "Cursor",
+    "Number",
+    "Posted",
+    "Sent",
+    "Shared",
+    "Viewer",
+    "address_of",
+    "csrf_of",
+    "viewer_of",
+]

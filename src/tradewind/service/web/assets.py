@@ -64,6 +64,11 @@ class Assets:
         self.digest = digest.hexdigest()[:16]
         self._files = {name: Asset(body, gzip.compress(body, 9, mtime=0), _kind(name)) for name, body in bodies.items()}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files that there are."""
+        return tuple(self._files)
+
     def url(self, name: str) -> str:
         """The address of a file, which no browser needs to ask for twice.
 

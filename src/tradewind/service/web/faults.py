@@ -6,9 +6,11 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
 
-from tradewind.errors import NotFoundError, SignInError, TradewindError
+from tradewind.errors import InputError, NotFoundError, SignInError, TradewindError
 from tradewind.service.faults import status_of
 from tradewind.service.web import access
 from tradewind.service.web.page import render, render_door
@@ -22,6 +24,9 @@ _TITLES = {
     429: "Too much at once",
     503: "Not now",
 }
+
+
+_NOWHERE = NotFoundError("this address leads nowhere", hint="it may be mistyped, or out of date")
 
 
 def wants_page(request: Request) -> bool:
@@ -40,11 +45,18 @@ def page_of(request: Request, error: TradewindError) -> Response:
     return _shown(request, status, error.message, error.hint or "")
 
 
-def missing_page(request: Request, status: int) -> Response:
-    """The page for an address that leads nowhere, or a method that it does not take."""
-    if status == 404:
-        return page_of(request, NotFoundError("this address leads nowhere", hint="it may be mistyped, or out of date"))
-    return _shown(request, status, HTTPStatus(status).phrase, "")
+def unforeseen_page(request: Request, error: Exception) -> Response:
+    """The page for what no function of ours has raised: an address that leads nowhere, or a fault of the server."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        if first["loc"][0] == "path":
+            return page_of(request, _NOWHERE)
+        return page_of(request, InputError(f"{first['loc'][-1]}: {first['msg']}", hint="the address is mistyped"))
+    if not isinstance(error, HTTPException):
+        return _shown(request, 500, "the server has a fault", "what happened is in its log: tell its administrator")
+    if error.status_code == 404:
+        return page_of(request, _NOWHERE)
+    return _shown(request, error.status_code, HTTPStatus(error.status_code).phrase, "")
 
 
 def _shown(request: Request, status: int, message: str, hint: str) -> Response:

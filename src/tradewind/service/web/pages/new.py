@@ -16,7 +16,7 @@ from tradewind.service.context import Context
 from tradewind.service.faults import status_of
 from tradewind.service.people import Principal
 from tradewind.service.web import draft as drafts
-from tradewind.service.web.access import Posted, Sent, Shared, Viewer
+from tradewind.service.web.access import Cursor, Posted, Sent, Shared, Viewer
 from tradewind.service.web.draft import Draft
 from tradewind.service.web.page import redirect, render, render_part
 from tradewind.service.web.proposed import Proposed, propose
@@ -25,7 +25,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/requests/new")
-def new(request: Request, who: Viewer, shared: Shared, application: str = "", again: int | None = None) -> Response:
+def new(request: Request, who: Viewer, shared: Shared, application: str = "", again: Cursor = None) -> Response:
     """Choose an application, or fill its form in."""
     if again is not None:
         row = shared.requests.get(who, again)

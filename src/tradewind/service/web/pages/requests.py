@@ -15,11 +15,15 @@ from tradewind.service.api.download import Download
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.requests.files import LOGS, FileEntry
-from tradewind.service.web.access import Posted, Shared, Viewer
+from tradewind.service.web.access import Cursor, Number, Posted, Shared, Viewer
 from tradewind.service.web.page import redirect, render, render_part
 from tradewind.service.web.shown import GROUPS, predicted, show, steps
+from tradewind.service.wire import LARGEST
 
 router = APIRouter(include_in_schema=False)
+
+Offset = Annotated[int, Query(ge=0, le=LARGEST)]
+"""Where a part of a log begins, in bytes."""
 
 PER_PAGE = 25
 """Requests on a page of the list."""
@@ -38,7 +42,7 @@ def requests(
     application: str = "",
     text: str = "",
     tenant: str = "",
-    before: Annotated[int | None, Query(ge=1)] = None,
+    before: Cursor = None,
     part: bool = False,
 ) -> HTMLResponse:
     """The list, the newest first."""
@@ -75,7 +79,7 @@ def _address(filters: dict[str, str], **more: Any) -> str:
 
 
 @router.get("/requests/{number:int}")
-def one(request: Request, who: Viewer, shared: Shared, number: int, part: bool = False) -> HTMLResponse:
+def one(request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False) -> HTMLResponse:
     """One request: how far it is, why, and what came out."""
     if part:
         return render_part(request, who, "request_live.html.j2", **_values(shared, who, number))
@@ -119,7 +123,7 @@ def _logs(shared: Context, who: Principal, number: int, files: Sequence[FileEntr
 
 
 @router.get("/requests/{number:int}/log/{stream}")
-def log(who: Viewer, shared: Shared, number: int, stream: str, offset: Annotated[int, Query(ge=0)] = 0) -> JSONResponse:
+def log(who: Viewer, shared: Shared, number: Number, stream: str, offset: Offset = 0) -> JSONResponse:
     """More of a log, for the page's script."""
     part = shared.requests.log(who, number, stream, offset, _TAIL)
     return JSONResponse(
@@ -128,13 +132,13 @@ def log(who: Viewer, shared: Shared, number: int, stream: str, offset: Annotated
 
 
 @router.get("/requests/{number:int}/files/{path:path}")
-def file(request: Request, who: Viewer, shared: Shared, number: int, path: str) -> Response:
+def file(request: Request, who: Viewer, shared: Shared, number: Number, path: str) -> Response:
     """One file of the run: always handed out as a download, so that none is shown as a page of this server."""
     return Download(request, shared.requests.open(who, number, path), path)
 
 
 @router.post("/requests/{number:int}/{action}")
-def act(request: Request, who: Viewer, shared: Shared, number: int, action: str, form: Posted) -> Response:
+def act(request: Request, who: Viewer, shared: Shared, number: Number, action: str, form: Posted) -> Response:
     """End a request, have it carried out once more, or remove it."""
     here = f"/requests/{number}"
     if action == "cancel":

@@ -1,0 +1,140 @@
+"""The form of a new request, as it is typed in and as it comes back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.datastructures import FormData
+
+from tradewind.service.applications.form import Form, FormField
+from tradewind.service.web import draft as drafts
+from tradewind.service.web.draft import BEST, OWN, Draft
+
+FORM = Form(
+    application="plate@2",
+    title="Plate",
+    description="",
+    fields=(
+        FormField("size", "integer", "Size", default=200),
+        FormField("label", "text", "Label", default=""),
+        FormField("pictures", "boolean", "Pictures", default=False),
+        FormField("start", "file", "Start", required=False),
+    ),
+    space=("instance", "threads"),
+    objective="minimise cost",
+    deadline=None,
+    backend="",
+    schema={},
+)
+
+
+def test_a_fresh_form_has_the_defaults() -> None:
+    draft = drafts.fresh(FORM, email=True)
+    assert draft.parameters == {"size": 200, "label": "", "pictures": False}
+    assert (draft.kind, draft.choice, draft.email) == ("run", BEST, True)
+    assert draft.key != drafts.fresh(FORM, email=True).key
+
+
+def test_what_was_typed_becomes_a_document() -> None:
+    fields = {
+        "p.size": "500",
+        "p.pictures": "on",
+        "choice": OWN,
+        "c.instance": "local.c1",
+        "c.threads": "2",
+        "budget": " $1 ",
+        "deadline": "20m",
+        "name": "mine",
+        "email": "on",
+        "webhook": "https://example.org/x",
+        "k.start": json.dumps({"file": "sha256:" + "0" * 64, "name": "a.csv", "size": 4}),
+        "key": "k1",
+        "p.unknown": "left out",
+    }
+    draft = drafts.sent(FORM, FormData(fields))
+    assert draft.errors() == {}
+    assert draft.key == "k1"
+    assert draft.files["start"]["name"] == "a.csv"
+    assert draft.document(FORM.application, draft.parameters) == {
+        "application": "plate@2",
+        "parameters": {"size": "500", "pictures": True},
+        "configuration": {"instance": "local.c1", "threads": 2},
+        "budget": "$1",
+        "resources": {"time": "20m"},
+        "name": "mine",
+        "notify": {"email": True, "webhook": "https://example.org/x"},
+    }
+
+
+def test_a_search_leaves_the_configuration_open() -> None:
+    fields = {"kind": "search", "budget": "$2", "deadline": "30m", "choice": '{"instance": "local.c1"}'}
+    document = drafts.sent(FORM, FormData(fields)).document("plate@2", {})
+    assert document["search"] == {"budget": "$2", "deadline": "30m"}
+    assert not {"configuration", "budget", "resources"} & set(document)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"kind": "search"}, {"budget": "say what the search may spend, such as $2"}),
+        ({"budget": "much"}, {"budget": "'much' is not an amount of money: write $2.50 or 2.5"}),
+        ({"budget": "0"}, {"budget": "must be more than nothing"}),
+        (
+            {"deadline": "soon"},
+            {"deadline": "'soon' is not a duration: write 90s, 45m, 2h30m or a number of seconds"},
+        ),
+        ({}, {}),
+    ],
+)
+def test_what_is_wrong_is_said_by_field(fields: dict[str, str], wrong: dict[str, str]) -> None:
+    assert drafts.sent(FORM, FormData(fields)).errors() == wrong
+
+
+@pytest.mark.parametrize("choice", ["", "nonsense", "[1]", "3", BEST])
+def test_a_choice_that_is_none_leaves_it_to_the_proposal(choice: str) -> None:
+    assert drafts.sent(FORM, FormData({"choice": choice})).configuration() is None
+
+
+def test_a_proposed_configuration_is_taken_as_it_is() -> None:
+    given = {"choice": '{"instance": "local.c1", "threads": 2}', "c.threads": "4"}
+    assert drafts.sent(FORM, FormData(given)).configuration() == {"instance": "local.c1", "threads": 2}
+
+
+_WORDS = st.text(max_size=20).map(str.strip)
+
+
+@given(
+    kind=st.sampled_from(["run", "search"]),
+    budget=st.sampled_from(["", "$2", "1.5"]),
+    deadline=st.sampled_from(["", "30m", "90"]),
+    results=_WORDS,
+    webhook=_WORDS,
+    name=_WORDS,
+    email=st.booleans(),
+    own=st.fixed_dictionaries({}, optional={"instance": st.just("local.c1"), "threads": st.integers(1, 4).map(str)}),
+    label=st.text(max_size=20),
+)
+def test_a_request_can_be_made_again(kind: str, own: dict[str, str], label: str, **rest: Any) -> None:
+    draft = Draft(parameters={**FORM.defaults, "label": label}, kind=kind, own=own, choice=OWN if own else BEST, **rest)
+    document = draft.document(FORM.application, draft.parameters)
+    assert drafts.again(FORM, document).document(FORM.application, draft.parameters) == document
+    assert drafts.again(FORM, document).parameters == draft.parameters
+
+
+_KEYS = ("parameters", "search", "notify", "configuration", "resources", "budget", "backend", "results", "name")
+_ANYTHING = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from(_KEYS), _ANYTHING))
+def test_no_document_of_an_earlier_request_breaks_the_form(document: dict[str, Any]) -> None:
+    draft = drafts.again(FORM, document)
+    assert isinstance(draft.errors(), dict)
+    assert all(drafts.shown_value(one, draft) is not None for one in FORM.fields)
