@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from tradewind.cli import app as cli
+from tradewind.cli.app import run
 from tradewind.errors import SignInError
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
@@ -25,17 +24,10 @@ WORDS = "five boats in a row"
 ROOT = Principal(0, "somebody", "admin", "")
 
 
-@pytest.fixture(scope="module")
-def command() -> Any:
-    """The table of commands: to build it takes longer than most of them."""
-    return typer.main.get_command(cli.app)
-
-
 @pytest.fixture(autouse=True)
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> Iterator[Database]:
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """The store that the commands use, open."""
     url = f"sqlite:///{tmp_path}/service.db"
-    monkeypatch.setattr(cli, "app", command)
     monkeypatch.setenv("TRADEWIND_STORE", url)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with closing(Database(url, busy_timeout=10.0)) as opened:
@@ -50,7 +42,7 @@ def accounts(database: Database) -> Accounts:
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     """What a command prints."""
-    assert cli.run(["user", *words]) == code, capsys.readouterr().err
+    assert run(["user", *words]) == code, capsys.readouterr().err
     printed = capsys.readouterr()
     return printed.err if code else printed.out
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -195,16 +195,18 @@ class AccountStore:
 
     # ------------------------------------------------------------------ tokens
 
-    def add_token(self, user_id: int, name: str, digest: str, expires: float | None) -> int:
-        """Add a token by its digest.
+    def add_token(self, token: TokenRow, digest: str) -> TokenRow:
+        """Add a token.
 
-        Returns:
-            The store's own number of it.
+        Args:
+            token: It; its ``id`` is set by the store.
+            digest: What is kept of its secret.
         """
-        values = {"user_id": user_id, "name": name, "digest": digest, "created": time.time(), "expires": expires}
+        values = {name: getattr(token, name) for name in TokenRow.__dataclass_fields__ if name != "id"}
         with self._database.write() as connection:
-            (number,) = connection.execute(sa.insert(tokens).values(values)).inserted_primary_key or (0,)
-            return int(number)
+            result = connection.execute(sa.insert(tokens).values({**values, "digest": digest}))
+            (number,) = result.inserted_primary_key or (0,)
+        return replace(token, id=int(number))
 
     def tokens_of(self, user_id: int) -> list[TokenRow]:
         """The tokens of a user, the newest first, with those that have run out."""

@@ -35,9 +35,9 @@ def add(
     admin: Annotated[bool, typer.Option("--admin", help="An administrator: as --role admin.")] = False,
     role: Annotated[str, typer.Option(help="admin or user.")] = "user",
     tenant: Annotated[
-        str, typer.Option(help="Whose requests the user sees and makes; else one of its own.", show_default=False)
-    ] = "",
-    email: Annotated[str, typer.Option(help="Where notices go.", show_default=False)] = "",
+        str | None, typer.Option(help="Whose requests the user sees and makes; else its own.", show_default=False)
+    ] = None,
+    email: Annotated[str | None, typer.Option(help="Where notices go.", show_default=False)] = None,
     password_stdin: Stdin = False,
     no_password: Annotated[bool, typer.Option("--no-password", help="Do not ask for a password: tokens only.")] = False,
     token: Annotated[
@@ -57,11 +57,13 @@ def add(
     with _users(database) as (users, who):
         from tradewind.service.accounts.functions import check_token
 
-        users.check_new(who, name, tenant)
+        users.check_new(who, name, tenant or "")
         if token is not None:
             check_token(token, days)
         password = None if no_password else _password(password_stdin, needed=False)
-        user = users.add(who, name, role="admin" if admin else role, tenant=tenant, email=email, password=password)
+        user = users.add(
+            who, name, role="admin" if admin else role, tenant=tenant or "", email=email or "", password=password
+        )
         secret = users.make_token(who, user.name, token, days=days) if token is not None else None
     if as_json:
         _emit({**_document(user), **({"token": secret} if secret else {})})
@@ -114,7 +116,7 @@ def token(
     as_json: Json = False,
     database: Database = None,
 ) -> None:
-    """Make a token for a program, and print it once; or list the tokens that there are."""
+    """Make a token, which is printed once; or list those that there are."""
     with _users(database) as (users, who):
         if show:
             _list_tokens(users.tokens(who, name), as_json=as_json)
@@ -136,7 +138,7 @@ def revoke(
     as_json: Json = False,
     database: Database = None,
 ) -> None:
-    """Take a token away, or all of a user; they open nothing from now on."""
+    """Take a token of a user away, or all of them."""
     from tradewind.errors import InputError
 
     if (number is None) is not everything:
@@ -177,7 +179,7 @@ def role(
 
 @user_app.command("password")
 def password(name: Name, password_stdin: Stdin = False, as_json: Json = False, database: Database = None) -> None:
-    """Set a user's password, asked for twice on the terminal; all sessions of the user end."""
+    """Set a password, asked for twice on a terminal; sessions end."""
     with _users(database) as (users, who):
         users.get(who, name)
         changed = users.change(who, name, password=_password(password_stdin, needed=True))
@@ -194,7 +196,7 @@ def remove(
     as_json: Json = False,
     database: Database = None,
 ) -> None:
-    """Remove a user with tokens and sessions; the user's requests stay with the tenant."""
+    """Remove a user; the requests stay with the tenant."""
     import sys
 
     from tradewind.errors import InputError

@@ -130,9 +130,8 @@ class Accounts:
             session: The session that goes on.
 
         Raises:
-            SignInError: The old password is wrong.
+            InputError: The old password is wrong, or the new one is no good.
             TooManyError: Too many attempts.
-            InputError: The new one is no good.
         """
         user = self.store.user(who.user_id)
         try:
@@ -175,12 +174,7 @@ class Accounts:
             InputError: The name is empty or too long, or the days are none.
             ConflictError: The user has too many.
         """
-        name = check_token(name, days)
-        if len(self.store.tokens_of(user_id)) >= MOST_TOKENS:
-            raise ConflictError(f"there are {MOST_TOKENS} tokens already", hint="take some away that nobody uses")
-        secret = new_secret()
-        self.store.add_token(user_id, name, digest_of(secret), None if days is None else time.time() + 86400 * days)
-        return secret
+        return self._make_token(user_id, name, days)[1]
 
     def new_token(self, who: Principal, name: str, *, days: float | None = None) -> tuple[TokenRow, str]:
         """Make a token of the user who asks; the secret is shown this once.
@@ -189,12 +183,17 @@ class Accounts:
             InputError: The name is empty or too long, or the days are none.
             ConflictError: The user has too many.
         """
-        secret = self.make_token(who.user_id, name, days=days)
-        found = self.store.user_of_token(digest_of(secret))
-        if found is None:
-            raise NotFoundError("the token was taken away at once")
-        self.audit.record(who, "token.make", f"token {found[0].id} ({found[0].name})")
-        return found[0], secret
+        row, secret = self._make_token(who.user_id, name, days)
+        self.audit.record(who, "token.make", f"token {row.id} ({row.name})")
+        return row, secret
+
+    def _make_token(self, user_id: int, name: str, days: float | None) -> tuple[TokenRow, str]:
+        name = check_token(name, days)
+        if len(self.store.tokens_of(user_id)) >= MOST_TOKENS:
+            raise ConflictError(f"there are {MOST_TOKENS} tokens already", hint="take some away that nobody uses")
+        secret, now = new_secret(), time.time()
+        row = TokenRow(0, user_id, name, now, None, None if days is None else now + 86400 * days)
+        return self.store.add_token(row, digest_of(secret)), secret
 
     def tokens(self, who: Principal) -> list[TokenRow]:
         """The tokens of the user who asks, the newest first."""

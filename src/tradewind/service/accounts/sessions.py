@@ -7,7 +7,7 @@ import hmac
 import time
 from dataclasses import dataclass
 
-from tradewind.errors import SignInError, TooManyError
+from tradewind.errors import InputError, SignInError, TooManyError
 from tradewind.service.accounts import names, passwords
 from tradewind.service.accounts.tokens import digest_of, new_secret
 from tradewind.service.people import Principal
@@ -108,12 +108,12 @@ class Sessions:
         """Ask for the password once more, before something that a borrowed browser must not do.
 
         Raises:
-            SignInError: It is wrong.
+            InputError: It is wrong.
             TooManyError: Too many attempts.
         """
         keys = self._count(user.name, user, address)
         if not passwords.matches(user.password, password):
-            raise SignInError("the password until now is wrong")
+            raise InputError("the old password is wrong", hint="type the one that you sign in with")
         self._store.forgive(keys)
 
     def of_user(self, user_id: int) -> list[SessionRow]:
