@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines import oned
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
+from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 from tests.service.requests.world import WorkerProcess, World, until, working, world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -25,6 +27,11 @@ application:
   fields:
     seconds: {{type: number, default: 0}}
 """
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[oned.Oned]:
+    yield from oned.running(tmp_path_factory.mktemp("oned"))
 
 
 @pytest.fixture
@@ -122,3 +129,79 @@ class TestDocker:
             ended = there.ended(row, 60)
         assert (ended.state, ended.problem) == ("failed", "the program exited with code 1")
         assert "ValueError" in there.context.requests.log(there.ann, row.id, "stderr").text
+
+
+@pytest.mark.xdist_group("opennebula")
+class TestFigureFour:
+    """Paper 5's own document: a virtual cluster of OpenNebula for one job, given back when it is over.
+
+    The machines of the pretended cloud are this one, behind a real SSH server.
+    """
+
+    @pytest.fixture(autouse=True)
+    def cloud(
+        self,
+        server: oned.Oned,
+        sshd: Sshd,  # noqa: F811
+        there: World,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("ONE_TEST_AUTH", f"ada:{oned.USERS['ada'][0]}")
+        server.empty()
+        prices = tmp_path / "cloud.csv"
+        prices.write_text("API Name,Provider,CPU,Memory,Category,Price\nc4,opennebula,4,8,general,0.04\n")
+        provisioner = {
+            "use": "opennebula",
+            "endpoint": server.endpoint,
+            "auth": "env:ONE_TEST_AUTH",
+            "template": "node",
+            "user": "",
+            "port": sshd.port,
+            "identity": str(sshd.keys.client),
+            "interval": 0.1,
+        }
+        document = {
+            "deploy": {"provisioner": provisioner, "runner": {"use": "ssh", "folder": str(tmp_path / "far")}},
+            "catalogues": {"csv": {"path": str(prices)}},
+            "offers": {"provider": "opennebula"},
+            "own_code": True,
+        }
+        there.context.backends.set(there.root, "virtual", document)
+
+    def test_a_virtual_cluster_for_one_job(self, there: World, server: oned.Oned) -> None:
+        document = {
+            "resources": {"nodes": 2, "memory": 4096, "cpu": 4, "time": 100},
+            "scheduler": {"name": "htcondor"},
+            "backend": {"name": "opennebula"},
+            "template": "executable = /bin/echo\narguments = {{ key1 }} on {{ nodes }} nodes\nqueue\n",
+            "user_data": {"key1": "value1"},
+        }
+        with working(there.context):
+            row = there.context.requests.submit(there.ann, document)
+            ended = there.ended(row, 120)
+        assert (ended.state, ended.problem) == ("done", "")
+        assert there.context.requests.log(there.ann, row.id).text == "value1 on 2 nodes\n"
+        assert server.alive() == []
+        status = there.context.requests.status(there.ann, row.id)
+        assert status["status"] == "done"
+        assert [host["ip"] for host in status["backend"]["hosts"]] == ["127.0.0.1", "127.0.0.1"]
+        assert all(isinstance(host["id"], int) for host in status["backend"]["hosts"])
+        assert status["scheduler"]["hosts"] == [f"host-{host['id']}" for host in status["backend"]["hosts"]]
+        assert {name: value for name, value in status.items() if name in document} | {
+            "backend": document["backend"],
+            "scheduler": document["scheduler"],
+        } == document
+        stages = there.stages(row)
+        assert stages == ["pending", "booting", "bootstrapping", "submitting", "executing", "collecting", "done"]
+        assert ended.cost > 0
+
+    def test_a_killed_worker_leaves_no_machine_behind(self, there: World, server: oned.Oned) -> None:
+        document = {"resources": {"nodes": 1}, "backend": {"name": "virtual"}, "template": "#!/bin/sh\necho over\n"}
+        row = there.context.requests.submit(there.ann, document)
+        with WorkerProcess(there, "booting") as first:
+            assert first.wait(90) == -signal.SIGKILL
+        with working(there.context):
+            ended = there.ended(row, 120)
+        assert (ended.state, ended.problem) == ("done", "")
+        assert server.alive() == []
