@@ -132,7 +132,8 @@ ELSEWHERE = [
 def test_signing_in_leads_to_this_server_only(browser: TestClient) -> None:
     for path in ELSEWHERE:
         assert next_page(path) == "/"
-        assert sign_in(browser, path) == "/"
+        if "\x00" not in path:  # the whole form is refused then
+            assert sign_in(browser, path) == "/"
     assert "x" not in browser.cookies
 
 
@@ -200,7 +201,8 @@ def test_names_are_no_language(client: TestClient, context: Context, root: Heade
         made = client.post("/api/v1/users", headers=root, content=json.dumps({"name": name}))
         assert made.status_code == 422, name
         form = {"name": name, "password": "' OR '1'='1"}
-        assert client.post("/sign-in", data=form, follow_redirects=False).status_code == 401, name
+        status = client.post("/sign-in", data=form, follow_redirects=False).status_code
+        assert status == (422 if "\x00" in name else 401), name
     assert [user.name for user in context.accounts.store.users()] == ["root"]
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from tradewind.errors import ConflictError, SignInError
+from tradewind.errors import ConflictError, SignInError, StoreFullError
 from tradewind.service.accounts import functions
 from tradewind.service.context import Context
 
@@ -106,3 +106,24 @@ def test_a_locked_user_s_token_opens_nothing_until_it_is_unlocked(
     assert refused.json() == client.get("/api/v1/me", headers={"Authorization": "Bearer tw_nobody"}).json()
     assert client.patch(path, headers=root, json={"state": "active"}).status_code == 200
     assert client.get("/api/v1/me", headers=ann).status_code == 200
+
+
+def test_a_full_disk_refuses_no_readers(
+    client: TestClient,
+    context: Context,
+    ann: Headers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    user = context.accounts.store.user_named("ann")
+    assert user.name == client.get("/api/v1/me", headers=ann).json()["name"]
+    context.accounts.store.touch_token(1, 0.0)
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreFullError("the disk under the store is full")
+
+    monkeypatch.setattr(context.database, "together", full)
+    assert client.get("/api/v1/me", headers=ann).status_code == 200
+    assert client.get("/api/v1/me", headers={"Authorization": "Bearer tw_wrong"}).status_code == 401
+    assert "last use of token 1 was not kept" in caplog.text
+    assert "audit log could not be written" in caplog.text

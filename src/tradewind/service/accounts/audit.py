@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Literal
 
-from tradewind.errors import ForbiddenError
+from tradewind.errors import ForbiddenError, StoreError
 from tradewind.service.accounts.names import clean
 from tradewind.service.operations.logs import redact
 from tradewind.service.people import Principal
@@ -93,8 +93,13 @@ class Audit:
         _say(row)
         if outcome == "refused" and not self._has_room(address):
             return
-        self._store.add(row, lasting=outcome == "done")
-        self._tidy()
+        try:
+            self._store.add(row, lasting=outcome == "done")
+            self._tidy()
+        except StoreError as error:
+            if outcome == "done":
+                raise
+            _LOG.error("the audit log could not be written: %s", error)  # a refusal stays one
 
     def page(
         self,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.errors import ConflictError, InputError, NotFoundError, SignInError, TradewindError
+from tradewind.errors import ConflictError, InputError, NotFoundError, SignInError, StoreError, TradewindError
 from tradewind.service.accounts import names, passwords
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.sessions import Session, Sessions, csrf_of
@@ -16,6 +17,8 @@ from tradewind.service.settings import ServiceSettings
 from tradewind.store.accounts import AccountStore, TokenRow, UserRow
 from tradewind.store.database import Database
 from tradewind.store.sessions import SessionRow
+
+_LOG = logging.getLogger("tradewind.service.accounts")
 
 MOST_TOKENS = 100
 """Tokens that a user may have."""
@@ -223,7 +226,10 @@ class Accounts:
         token, user = found
         now = time.time()
         if token.used is None or now - token.used > _TOUCH:
-            self.store.touch_token(token.id, now)
+            try:
+                self.store.touch_token(token.id, now)
+            except StoreError as error:  # a disk that is full is no reason to refuse what only reads
+                _LOG.warning("the last use of token %d was not kept: %s", token.id, error)
         return Principal(user.id, user.name, user.role, user.tenant, address)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ one's own

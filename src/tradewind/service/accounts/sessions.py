@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import time
 from dataclasses import dataclass
 
-from tradewind.errors import InputError, SignInError, TooManyError
+from tradewind.errors import InputError, SignInError, StoreError, TooManyError
 from tradewind.service.accounts import names, passwords
 from tradewind.service.accounts.tokens import digest_of, new_secret
 from tradewind.service.people import Principal
@@ -15,6 +16,8 @@ from tradewind.service.settings import ServiceSettings
 from tradewind.store.accounts import AccountStore, UserRow
 from tradewind.store.database import Database
 from tradewind.store.sessions import SessionRow, SessionStore
+
+_LOG = logging.getLogger("tradewind.service.accounts")
 
 PREFIX = "tw_session_"
 """Begins the secret of every session."""
@@ -101,7 +104,10 @@ class Sessions:
         session, user = found
         now = time.time()
         if now - session.seen > _TOUCH:
-            self._store.touch(session.digest, now, self._end(session.created, now))
+            try:
+                self._store.touch(session.digest, now, self._end(session.created, now))
+            except StoreError as error:  # likewise for tokens: what only reads goes on
+                _LOG.warning("the last use of a session was not kept: %s", error)
         return Principal(user.id, user.name, user.role, user.tenant, address)  # type: ignore[arg-type]
 
     def confirm(self, user: UserRow, password: str, address: str) -> None:
