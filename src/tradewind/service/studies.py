@@ -73,6 +73,7 @@ class Studies:
         tenant: str = "",
         states: Collection[str] = (),
         text: str = "",
+        single_runs: bool = False,
         before: int | None = None,
         limit: int = 50,
     ) -> Documents:
@@ -83,6 +84,7 @@ class Studies:
             tenant: Only of this tenant.
             states: Only in one of `STATES`.
             text: Only those whose name has this in it.
+            single_runs: Also those of requests for a single run.
             before: Only those with a smaller number: the next page.
             limit: So many at most, up to `MOST`.
 
@@ -100,7 +102,9 @@ class Studies:
             return []
         mine = tenant or (None if who.is_admin else who.tenant)
         limit = max(1, min(limit, MOST))
-        found = self._belongings.page(tenant=mine, states=states, text=text, before=before, limit=limit)
+        found = self._belongings.page(
+            tenant=mine, states=states, text=text, single_runs=single_runs, before=before, limit=limit
+        )
         return self._documents(found)
 
     def get(self, who: Principal, study_id: int) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class Belongings:
         tenant: str | None = None,
         states: Collection[str] = (),
         text: str = "",
+        single_runs: bool = False,
         before: int | None = None,
         limit: int = 50,
     ) -> list[Belonging]:
@@ -113,6 +114,7 @@ class Belongings:
 
         Args:
             tenant: Only of this tenant; of all without it, those of the command line included.
+            single_runs: Also the studies of requests for a single run: such a one has nothing to compare.
             states: Only in one of these: ``running``, ``stopped``, ``finished`` or ``interrupted``.
             text: Only those whose name has this in it, whatever the case.
             before: Only those with a smaller number: the next page.
@@ -125,6 +127,9 @@ class Belongings:
             query = query.where(sa.or_(*(_in_state(state) for state in states)))
         if text:
             query = query.where(sa.func.lower(studies.c.name).contains(text.lower(), autoescape=True))
+        if not single_runs:
+            single = sa.select(requests.c.id).where(requests.c.study_id == studies.c.id, requests.c.kind == "run")
+            query = query.where(~single.exists())
         if before is not None:
             query = query.where(studies.c.id < before)
         with self._database.read() as connection:

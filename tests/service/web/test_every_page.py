@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.service.web.looks import find_wrong, keep_pictures
 from tests.service.web.stage import Stage
 
 if TYPE_CHECKING:
@@ -35,39 +36,18 @@ PAGES = {
     "missing": "/nothing-here",
 }
 
-_FINDINGS = """async (rules) => {
-  const found = await axe.run(rules ? { runOnly: rules } : { resultTypes: ["violations"] });
-  return found.violations.map(({ id, impact, nodes }) => [impact, id, nodes.map((node) => node.target.join(" "))]);
-}"""
-
 
 @pytest.mark.parametrize("name", ("sign-in", *PAGES))
 def test_page(name: str, open_page: Opener, scene: Stage, shots: Path | None) -> None:
     """No serious finding of axe in either colour, nothing wider than a phone, and one heading of the first level."""
-    from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
-
     page = open_page("" if name == "sign-in" else "ann", expected="404 (Not Found)" if name == "missing" else "")
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.goto("/sign-in" if name == "sign-in" else PAGES[name].format(**scene.numbers))
     if name == "new-form":
         page.wait_for_selector("[name=choice]")
     assert page.locator("h1").count() == 1
-    page.evaluate(AXE_SCRIPT)
-    found = page.evaluate(_FINDINGS, None)
-    page.emulate_media(color_scheme="dark")
-    found += page.evaluate(_FINDINGS, ["color-contrast"])
-    assert [finding for finding in found if finding[0] in ("serious", "critical")] == []
+    assert find_wrong(page) == []
     if shots is not None:
         keep_pictures(page, shots, name)
     page.set_viewport_size({"width": 375, "height": 812})
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
-
-
-def keep_pictures(page: Page, folder: Path, name: str) -> None:
-    """Keep the page as a laptop and as a phone show it, in both colours."""
-    for device, width, height in (("laptop", 1280, 800), ("phone", 375, 812)):
-        page.set_viewport_size({"width": width, "height": height})
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-            page.screenshot(path=folder / f"{name}-{device}-{scheme}.png", full_page=True)
-    page.set_viewport_size({"width": 1280, "height": 800})

@@ -24,11 +24,11 @@ function columns() {
   const each = (row) => data.columns.price_per_hour[row] / data.columns.vcpu[row], { spot } = data.columns;
   return [
     { ...text("instance_type", "Type", 230), text: (row) => word("instance_type", row) + (compared.includes(row) ? "  ✓" : "") },
-    text("provider", "Provider"),
-    text("region", "Region"),
     number("price_per_hour", "Per hour", money),
     number("vcpu", "vCPU", figure),
     number("memory_gib", "Memory, GiB", figure),
+    text("provider", "Provider"),
+    text("region", "Region"),
     { id: "each", title: "Per vCPU hour", right: true, value: each, text: (row) => money(each(row)), plain: each },
     number("gpus", "GPUs", (count) => (count ? String(count) : "")),
     text("accelerator", "Accelerator"),
@@ -92,7 +92,7 @@ function showCompared() {
     return make("th", { scope: "col" }, word("instance_type", row), " ", drop);
   })));
   const lines = columns().slice(1).map((column) => [column.title, (row) => column.text(row)]);
-  lines.splice(3, 0, ["Against the cheapest", (row) => {
+  lines.splice(1, 0, ["Against the cheapest", (row) => {
     const times = data.columns.price_per_hour[row] / least;
     return times < 1.005 ? "the cheapest" : `${figure(times)} times as much`;
   }], ["Per day", (row) => money(24 * data.columns.price_per_hour[row])], ["GiB per vCPU", (row) => figure(data.columns.memory_gib[row] / data.columns.vcpu[row])]);
