@@ -187,3 +187,14 @@ def test_numbers_keep_six_figures_and_read_back_as_written() -> None:
 
     values = np.array([0.1, 1 / 3, 123456.789, 1234567.0, 0.0, -2e-9 / 3, np.nan, np.inf])
     assert short(values) == [0.1, 0.333333, 123457.0, 1234570.0, 0.0, -6.66667e-10, None, None]
+
+
+def test_words_stand_in_the_order_that_people_give_them() -> None:
+    import numpy as np
+
+    from tradewind.reporting.data import ParameterColumn
+    from tradewind.reporting.documents import _values
+
+    given = np.array(["c5.16xlarge", "c5.2xlarge", None, "c5.xlarge", "c5.2xlarge"], dtype=object)
+    found = _values(ParameterColumn("instance", given), slice(0, 5))
+    assert found == {"words": ["c5.2xlarge", "c5.16xlarge", "c5.xlarge"], "codes": [1, 0, None, 2, 0]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -144,9 +145,14 @@ def _values(column: ParameterColumn, rows: slice) -> Any:
     if column.numbers is not None:
         return short(column.numbers[rows])
     words = [None if value is None else _word(value) for value in values]
-    distinct = sorted({word for word in words if word is not None})
+    distinct = sorted({word for word in words if word is not None}, key=_natural)
     place = {word: i for i, word in enumerate(distinct)}
     return {"words": distinct, "codes": [None if word is None else place[word] for word in words]}
+
+
+def _natural(word: str) -> list[tuple[int, int | str]]:
+    """Sorts ``c5.2xlarge`` before ``c5.16xlarge``."""
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", word) if part]
 
 
 def _word(value: Any) -> str:

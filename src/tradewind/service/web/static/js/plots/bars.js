@@ -40,12 +40,14 @@ export function effectTable(host, effect, { kind, title, value }) {
   const scale = new Scale(...airy([low, high], log), 0, 1000, { log });
   const axis = axisOf(kind, title, high);
   scale.unit = axis.unit;
-  const body = make("tbody");
-  for (const level of effect.levels) {
+  const body = make("tbody"), words = effect.levels.every((one) => /^[^\d.-]/.test(one.label));
+  // Numbers come in their order; words are sorted as people do it: 2xlarge before 16xlarge.
+  const levels = words ? [...effect.levels].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true })) : effect.levels;
+  for (const level of levels) {
     const [least, q1, median, q3, most] = level.quartiles;
-    const words = `${value(median)}; middle half ${value(q1)} to ${value(q3)}; all ${value(least)} to ${value(most)}; ${percent(level.feasible)} feasible`;
+    const about = `${value(median)}; middle half ${value(q1)} to ${value(q3)}; all ${value(least)} to ${value(most)}; ${percent(level.feasible)} feasible`;
     const name = make("th", { scope: "row", class: level.best ? "strong" : "" }, level.label, level.best ? make("span", { class: "tag" }, "best") : null);
-    body.append(make("tr", { title: `${level.label}: median ${words}` }, name, make("td", { class: "bar" }, box(scale, level)),
+    body.append(make("tr", { title: `${level.label}: median ${about}` }, name, make("td", { class: "bar" }, box(scale, level)),
       make("td", { class: "right" }, value(median)), make("td", { class: "right soft" }, level.count.toLocaleString("en-US"))));
   }
   const head = make("tr", {}, make("th", { scope: "col" }, effect.parameter), make("th", { scope: "col", class: "bar" }, boxAxis(scale, axis)),
