@@ -1,0 +1,282 @@
+"""``tradewind request``: ask for runs and searches, watch them, and take what they left; here or on a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli.common import command_group
+from tradewind.cli.service.places import Database, Server
+
+if TYPE_CHECKING:
+
+    from tradewind.cli.service.here import Here
+    from tradewind.client import Client
+    from tradewind.client.models import Request
+
+request_app = command_group("request", "Ask for runs and searches, watch them, and take what they left.")
+
+Number = Annotated[int, typer.Argument(help="The request's number.", min=1, show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Trial = Annotated[int | None, typer.Option(help="Of this trial of a search; else of the last.", show_default=False)]
+
+
+@request_app.command("submit")
+def submit(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="An application (NAME or NAME@3), a job YAML, or a request's document.", show_default=False
+        ),
+    ],
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", help="A field of the form: size=4000, mesh=@mesh.dat; repeatable."),
+    ] = None,
+    configure: Annotated[
+        list[str] | None, typer.Option("--configure", "-c", help="A parameter of the space: nodes=2; repeatable.")
+    ] = None,
+    resource: Annotated[
+        list[str] | None, typer.Option(help="Instead: nodes=2, cpu=4, memory=4096 (MiB), time=600; repeatable.")
+    ] = None,
+    search: Annotated[bool, typer.Option("--search", help="Search for the best configuration.")] = False,
+    budget: Annotated[
+        str | None, typer.Option(help="Dollars that the search may spend: makes it one.", show_default=False)
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials of the search at most: makes it one.", min=1)] = None,
+    deadline: Annotated[str | None, typer.Option(help="Time of one run: 30m.", show_default=False)] = None,
+    backend: Annotated[str, typer.Option(help="Where it runs.", show_default=False)] = "",
+    results: Annotated[str, typer.Option(help="Where results go: s3://bucket/folder.", show_default=False)] = "",
+    name: Annotated[str, typer.Option(help="What you call it.", show_default=False)] = "",
+    key: Annotated[
+        str | None, typer.Option(help="Asked again with the same one, it is the same request.", show_default=False)
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is over; fail if it does.")] = False,
+    user: Annotated[str, typer.Option(help="Whose it is, on this machine's store.", show_default=False)] = "",
+    as_json: Json = False,
+    server: Server = None,
+    database: Database = None,
+) -> None:
+    """Ask for a run of an application or a job, or with --search, --budget or --trials for a search."""
+    from tradewind.cli.service.asking import document_of
+    from tradewind.cli.service.places import emit, opened
+
+    more = {
+        "configuration": configure,
+        "resources": resource,
+        "search": search,
+        "budget": budget,
+        "trials": trials,
+        "deadline": deadline,
+        "backend": backend,
+        "results": results,
+        "name": name,
+    }
+    with opened(server, database, user) as place:
+        request = place.submit(document_of(place, what, param, more), key=key)
+        if wait:
+            request = _waited(place, request, quiet=as_json)
+    if as_json:
+        emit(request)
+    elif not wait:
+        where = f" --server {server}" if server and database is None else ""
+        typer.echo(
+            f"Request {request.id} ({request.name}) is {request.state}: tradewind request show {request.id}{where}"
+        )
+    if wait:
+        _fail(request)
+
+
+@request_app.command("list")
+def list_requests(
+    state: Annotated[list[str] | None, typer.Option(help="Only in this state; repeatable.")] = None,
+    application: Annotated[str, typer.Option(help="Only of this one.", show_default=False)] = "",
+    text: Annotated[str, typer.Option(help="Only with this in the name.", show_default=False)] = "",
+    tenant: Annotated[str, typer.Option(help="Only of this tenant.", show_default=False)] = "",
+    limit: Annotated[int, typer.Option(help="Show this many.", min=1)] = 20,
+    as_json: Json = False,
+    server: Server = None,
+    database: Database = None,
+) -> None:
+    """List requests, the newest first."""
+    from tradewind.cli.service.places import emit, opened
+    from tradewind.cli.service.showing import show_list
+
+    with opened(server, database) as place:
+        found = list(place.requests(states=state or (), application=application, text=text, tenant=tenant, limit=limit))
+    if as_json:
+        emit(found)
+        return
+    if not found:
+        typer.echo(
+            "There is no such request." if state or application or text or tenant else "There is no request yet."
+        )
+        return
+    show_list(found)
+
+
+@request_app.command("show")
+def show(number: Number, as_json: Json = False, server: Server = None, database: Database = None) -> None:
+    """Show a request: how far it is, what it costs, what happened, and why it failed."""
+    from tradewind.cli.service.places import emit, opened
+    from tradewind.cli.service.showing import show_one
+
+    with opened(server, database) as place:
+        request, events = place.get(number), place.history(number)
+    if as_json:
+        emit(request)
+        return
+    show_one(request, events)
+
+
+@request_app.command("wait")
+def wait(
+    number: Number,
+    timeout: Annotated[str | None, typer.Option(help="Wait this long at most: 30m.", show_default=False)] = None,
+    as_json: Json = False,
+    server: Server = None,
+    database: Database = None,
+) -> None:
+    """Wait until a request is over, and say what happens meanwhile; fail if it does."""
+    from tradewind.cli.service.places import emit, opened
+    from tradewind.errors import ServiceError
+    from tradewind.units import parse_duration
+
+    seconds = None if timeout is None else parse_duration(timeout)
+    with opened(server, database) as place:
+        if seconds is None:
+            request = _waited(place, place.get(number), quiet=as_json)
+        else:
+            try:
+                request = place.wait(number, timeout=seconds)
+            except TimeoutError as error:
+                raise ServiceError(str(error), hint="it goes on") from None
+    if as_json:
+        emit(request)
+    _fail(request)
+
+
+@request_app.command("logs")
+def logs(
+    number: Number,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until nothing more will come.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="The standard error.")] = False,
+    stream: Annotated[str, typer.Option(help="Or another log: hooks.log, application.stdout, ...")] = "stdout",
+    trial: Trial = None,
+    server: Server = None,
+    database: Database = None,
+) -> None:
+    """Print what a request's program has printed."""
+    import sys
+
+    from tradewind.cli.service.places import opened
+
+    with opened(server, database) as place:
+        for piece in place.logs(number, "stderr" if stderr else stream, follow=follow, trial=trial):
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+
+
+@request_app.command("files")
+def files(
+    number: Number,
+    trial: Trial = None,
+    as_json: Json = False,
+    server: Server = None,
+    database: Database = None,
+) -> None:
+    """List the files that a request's last run has left."""
+    from tradewind.cli.service.common import print_table
+    from tradewind.cli.service.places import emit, opened, printable
+    from tradewind.units import format_memory
+
+    with opened(server, database) as place:
+        found = place.files(number, trial=trial)
+    if as_json:
+        emit(found)
+        return
+    if not found:
+        typer.echo("There are no files.")
+        return
+    print_table(("file", "size"), [(printable(one.path), format_memory(one.size)) for one in found])
+
+
+@request_app.command("download")
+def download(
+    number: Number,
+    path: Annotated[
+        list[str] | None, typer.Argument(help="Which files, as files lists them; else all below outputs.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--to", help="The folder that they go to.")] = Path(),
+    trial: Trial = None,
+    server: Server = None,
+    database: Database = None,
+) -> None:
+    """Save files that a request's last run has left; those below outputs keep their folders."""
+    from tradewind.cli.service.places import opened, printable
+    from tradewind.cli.service.showing import target_of
+    from tradewind.errors import NotFoundError
+
+    with opened(server, database) as place:
+        wanted = path or [one.path for one in place.files(number, trial=trial) if one.path.startswith("outputs/")]
+        if not wanted:
+            raise NotFoundError(f"request {number} has no outputs", hint=f"tradewind request files {number} lists all")
+        for one in wanted:
+            saved = place.download(number, one, target_of(to, one), trial=trial)
+            typer.echo(printable(str(saved)))
+
+
+@request_app.command("cancel")
+def cancel(number: Number, server: Server = None, database: Database = None) -> None:
+    """End a request; what it has used is paid."""
+    from tradewind.cli.service.places import opened
+
+    with opened(server, database) as place:
+        request = place.cancel(number)
+    typer.echo(f"Request {number} is {'cancelled' if request.over else 'being cancelled'}")
+
+
+@request_app.command("retry")
+def retry(number: Number, server: Server = None, database: Database = None) -> None:
+    """Carry a request that did not end well out once more."""
+    from tradewind.cli.service.places import opened
+
+    with opened(server, database) as place:
+        request = place.retry(number)
+    typer.echo(f"Request {number} is {request.state}")
+
+
+@request_app.command("delete")
+def delete(number: Number, server: Server = None, database: Database = None) -> None:
+    """Remove a request with its files; one that is being carried out is cancelled first."""
+    from tradewind.cli.service.places import opened
+
+    with opened(server, database) as place:
+        place.delete(number)
+    typer.echo(f"Request {number} is removed")
+
+
+def _waited(place: Client | Here, request: Request, *, quiet: bool) -> Request:
+    """The request when it is over; what happens is said meanwhile."""
+    from tradewind.cli.service.showing import event_words
+
+    if quiet:
+        return place.wait(request.id)
+    for event in place.events(request.id):
+        typer.echo(event_words(event, request.created))
+    return place.wait(request.id)
+
+
+def _fail(request: Request) -> None:
+    """End with an error where a request did not end well.
+
+    Raises:
+        JobFailedError: It did not.
+    """
+    from tradewind.errors import JobFailedError
+
+    if not request.ok:
+        why = f": {request.problem}" if request.problem else ""
+        raise JobFailedError(f"request {request.id} is {request.state}{why}", hint=request.hint or None)
