@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,8 @@ import sqlalchemy as sa
 from tradewind.errors import ConflictError, NotFoundError, StoreError
 from tradewind.store import codec
 from tradewind.store.database import Database
-from tradewind.store.schema import notices, requests, sessions, tenants, tokens, users
+from tradewind.store.schema import notices, requests, sessions, tokens, users
+from tradewind.store.tenants import make_tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class AccountStore:
         with self._database.write() as connection:
             if connection.execute(sa.select(users.c.id).where(users.c.name == user.name)).first() is not None:
                 raise _taken(user.name)
-            _make_tenant(connection, user.tenant)
+            make_tenant(connection, user.tenant)
             values = {name: getattr(user, name) for name in UserRow.__dataclass_fields__ if name != "id"}
             values |= {"settings": codec.dumps(dict(user.settings)), "created": user.created or time.time()}
             try:
@@ -163,7 +163,7 @@ class AccountStore:
             if fields.get("role", "admin") != "admin" or fields.get("state", "active") != "active":
                 self._keep_one(connection, old)
             if "tenant" in fields:
-                _make_tenant(connection, fields["tenant"])
+                make_tenant(connection, fields["tenant"])
             if fields:
                 connection.execute(sa.update(users).where(users.c.id == number).values(fields))
             return _user(connection, users.c.id == number)
@@ -270,14 +270,6 @@ class AccountStore:
         query = admins.with_for_update() if self._database.dialect == "postgresql" else admins
         if len(connection.execute(query).all()) < 2:
             raise ConflictError(f"{user.name} is the last administrator", hint="make another one first")
-
-
-def _make_tenant(connection: sa.engine.Connection, name: str) -> None:
-    if connection.execute(sa.select(tenants.c.name).where(tenants.c.name == name)).first() is None:
-        row = {"name": name, "weight": 1.0, "priority": 0, "quota": "{}", "created": time.time()}
-        # On PostgreSQL another one may have been quicker: that one is as good.
-        with contextlib.suppress(sa.exc.IntegrityError), connection.begin_nested():
-            connection.execute(sa.insert(tenants).values(row))
 
 
 def _taken(name: str) -> ConflictError:

@@ -15,6 +15,7 @@ from tradewind.errors import InputError, StoreError, StudyBusyError, StudyNotFou
 from tradewind.store import codec, holds
 from tradewind.store.database import Database
 from tradewind.store.schema import cluster_jobs, clusters, tenants
+from tradewind.store.tenants import make_tenant
 
 Wanted = Literal["run", "pause", "cancel"]
 State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
@@ -125,10 +126,8 @@ class ClusterStore:
         """Add a tenant, or change it."""
         values = {"weight": tenant.weight, "priority": tenant.priority, "quota": codec.dumps(dict(tenant.quota))}
         with self._database.write() as connection:
-            there = tenants.c.name == tenant.name
-            if not connection.execute(sa.update(tenants).where(there).values(values)).rowcount:
-                created = tenant.created or time.time()
-                connection.execute(sa.insert(tenants).values(name=tenant.name, created=created, **values))
+            make_tenant(connection, tenant.name, tenant.created)
+            connection.execute(sa.update(tenants).where(tenants.c.name == tenant.name).values(values))
 
     def tenants(self) -> list[TenantRow]:
         """All tenants, by name."""
@@ -141,9 +140,7 @@ class ClusterStore:
     def submit(self, job: JobRow) -> JobRow:
         """Add a search; its ``id`` is set by the store. A tenant that is not there is made."""
         with self._database.write() as connection:
-            if connection.execute(sa.select(tenants.c.name).where(tenants.c.name == job.tenant)).first() is None:
-                row = {"name": job.tenant, "weight": 1.0, "priority": 0, "quota": "{}", "created": time.time()}
-                connection.execute(sa.insert(tenants).values(row))
+            make_tenant(connection, job.tenant)
             values = {name: getattr(job, name) for name in JobRow.__dataclass_fields__ if name != "id"}
             values["submitted"] = job.submitted or time.time()
             result = connection.execute(sa.insert(cluster_jobs).values(_written(values)))
