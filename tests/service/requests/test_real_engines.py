@@ -12,6 +12,7 @@ from tests.engines import oned
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
+from tests.service.requests.test_guide import documents
 from tests.service.requests.world import WorkerProcess, World, until, working, world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -170,20 +171,14 @@ class TestFigureFour:
         there.context.backends.set(there.root, "virtual", document)
 
     def test_a_virtual_cluster_for_one_job(self, there: World, server: oned.Oned) -> None:
-        document = {
-            "resources": {"nodes": 2, "memory": 4096, "cpu": 4, "time": 100},
-            "scheduler": {"name": "htcondor"},
-            "backend": {"name": "opennebula"},
-            "template": "executable = /bin/echo\narguments = {{ key1 }} on {{ nodes }} nodes\nqueue\n",
-            "user_data": {"key1": "value1"},
-        }
+        document = documents()[2]
         with working(there.context):
-            row = there.context.requests.submit(there.ann, document)
+            row = there.context.requests.submit(there.root, document)
             ended = there.ended(row, 120)
         assert (ended.state, ended.problem) == ("done", "")
-        assert there.context.requests.log(there.ann, row.id).text == "value1 on 2 nodes\n"
+        assert there.context.requests.log(there.root, row.id).text == "value1 on 2 nodes\n"
         assert server.alive() == []
-        status = there.context.requests.status(there.ann, row.id)
+        status = there.context.requests.status(there.root, row.id)
         assert status["status"] == "done"
         assert [host["ip"] for host in status["backend"]["hosts"]] == ["127.0.0.1", "127.0.0.1"]
         assert all(isinstance(host["id"], int) for host in status["backend"]["hosts"])
