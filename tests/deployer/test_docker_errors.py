@@ -24,7 +24,7 @@ from tradewind.deployer.runner.docker_engine import Address, Engine, default_add
 from tradewind.deployer.runner.docker_errors import pull_refusal, refusal
 from tradewind.deployer.runner.docker_names import Listed, cancelled_name, container_name, instant
 from tradewind.deployer.runner.docker_settings import DockerSettings
-from tradewind.deployer.runner.docker_usage import Meters, meters_of, usage_of
+from tradewind.deployer.runner.docker_usage import Meters, larger, meters_of, usage_of
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -35,7 +35,7 @@ from tradewind.errors import (
     TradewindError,
     UnreachableError,
 )
-from tradewind.problem import Handle, Machine, RunState
+from tradewind.problem import Handle, Machine, RunState, Usage
 
 pytestmark = pytest.mark.xdist_group("docker")
 
@@ -343,12 +343,29 @@ def test_names_and_times() -> None:
 def test_meters_of_both_kinds(tmp_path: Path) -> None:
     (tmp_path / "peak").write_text("5\n")
     (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
-    usage = Meters(tmp_path / "peak", tmp_path / "cpu.stat", True).read()
+    (tmp_path / "io.stat").write_text("254:0 rbytes=10 wbytes=20 rios=1\n254:16 rbytes=1 wbytes=2 rios=1\n")
+    (tmp_path / "dev").write_text(
+        "Inter-| Receive | Transmit\n face |bytes packets|bytes\n    lo: 99 1 0 0 0 0 0 0 99 1\n"
+        "  eth0: 5 1 0 0 0 0 0 0 7 1\n  eth1:1 1 0 0 0 0 0 0 2 1\n"
+    )
+    usage = Meters(tmp_path / "peak", tmp_path / "cpu.stat", True, tmp_path / "io.stat", tmp_path / "dev").read()
     assert usage is not None
     assert (usage.peak_memory_bytes, usage.cpu_seconds) == (5, 1.5)
-    assert Meters(tmp_path / "gone", tmp_path / "gone", False).read() is None
+    assert usage.profile == {"read_bytes": 11, "written_bytes": 22, "network_bytes": 15}
+    (tmp_path / "cpu").write_text("1500000000\n")
+    (tmp_path / "blkio").write_text("254:0 Read 10\n254:0 Write 20\n254:0 Total 30\nTotal 30\n")
+    old = Meters(tmp_path / "peak", tmp_path / "cpu", False, tmp_path / "blkio", None).read()
+    assert old == Usage(5, 1.5, {"read_bytes": 10, "written_bytes": 20})
+    assert Meters(tmp_path / "peak", tmp_path / "cpu", False, tmp_path / "gone", tmp_path / "gone").read() == Usage(
+        5, 1.5
+    )
+    assert Meters(tmp_path / "gone", tmp_path / "gone", False, tmp_path / "gone", None).read() is None
+    assert larger(usage, Usage(4, 2.0, {"read_bytes": 50})).profile == {**usage.profile, "read_bytes": 50}
     assert meters_of(0, "x") is None
     assert meters_of(os.getpid(), "x") is None
     told = {"memory_stats": {"usage": 7}, "cpu_stats": {"cpu_usage": {"total_usage": 2_000_000_000}}}
     assert (usage_of(told).peak_memory_bytes, usage_of(told).cpu_seconds) == (7, 2.0)
-    assert usage_of({}).cpu_seconds is None
+    assert usage_of({}) == Usage()
+    disks = {"io_service_bytes_recursive": [{"op": "read", "value": 3}, {"op": "Write", "value": 4}]}
+    far = usage_of({"blkio_stats": disks, "networks": {"eth0": {"rx_bytes": 5, "tx_bytes": 6}}})
+    assert far.profile == {"read_bytes": 3, "written_bytes": 4, "network_bytes": 11}

@@ -134,6 +134,7 @@ def test_usage_is_measured(make: Make, tmp_path: Path) -> None:
     usage = ended_within(runner, handle, 30).usage
     assert usage.cpu_seconds is not None
     assert 0.4 < usage.cpu_seconds < 60
+    assert {"read_bytes", "written_bytes"} <= set(usage.profile)
 
 
 def test_the_log_is_cut_at_its_limit(make: Make, tmp_path: Path) -> None:

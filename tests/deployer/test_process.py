@@ -96,14 +96,19 @@ def test_usage_counts_children_and_daemons(make: Make, tmp_path: Path) -> None:
 
 
 def test_low_level_metrics_are_those_of_the_kernel(make: Make, tmp_path: Path) -> None:
-    code = "import os, time; os.system('true'); x = bytearray(2**24); time.sleep(0.05)"
+    code = (
+        "import os, socket, time; os.system('true'); x = bytearray(2**24); time.sleep(0.05)\n"
+        "a, b = socket.socket(type=socket.SOCK_DGRAM), socket.socket(type=socket.SOCK_DGRAM)\n"
+        "b.bind(('127.0.0.1', 0)); [a.sendto(bytes(1000), b.getsockname()) for _ in range(20)]"
+    )
     runner = make()
     profile = ended(runner, runner.submit(request_for(tmp_path, python(code)), [])).usage.profile
-    names = {"user_seconds", "system_seconds", "read_bytes", "written_bytes"}
+    names = {"user_seconds", "system_seconds", "read_bytes", "written_bytes", "network_bytes", "loopback_bytes"}
     assert names | {"major_faults", "minor_faults", "waits", "preemptions"} == set(profile)
     assert all(value >= 0 for value in profile.values())
     assert profile["minor_faults"] > 2**24 / 2**16
     assert profile["waits"] >= 1
+    assert profile["loopback_bytes"] >= 20_000
 
 
 def test_a_tree_that_takes_too_much_memory_together_is_killed(make: Make, tmp_path: Path) -> None:

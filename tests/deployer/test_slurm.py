@@ -250,6 +250,7 @@ def test_ways_to_end_and_what_was_used(make: Make, tmp_path: Path) -> None:
     assert status.state is RunState.DONE
     assert not processes_of("busy")
     assert status.usage.cpu_seconds is not None and 0.3 <= status.usage.cpu_seconds < 5
+    assert {"read_bytes", "written_bytes", "network_bytes"} <= set(status.usage.profile)
     assert status.usage.peak_memory_bytes is not None and 64 << 20 < status.usage.peak_memory_bytes < 200 << 20
     runner.collect(handles["busy"], busy)
     assert (busy.folder / "stdout").stat().st_size == 1000

@@ -152,6 +152,19 @@ def proportional(pid: int) -> int:
     return resident(pid)
 
 
+def traffic() -> tuple[int, int]:
+    """Bytes that this machine's network has carried so far, in both directions: of its cables, and within itself."""
+    cables = within = 0
+    for line in (_read("/proc/self/net/dev") or b"").splitlines()[2:]:
+        name, _, columns = line.partition(b":")
+        counts = columns.split()
+        if len(counts) > 8 and name.strip() == b"lo":
+            within += int(counts[0])
+        elif len(counts) > 8:
+            cables += int(counts[0]) + int(counts[8])
+    return cables, within
+
+
 def variable(pid: int, name: str) -> str | None:
     """A variable of the environment that a process was started with, as far as it may be read."""
     start = name.encode() + b"="

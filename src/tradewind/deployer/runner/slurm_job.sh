@@ -172,6 +172,18 @@ stop() {
   fi
 }
 
+# Bytes that the disks moved for this script and what it waited for, and that the node's network carried meanwhile.
+moved() {
+  local key value receiving sending
+  reads='' writes='' cables=''
+  while read -r key value; do
+    case $key in read_bytes:) reads=$value ;; write_bytes:) writes=$value ;; esac
+  done < "/proc/$$/io"
+  while IFS=': ' read -r key receiving _ _ _ _ _ _ _ sending _; do
+    case $key:$receiving in lo:* | *:*[!0-9]* | *:) ;; *) cables=$((cables + receiving + sending)) ;; esac
+  done < /proc/net/dev
+} 2> /dev/null
+
 child='' watcher='' killer='' interrupted=''
 trap 'interrupted=1; stop terminated "$grace"' TERM
 trap 'interrupted=1; stop timed_out "$grace"' USR1
@@ -184,6 +196,8 @@ watcher=$WATCH_PID
 exec 8<&"${WATCH[0]}" 9>&"${WATCH[1]}"
 oom_kills
 before=$count
+moved
+first_reads=$reads first_writes=$writes first_cables=$cables
 
 nodes=${SLURM_JOB_NUM_NODES:-1}
 if [ "$nodes" -gt 1 ]; then
@@ -258,9 +272,13 @@ state=failed
 # The second line of `times`, in minutes and seconds, is that of the children.
 { times > "$batch/$index" && { read -r line; read -r user system; } < "$batch/$index"; } 2> /dev/null
 
+moved
+io=''
+[ -n "$reads" ] && io=$io", \"read_bytes\": $((reads - first_reads)), \"written_bytes\": $((writes - first_writes))"
+[ -n "$cables" ] && io=$io", \"network_bytes\": $((cables - first_cables))"
 printf -v runtime '%d.%02d' $((runtime / 100)) $((runtime % 100))
-printf -v line '{"state": "%s", %s, "exit_code": %d, "runtime": %s, "peak_kib": %d, "user": "%s", "system": "%s", "truncated": %s}' \
-  "$state" "$about" "$code" "$runtime" "${peak:-0}" "${user:-}" "${system:-}" "${cut:-false}"
+printf -v line '{"state": "%s", %s, "exit_code": %d, "runtime": %s, "peak_kib": %d, "user": "%s", "system": "%s", "truncated": %s%s}' \
+  "$state" "$about" "$code" "$runtime" "${peak:-0}" "${user:-}" "${system:-}" "${cut:-false}" "$io"
 document "$line" 1<> "$folder/result.json"
 : > "$mark"
 [ "$code" -le 255 ] || code=1

@@ -40,6 +40,7 @@ _EXITS = {
     79: "{nodes} cannot write into {folder}: the disk is full, or the folder is not the user's there",
 }
 _KILLED = 137
+_MOVED = ("read_bytes", "written_bytes", "network_bytes")
 _TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
 
@@ -164,7 +165,8 @@ def _usage(result: Mapping[str, Any], *, spread: bool) -> Usage:
     peak = int(result.get("peak_kib") or 0) * 1024
     times = {name: _TIMES.fullmatch(str(result.get(name, ""))) for name in ("user", "system")}
     seconds = {f"{name}_seconds": int(m[1]) * 60 + float(m[2]) for name, m in times.items() if m and not spread}
-    return Usage(peak or None, sum(seconds.values()) if seconds else None, seconds)
+    moved = {name: float(result[name]) for name in _MOVED if isinstance(result.get(name), int) and not spread}
+    return Usage(peak or None, sum(seconds.values()) if seconds else None, seconds | moved)
 
 
 def _name(number: int) -> str:

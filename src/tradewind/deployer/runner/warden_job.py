@@ -26,6 +26,7 @@ class Job:
         self.folder: str = order["folder"]
         self.pid = pid
         self.cpus = cpus
+        self.traffic = procfs.traffic()
         self.started = time.time()
         self.begun = time.monotonic()
         wall = order.get("wall_seconds")
@@ -73,12 +74,20 @@ class Job:
                 continue
 
 
-def profile_of(used: resource.struct_rusage) -> dict[str, float]:
+def profile_of(used: resource.struct_rusage, before: tuple[int, int]) -> dict[str, float]:
     """What the kernel counted for the first process and all that it waited for, as low-level metrics.
 
-    Disk traffic is what reached the disks: files that were cached already are not read again.
+    Disk traffic is what reached the disks: files that were cached already are not read again. The network's is that of
+    the whole machine while the run took place, because the kernel does not count it for a process.
+
+    Args:
+        used: What the kernel says of the processes.
+        before: `procfs.traffic` when the run began.
     """
+    cables, within = procfs.traffic()
     return {
+        "network_bytes": float(max(0, cables - before[0])),
+        "loopback_bytes": float(max(0, within - before[1])),
         "user_seconds": used.ru_utime,
         "system_seconds": used.ru_stime,
         "read_bytes": 512.0 * used.ru_inblock,
@@ -107,7 +116,7 @@ def result_of(job: Job) -> Document:
         "runtime": runtime,
         "peak_memory_bytes": max(job.peak, used.ru_maxrss * 1024),
         "cpu_seconds": job.cpu_seconds,
-        "profile": profile_of(used),
+        "profile": profile_of(used, job.traffic),
         "truncated": job.truncated,
         "memory_bytes": job.order.get("memory_bytes"),
         "wall_seconds": job.order.get("wall_seconds"),

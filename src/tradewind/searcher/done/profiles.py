@@ -12,7 +12,10 @@ from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.runs import PastRun, group_of
 
 _MOST = 8
-"""Metrics that are looked at: those that most runs have, by name."""
+"""Metrics that are looked at, of those that most runs have."""
+
+_FIRST = ("cpu_seconds", "peak_memory_bytes", "network_bytes", "read_bytes", "written_bytes")
+"""Metrics that are looked at before others: processor, memory, network, disk."""
 
 
 class ProfileMap:
@@ -33,7 +36,8 @@ class ProfileMap:
             for name, value in run.seen.profile.items():
                 found[name] += math.isfinite(value)
         most = max(found.values(), default=0)
-        usual = sorted(name for name, count in found.items() if count >= 0.8 * most and count >= 2)[:_MOST]
+        known = [name for name, count in found.items() if count >= 0.8 * most and count >= 2]
+        usual = sorted(known, key=lambda name: (name not in _FIRST, name))[:_MOST]
         self._runs = {id(run) for run in runs}
         self._log = {
             name: all(run.seen.profile[name] > 0 for run in runs if name in run.seen.profile) for name in usual
