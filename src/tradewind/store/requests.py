@@ -27,7 +27,7 @@ from tradewind.store.request_values import (
     RequestRow,
     Wanted,
 )
-from tradewind.store.schema import applications, audit, links, notices, request_events, requests
+from tradewind.store.schema import applications, audit, links, notices, request_events, requests, runs
 
 __all__ = ["ACTIVE", "ENDED", "OPEN", "Kind", "Remark", "RequestEvent", "RequestRow", "RequestStore", "Wanted"]
 
@@ -154,6 +154,37 @@ class RequestStore:
         with self._database.read() as connection:
             found = connection.execute(query).mappings().all()
         return [RequestEvent(**{**row, "details": json.loads(row["details"])}) for row in found]
+
+    def latest(self, request_id: int, limit: int) -> tuple[list[RequestEvent], int]:
+        """What happened to a request last.
+
+        Returns:
+            So many events, the newest first, and how many there are in all.
+        """
+        mine = request_events.c.request_id == request_id
+        query = sa.select(request_events).where(mine).order_by(request_events.c.id.desc()).limit(limit)
+        with self._database.read() as connection:
+            found = connection.execute(query).mappings().all()
+            count = connection.scalar(sa.select(sa.func.count()).select_from(request_events).where(mine))
+        return [RequestEvent(**{**row, "details": json.loads(row["details"])}) for row in found], int(count or 0)
+
+    def turns(self, request_id: int) -> list[RequestEvent]:
+        """The events with which a request came into another stage, the oldest first, without their details."""
+        before = sa.func.lag(request_events.c.stage).over(order_by=request_events.c.id).label("before")
+        columns = [request_events.c[name] for name in ("id", "request_id", "at", "stage", "text")]
+        inner = sa.select(*columns, before).where(request_events.c.request_id == request_id).subquery()
+        turned = sa.or_(inner.c.before.is_(None), inner.c.before != inner.c.stage)
+        query = sa.select(*(inner.c[column.name] for column in columns)).where(turned).order_by(inner.c.id)
+        with self._database.read() as connection:
+            return [RequestEvent(*row) for row in connection.execute(query)]
+
+    def last_trial(self, study_id: int) -> int | None:
+        """The trial of the run of a study that was started last; None before there is one."""
+        order = (sa.func.coalesce(runs.c.started, 0.0).desc(), runs.c.trial.desc(), runs.c.attempt.desc())
+        query = sa.select(runs.c.trial).where(runs.c.study_id == study_id).order_by(*order).limit(1)
+        with self._database.read() as connection:
+            found = connection.scalar(query)
+        return None if found is None else int(found)
 
     def last_event(self) -> int:
         """Number of the newest event; 0 when there is none."""

@@ -113,7 +113,7 @@ def test_cancel_asks_first_and_shows_the_end(open_page: Opener, scene: Stage) ->
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel", exact=True).click()
     badge(page, "cancelled")
-    see(page, "Cancelled by ann")
+    see(page, "Cancelled; what it had used by then is paid")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     see(page, f"Request {row.id} is deleted.")

@@ -7,12 +7,14 @@ from html import escape
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.service.live import principal
 from tests.service.web.stage import GREET, STATES, people, put
 from tests.service.web.visitor import Visitor, words
 
 from tradewind.service.context import Context, open_context
 from tradewind.service.settings import ServiceSettings
+from tradewind.store.schema import request_events
 
 EVIL = '<script>alert("1")</script>'
 
@@ -219,7 +221,7 @@ def test_a_password_is_changed(shared: Context) -> None:
     other = Visitor(shared, "bob")
     fields = {"old": "correct horse battery", "new": "quite another one", "again": "quite another one"}
     assert "are not the same" in words(bob.post("/account/password", {**fields, "again": "x"}).text)
-    assert bob.post("/account/password", {**fields, "old": "wrong"}).status_code == 401
+    assert bob.post("/account/password", {**fields, "old": "wrong"}).status_code == 422
     assert bob.post("/account/password", fields).status_code == 303
     assert bob.get("/account").status_code == 200
     assert other.get("/account").status_code == 303  # its session is over
@@ -239,3 +241,27 @@ def test_notices_and_folders_of_results(shared: Context) -> None:
     assert "twh_" in key
     assert eve.post("/account/results", {"address": "nowhere"}).status_code == 422
     assert eve.post("/account/results/remove", {"address": "s3://none/x"}).status_code == 404
+
+
+def test_of_many_events_the_last_ones_are_shown(shared: Context, ann: Visitor) -> None:
+    number = put(shared, principal(shared, "ann"), **STATES["search"])
+    began = shared.requests.events(principal(shared, "ann"), number)[0].at
+    rows = [
+        {
+            "request_id": number,
+            "at": began + 3 + turn,
+            "stage": "executing",
+            "text": f"trial {turn} ended",
+            "details": "{}",
+        }
+        for turn in range(300)
+    ]
+    with shared.database.write() as connection:
+        connection.execute(sa.insert(request_events), rows)
+    page = words(ann.get(f"/requests/{number}").text)
+    assert "Everything that happened (302)" in page
+    assert "Trial 299 ended" in page
+    assert "Trial 99 ended" not in page
+    assert "and 102 before" in page
+    turns = shared.requests.store.turns(number)
+    assert [event.stage for event in turns] == ["pending", "executing"]

@@ -361,14 +361,14 @@ class Requests:
         """The last run of a request, or of one of its trials; None before there is one."""
         if row.study_id is None:
             return None
-        runs = self._studies.runs(row.study_id, trial=trial)
+        wanted = self.store.last_trial(row.study_id) if trial is None else trial  # of 10,000 runs, read those of one
+        runs = [] if wanted is None else self._studies.runs(row.study_id, trial=wanted)
         if not runs and trial is not None:
             raise NotFoundError(f"request {row.id} has no run of a trial {trial}")
         last = max(runs, key=lambda run: (run.started or 0.0, run.trial, run.attempt), default=None)
         if last is None or last.folder:
             return last
-        # The engine notes the folder when the run has ended; what it prints on this machine is there before.
-        owner = self._studies.study(row.study_id).owner
+        owner = self._studies.study(row.study_id).owner  # the engine notes the folder when the run has ended
         return replace(last, folder=str(run_folder(self._room.data_folder, owner, last.run_id)))
 
     def _changed(self) -> None:

@@ -28,7 +28,7 @@ Offset = Annotated[int, Query(ge=0, le=LARGEST)]
 PER_PAGE = 25
 """Requests on a page of the list."""
 
-_MOST_EVENTS = 2_000
+_SHOWN_EVENTS = 200
 _TAIL = 65_536
 """Bytes of a log that are shown at once."""
 
@@ -93,18 +93,20 @@ def _page(request: Request, who: Principal, shared: Context, number: int, link: 
 
 
 def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
-    row = shared.requests.get(who, number)
-    events = shared.requests.events(who, number, limit=_MOST_EVENTS)
+    row, now = shared.requests.get(who, number), time.time()
+    # Of the many events of a search only the last ones are shown.
+    events, count = shared.requests.store.latest(number, _SHOWN_EVENTS)
+    way = steps(row, shared.requests.store.turns(number), now)
     files = shared.requests.files(who, number)
-    now = time.time()
     return {
         "shown": show(row, now),
-        "steps": steps(row, events, now),
+        "steps": way,
         "events": events,
+        "event_count": count,
         "files": files,
         "workflow": any(entry.path.endswith(("/journal.jsonl", "/results.json")) for entry in files),
         "links": shared.links.list(who, number) if row.over else [],
-        "predicted": predicted(row, steps(row, events, now)),
+        "predicted": predicted(row, way),
     }
 
 
