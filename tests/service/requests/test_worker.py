@@ -324,6 +324,32 @@ def test_the_database_may_be_away_for_a_while(tmp_path: Path, monkeypatch: pytes
         assert there.ended(there.submit()).state == "done"
 
 
+def test_a_database_that_is_away_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tradewind.errors import StoreError
+    from tradewind.store.sql import SqlStore
+
+    original, away = SqlStore.write, [False]
+
+    def write(self: SqlStore, *arguments: Any, **named: Any) -> None:
+        if away[0]:
+            raise StoreError("the server is not there")
+        original(self, *arguments, **named)
+
+    monkeypatch.setattr(SqlStore, "write", write)
+    with world(tmp_path, settings=ServiceSettings(lease_seconds=0.5)) as there:
+        row = there.submit(parameters={"seconds": 1.5})
+        with working(there.context) as worker:
+            until(lambda: there.get(row).state == "executing")
+            away[0] = True
+            until(lambda: not worker._carriers)  # it can write nothing, and leaves its runs alone
+            away[0] = False
+            ended = there.ended(row)
+        assert (ended.state, ended.problem) == ("done", "")
+        assert len(there.begun()) == 1
+        assert ended.study_id is not None
+        assert [run.state.value for run in there.context.store.runs(ended.study_id)] == ["done"]
+
+
 def test_a_search_on_a_cluster_is_followed(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         cluster = there.context.cluster

@@ -162,8 +162,8 @@ class Carrier:
         stays = issubclass(plugins.load("runner", spec.runner.name), SurvivesController)
         # Our claim is younger than that of any process that may still hold the study.
         search.begin(force=True)
-        self._tell.begins()
         try:
+            self._tell.begins()
             while search.parts.machine.stopped is None:
                 if self.lost or (self.leaving and stays):
                     search.leave()
@@ -175,6 +175,10 @@ class Carrier:
                     self._tell.waits("waits for room on this machine")
                 wanted = self.wanted == "run" and not self.leaving
                 search.step(wanted=wanted, patience=_WAITS_FOR_ROOM if held_up else search.patience)
+        except StoreError:
+            if stays:
+                search.leave()  # nothing is wrong with its runs: whoever can write again goes on with them
+            raise
         finally:
             search.end()
         self._conclude(search)
