@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.service.requests.crash import POINTS, STAGES
-from tests.service.requests.world import WorkerProcess, World, working, world
+from tests.service.requests.world import WorkerProcess, World, until, working, world
 
 from tradewind.problem import TrialState
+
+SEARCHED = """
+name: searched
+job:
+  command: [sh, -c, 'echo $TRADEWIND_RUN_ID >> {journal}; sleep 0.4']
+space:
+  level: 1..20
+deploy: {{billing: {{granularity: 1ms}}}}
+application: {{}}
+"""
 
 
 def check_once(there: World, number: int) -> None:
@@ -59,3 +70,32 @@ def test_a_killed_worker_s_request_is_gone_on_with(there: World, place: str) -> 
 @pytest.mark.parametrize("place", sorted({*POINTS, *STAGES} - {"executing", "ended"}))
 def test_a_worker_may_die_anywhere(there: World, place: str) -> None:
     check_killed_at(place, there)
+
+
+@pytest.mark.slow
+def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Trial by trial: none is lost, repeated or told twice, and what it may spend stays what it was."""
+    with world(tmp_path) as there:
+        there.context.applications.register(there.root, SEARCHED.format(journal=there.journal), shared=True)
+        wanted = {"budget": {"trials": 8}, "searcher": "exhaustive", "parallel": 2}
+        row = there.submit(application="searched", search=wanted)
+
+        def trials_told(count: int) -> bool:
+            return int(there.get(row).progress.get("trials", 0)) >= count
+
+        for count in (2, 4):
+            with WorkerProcess(there) as worker:
+                until(partial(trials_told, count), 60)
+                worker.kill()
+        with working(there.context):
+            ended = there.ended(row)
+        assert (ended.state, ended.hint) == ("done", "the budget of 8 trials is used up")
+        assert ended.study_id is not None
+        trials = there.context.store.trials(ended.study_id)
+        assert len({trial.key for trial in trials}) == len(trials) == 8
+        runs = there.context.store.runs(ended.study_id)
+        assert sorted(there.begun()) == sorted(run.run_id for run in runs)
+        assert len(runs) == 8
+        assert ended.cost == pytest.approx(sum(run.cost for run in runs))
+        events = there.context.requests.events(there.root, row.id)
+        assert sorted(event.details["trial"] for event in events if "trial" in event.details) == list(range(8))
