@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests import workers
+from tests.quick import program
 
 EVERYTHING = os.environ.get("TRADEWIND_ENGINES") == "all"
 """Whether the long tests of real engines run too: several minutes each on two cores."""
@@ -59,6 +61,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_report_header() -> str:
     """What is left out."""
     return "" if EVERYTHING else "long tests of real engines are left out: make test-engines runs them"
+
+
+@pytest.fixture(scope="session")
+def quick() -> Iterator[Path]:
+    """A program that is ``tradewind``, as a process of its own, and starts at once."""
+    with program() as path:
+        yield path
 
 
 @pytest.fixture(autouse=True)

@@ -95,10 +95,12 @@ class Page:
 
     Args:
         folder: An empty folder.
+        programs: Where ``tradewind`` is.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path | None = None) -> None:
         self.folder = folder
+        self.path = [str(programs)] if programs else []
         self.names: dict[str, Any] = {"__name__": "__page__"}
 
     def run(self, block: Block) -> None:
@@ -153,7 +155,7 @@ class Page:
         examples = self.folder / "examples"
         if not examples.exists():
             examples.symlink_to(ROOT / "examples")
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join([*self.path, str(Path(sys.executable).parent), os.environ["PATH"]])
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=self.folder,

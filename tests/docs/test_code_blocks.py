@@ -24,12 +24,12 @@ def _cases() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize("path", _cases())
-def test_blocks_of_page_work(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_page_work(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
-    page = Page(folder)
+    page = Page(folder, quick.parent)
     for block in blocks(path.read_text()):
         if block.skipped:
             continue

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from tradewind import plugins
 from tradewind.problem import RunState, TrialState
 from tradewind.store.base import Store
 
+PROGRAM = [sys.executable, "-m", "tradewind"]
 KILLS = 100
 SECONDS = 330.0
 
@@ -28,7 +30,7 @@ job:
 space:
   instance: {provider: local, vcpu: 1}
   pause: 1..9
-  level: 1..40
+  level: 1..400
 searcher: {use: exhaustive, order: shuffled}
 parallel: 2
 abort: false
@@ -74,22 +76,22 @@ def begun(folder: Path) -> int:
     return len(journal.read_text().split()) if journal.exists() else 0
 
 
-def start(folder: Path, trials: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tradewind", "tune", "job.yaml", "--quiet", "--json", "--trials", str(trials)]
+def start(program: Sequence[str | Path], folder: Path, trials: int) -> subprocess.Popen[bytes]:
+    command = [*program, "tune", "job.yaml", "--quiet", "--json", "--trials", str(trials)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 120)
-def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: Path, quick: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     rng = random.Random(20)
     stop_at = time.monotonic() + SECONDS
     kills = 0
     while kills < KILLS and time.monotonic() < stop_at:
-        process = start(tmp_path, 10_000)
+        process = start([quick], tmp_path, 10_000)
         try:
-            process.wait(rng.uniform(0.05, 2.2))
+            process.wait(rng.uniform(0.02, 1.2))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             kills += 1
@@ -99,7 +101,7 @@ def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: 
     store: Store = plugins.create("store", "sql", {}, url=f"sqlite:///{os.environ['TRADEWIND_HOME']}/tradewind.db")
     study = store.find_studies("killed")[0]
     goal = len(store.trials(study.id)) + 6  # go on for a little, then stop by the budget of trials
-    last = start(tmp_path, goal)
+    last = start(PROGRAM, tmp_path, goal)
     _, err = last.communicate(timeout=90)
     assert last.returncode == 0, err.decode()
 
@@ -132,12 +134,12 @@ def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_kill_nine_while_trials_are_stopped_early_repeats_none_and_loses_none(tmp_path: Path) -> None:
+def test_kill_nine_while_trials_are_stopped_early_repeats_none_and_loses_none(tmp_path: Path, quick: Path) -> None:
     (tmp_path / "job.yaml").write_text(GIVEN_UP)
     rng = random.Random(21)
     for _ in range(12):
         before, until = begun(tmp_path), time.monotonic() + 20
-        process = start(tmp_path, 10_000)
+        process = start([quick], tmp_path, 10_000)
         while begun(tmp_path) == before and time.monotonic() < until:
             time.sleep(0.02)
         time.sleep(rng.uniform(0.0, 1.2))
@@ -146,7 +148,7 @@ def test_kill_nine_while_trials_are_stopped_early_repeats_none_and_loses_none(tm
     store: Store = plugins.create("store", "sql", {}, url=f"sqlite:///{os.environ['TRADEWIND_HOME']}/tradewind.db")
     study = store.find_studies("given-up")[0]
     goal = len(store.trials(study.id)) + 4
-    last = start(tmp_path, goal)
+    last = start(PROGRAM, tmp_path, goal)
     _, err = last.communicate(timeout=90)
     assert last.returncode == 0, err.decode()
 

@@ -49,24 +49,24 @@ def _trials(home: Path, name: str) -> list[Trial]:
     return list(found)
 
 
-def _run(folder: Path, kills: int) -> int:
+def _run(program: Path, folder: Path, kills: int) -> int:
     rng, done = random.Random(3), 0
     while done < kills:
-        process = start(folder, 14)
+        process = start([program], folder, 14)
         try:
-            process.communicate(timeout=rng.uniform(0.3, 2.5))
+            process.communicate(timeout=rng.uniform(0.02, 1.5))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
         process.communicate()
         done += 1
-    last = start(folder, 14)
+    last = start([program], folder, 14)
     _, err = last.communicate(timeout=90)
     assert last.returncode == 0, err.decode()
     return done
 
 
 @pytest.mark.slow
-def test_killed_searches_go_on_to_the_same_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_searches_go_on_to_the_same_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: Path) -> None:
     found = {}
     for kills in (0, KILLS):
         home = tmp_path / f"home-{kills}"
@@ -74,9 +74,9 @@ def test_killed_searches_go_on_to_the_same_trials(tmp_path: Path, monkeypatch: p
         folder.mkdir()
         monkeypatch.setenv("TRADEWIND_HOME", str(home))
         _job(folder, "earlier", 2)
-        _run(folder, 0)
+        _run(quick, folder, 0)
         _job(folder, "later", 3)
-        _run(folder, kills)
+        _run(quick, folder, kills)
         found[kills] = [(t.number, t.key, t.state, t.spent, t.proposal.abort_time) for t in _trials(home, "later")]
         assert os.environ["TRADEWIND_HOME"] == str(home)
     assert len(found[0]) > 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -86,13 +85,15 @@ class Command:
         plan: Written into ``folder`` as plan.json.
         folder: Where it is given.
         words: Further words.
+        program: What is ``tradewind``.
+        env: Further environment variables.
     """
 
-    def __init__(self, plan: Plan, folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, plan: Plan, folder: Path, *words: str, program: Path, env: dict[str, str] | None = None) -> None:
         if not (folder / "plan.json").exists():
             write_plan(folder / "plan.json", plan)
         self.run = folder / "plan.run"
-        self._words = [sys.executable, "-m", "tradewind", "workflow", "run", "plan.json", "--linger", "8s", *words]
+        self._words = [str(program), "workflow", "run", "plan.json", "--linger", "8s", *words]
         self._folder, self._env = folder, {**os.environ, **(env or {})}
 
     def start(self) -> subprocess.Popen[str]:

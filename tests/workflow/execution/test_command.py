@@ -18,8 +18,8 @@ from tradewind.workflow.files import write_plan
 from tradewind.workflow.graph import Task, Workflow
 
 
-def test_it_shows_progress_and_compares_with_the_plan(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(*chunks(4, 0.2)), price_per_hour=1.0), tmp_path)
+def test_it_shows_progress_and_compares_with_the_plan(tmp_path: Path, quick: Path) -> None:
+    command = Command(plan_of(flow_of(*chunks(4, 0.2)), price_per_hour=1.0), tmp_path, program=quick)
     done = command.finish()
     assert done.returncode == 0, done.stderr
     assert "waiting for machines" in done.stdout
@@ -32,22 +32,24 @@ def test_it_shows_progress_and_compares_with_the_plan(tmp_path: Path) -> None:
     assert (command.run / "results.json").exists()
 
 
-def test_json_is_the_results_and_nothing_else(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(sh("a", "true")), vms=1), tmp_path, "--json")
+def test_json_is_the_results_and_nothing_else(tmp_path: Path, quick: Path) -> None:
+    command = Command(plan_of(flow_of(sh("a", "true")), vms=1), tmp_path, "--json", program=quick)
     done = command.finish()
     assert json.loads(done.stdout) == json.loads((command.run / "results.json").read_text())
 
 
-def test_a_chart_of_planned_and_actual_times(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(*chunks(2, 0.1))), tmp_path, "--gantt", "g.html", "--gantt", "g.png")
+def test_a_chart_of_planned_and_actual_times(tmp_path: Path, quick: Path) -> None:
+    command = Command(
+        plan_of(flow_of(*chunks(2, 0.1))), tmp_path, "--gantt", "g.html", "--gantt", "g.png", program=quick
+    )
     done = command.finish()
     assert done.returncode == 0, done.stderr
     assert "work0" in (tmp_path / "g.html").read_text()
     assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(*chunks(4, 0.5))), tmp_path)
+def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path, quick: Path) -> None:
+    command = Command(plan_of(flow_of(*chunks(4, 0.5))), tmp_path, program=quick)
     process = command.start()
     until(lambda: counted(command.run)["work0"])
     process.send_signal(signal.SIGINT)
@@ -60,8 +62,8 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path) -> 
     assert counted(command.run)["join"] == 1
 
 
-def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(*chunks(2, 2.0))), tmp_path)
+def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path, quick: Path) -> None:
+    command = Command(plan_of(flow_of(*chunks(2, 2.0))), tmp_path, program=quick)
     process = command.start()
     until(lambda: len(counted(command.run)) == 2)
     process.kill()
@@ -76,8 +78,8 @@ def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path) -> No
     assert told.sessions == 2
 
 
-def test_what_ended_while_nobody_looked_is_not_run_again(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(*chunks(2, 0.6))), tmp_path, "--linger", "0.2s")
+def test_what_ended_while_nobody_looked_is_not_run_again(tmp_path: Path, quick: Path) -> None:
+    command = Command(plan_of(flow_of(*chunks(2, 0.6))), tmp_path, "--linger", "0.2s", program=quick)
     process = command.start()
     until(lambda: len(counted(command.run)) == 2)
     process.kill()
@@ -105,10 +107,10 @@ def killed(process: subprocess.Popen[str], folder: Path, count: int, seconds: fl
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_again_and_again_at_any_moment_nothing_is_lost_or_run_twice(tmp_path: Path) -> None:
+def test_killed_again_and_again_at_any_moment_nothing_is_lost_or_run_twice(tmp_path: Path, quick: Path) -> None:
     chance = random.Random(7)
     plan = plan_of(flow_of(*chunks(14, 0.15)))
-    command = Command(plan, tmp_path)
+    command = Command(plan, tmp_path, program=quick)
     kills = 0
     for _ in range(60):
         process = command.start()
@@ -122,8 +124,8 @@ def test_killed_again_and_again_at_any_moment_nothing_is_lost_or_run_twice(tmp_p
     assert (command.run / "files/total").read_text().split() == [str(n) for n in range(14)]
 
 
-def test_a_torn_journal_is_mended(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(*chunks(2, 0.1))), tmp_path)
+def test_a_torn_journal_is_mended(tmp_path: Path, quick: Path) -> None:
+    command = Command(plan_of(flow_of(*chunks(2, 0.1))), tmp_path, program=quick)
     assert command.finish().returncode == 0
     journal = command.run / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
@@ -163,12 +165,13 @@ def test_the_lot_with_wrong_words(
         assert says in capsys.readouterr().err, words
 
 
-def test_a_failed_task_says_where_its_words_are(tmp_path: Path) -> None:
+def test_a_failed_task_says_where_its_words_are(tmp_path: Path, quick: Path) -> None:
     command = Command(
         plan_of(flow_of(sh("bad", "echo no >&2; exit 2", writes="x"), sh("c", "true", after="x"))),
         tmp_path,
         "--retries",
         "0",
+        program=quick,
     )
     done = command.finish()
     assert done.returncode == 7
@@ -179,8 +182,10 @@ def test_a_failed_task_says_where_its_words_are(tmp_path: Path) -> None:
     assert Path(said[1]).read_text() == "no\n"
 
 
-def test_it_needs_no_terminal_and_no_home(tmp_path: Path) -> None:
-    command = Command(plan_of(flow_of(sh("a", "true")), vms=1), tmp_path, "--quiet", env={"HOME": "/nonexistent"})
+def test_it_needs_no_terminal_and_no_home(tmp_path: Path, quick: Path) -> None:
+    command = Command(
+        plan_of(flow_of(sh("a", "true")), vms=1), tmp_path, "--quiet", env={"HOME": "/nonexistent"}, program=quick
+    )
     done = command.finish()
     assert done.returncode == 0, done.stderr
     assert time.time() - (command.run / "results.json").stat().st_mtime < 60
