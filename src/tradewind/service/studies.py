@@ -7,8 +7,9 @@ import io
 import json
 import re
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from tradewind.errors import InputError, NotFoundError
 from tradewind.reporting.export import document as trial_document
 from tradewind.reporting.export import summary_document
 from tradewind.service.people import Principal
+from tradewind.service.wire import check_text
 from tradewind.store.base import Store
 from tradewind.store.belongings import Belonging, Belongings
 from tradewind.store.database import Database
@@ -32,16 +34,23 @@ MOST = 200
 Documents = list[dict[str, Any]]
 """One for each study."""
 
+_LARGE = 2000
+"""Trials from which on a study is not read anew for every trial as long as somebody watches it."""
+
+_SHARE = 10.0
+"""Reading such a study takes one part in so many of the time at most."""
+
 _KEPT_TRIALS = 250_000
 _KEPT_SUMMARIES = 1000
 
 
 @dataclass
 class _View:
-    """A study as it was at one moment, and what was made of it since."""
+    """A study as it was at one moment, until when it is shown whatever changes, and what was made of it since."""
 
     stamp: str
     data: StudyData
+    lasts: float
     made: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -54,11 +63,13 @@ class Studies:
     Args:
         database: The open database.
         store: The studies in it.
+        clock: What time it is, in seconds.
     """
 
-    def __init__(self, database: Database, store: Store) -> None:
+    def __init__(self, database: Database, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._belongings = Belongings(database)
         self._store = store
+        self._clock = clock
         self._views: OrderedDict[int, _View] = OrderedDict()
         self._summaries: OrderedDict[int, tuple[str, dict[str, Any]]] = OrderedDict()
         self._lock = threading.Lock()
@@ -93,11 +104,12 @@ class Studies:
             ``stamp``.
 
         Raises:
-            InputError: A state is not one.
+            InputError: A state is not one, or a text has a character that no database takes.
         """
         unknown = sorted(set(states) - set(STATES))
         if unknown:
             raise InputError(f"{unknown[0]!r} is no state of a study", hint=f"one of {', '.join(STATES)}")
+        check_text(text + tenant)
         if tenant and not who.may_see(tenant):
             return []
         mine = tenant or (None if who.is_admin else who.tenant)
@@ -275,8 +287,11 @@ class Studies:
             stamp = self._stamp(study_id)
             with self._lock:
                 view = self._views.get(study_id)
-            if view is None or view.stamp != stamp:
-                view = _View(stamp, StudyData.load(self._store, study_id))
+            began = self._clock()
+            if view is None or (view.stamp != stamp and began >= view.lasts):
+                data = StudyData.load(self._store, study_id)
+                now = self._clock()
+                view = _View(stamp, data, now + _SHARE * (now - began) if len(data) >= _LARGE else now)
             with self._lock:
                 self._views[study_id] = view
                 self._views.move_to_end(study_id)

@@ -5,9 +5,10 @@ import { tellTimes } from "./times.js";
 for (const holder of document.querySelectorAll("[data-live]")) if (!("over" in holder.dataset)) keep(holder);
 
 function keep(holder) {
-  let source = null, waiting = null, running = false, again = false, fallback = null;
+  let source = null, waiting = null, running = false, again = false, fallback = null, left = false;
 
   async function refresh() {
+    if (left) return;
     if (running) return void (again = true);
     running = true;
     try {
@@ -22,12 +23,14 @@ function keep(holder) {
   }
 
   function soon() {
+    if (left) return;
     if (waiting || document.hidden) return void (missed = document.hidden || missed);
     waiting = setTimeout(() => { waiting = null; refresh(); }, 700);
   }
   let missed = false;
 
   function listen() {
+    if (left) return;
     source = new EventSource(holder.dataset.events);
     source.onmessage = (event) => { say(event.data); soon(); };
     source.onopen = () => { clearInterval(fallback); fallback = null; soon(); };
@@ -39,7 +42,10 @@ function keep(holder) {
   if (holder.dataset.events) listen();
   setInterval(soon, holder.dataset.events ? 15000 : 4000);  // money and time go on between events
   document.addEventListener("visibilitychange", () => { if (!document.hidden && missed) { missed = false; soon(); } });
-  addEventListener("pagehide", () => source?.close());
+  // Whoever sends a form leaves this page: what is asked for now may be gone when the answer comes.
+  const leave = () => { left = true; source?.close(); clearTimeout(waiting); clearInterval(fallback); };
+  document.addEventListener("submit", (event) => { if (!event.defaultPrevented) leave(); });
+  addEventListener("pagehide", leave);
 }
 
 // Replaces what has changed, and leaves alone what the reader is using: open details, dialogs, the focus, scrolling.

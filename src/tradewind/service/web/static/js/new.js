@@ -69,7 +69,13 @@ function show(text) {
   const mark = inside && (inside.name === "choice" ? `[name="choice"][value="${CSS.escape(inside.value)}"]` : `[name="${CSS.escape(inside.name)}"]`);
   const errors = { ...prefixed(JSON.parse(fresh.dataset.errors)), ...JSON.parse(fresh.dataset.ownErrors) };
   for (const [name, kept] of Object.entries(JSON.parse(fresh.dataset.kept))) form.elements[`k.${name}`].value = JSON.stringify(kept);
+  const chosen = form.querySelector('[name="choice"]:checked')?.value;
+  const typed = new Map([...place.querySelectorAll('[name^="c."]')].filter((one) => touched.has(one.name)).map((one) => [one.name, one.value]));
   place.replaceChildren(document.importNode(fresh, true));
+  // What was chosen and typed while the answer was on its way stays.
+  const same = chosen && place.querySelector(`[name="choice"][value="${CSS.escape(chosen)}"]`);
+  if (same) same.checked = true;
+  for (const [name, words] of typed) if (form.elements[name]) form.elements[name].value = words;
   if (mark) place.querySelector(mark)?.focus();
   for (const field of form.querySelectorAll(".field [name]")) if (!place.contains(field)) complain(field, errors[field.name] ?? "");
   sum();

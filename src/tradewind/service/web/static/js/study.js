@@ -148,9 +148,12 @@ async function renew() {
   tag = found.tag;
   if (found.same) return;
   if (found.document.stamp !== known) {
-    const trials = await ask(`${api}/trials?since=${model.openFrom}`);
+    let trials = await ask(`${api}/trials?since=${model.openFrom}`);
     const before = model.best;
-    model.take(trials.document, model.openFrom);
+    if (!model.take(trials.document, model.openFrom)) {
+      trials = await ask(`${api}/trials`);
+      model.take(trials.document);
+    }
     known = trials.document.stamp;
     if (model.best >= 0 && model.best !== before) place("said").textContent = `New best: ${value(model.columns.objective[model.best])}, trial ${model.number[model.best]}`;
     await renewHead();

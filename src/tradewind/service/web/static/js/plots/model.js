@@ -36,7 +36,11 @@ export class Model extends EventTarget {
   }
 
   // Take trials as the server tells them: all, or those from the first number on that could have changed.
+  // Says no, and takes nothing, where a parameter of numbers has got words since: then all are to be taken anew.
   take(page, since = 0) {
+    const changed = page.parameters.some(({ name, values }) => this.byName.has(name) && Array.isArray(values) === !!this.byName.get(name).words);
+    if (since && changed) return false;
+    if (!since) { this.parameters = []; this.byName = new Map(); }
     const keep = since ? this.rowOf(since, true) : 0;
     this.number = append(this.number, keep, page.columns.number, Number);
     const states = page.columns.state.words.map((word) => STATES.indexOf(word));
@@ -53,6 +57,7 @@ export class Model extends EventTarget {
     this._derive();
     this._filter();
     this.tell("data");
+    return true;
   }
 
   _takeParameters(given, keep) {

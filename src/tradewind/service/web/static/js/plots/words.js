@@ -53,10 +53,10 @@ export function parseAmount(text) {
   return rest || !plain ? NaN : total;
 }
 
-// One cell of a CSV file.
+// One cell of a CSV file. A word that begins like a formula gets an apostrophe: spreadsheets would carry it out.
 export function csvCell(value) {
   if (value === null || value === undefined || (typeof value === "number" && Number.isNaN(value))) return "";
-  const text = String(value);
+  const text = typeof value === "string" && /^[=+@\t\r-]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : String(value);
   return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
