@@ -49,7 +49,7 @@ def test_from_the_door_to_the_result(open_page: Opener, scene: Stage, tmp_path: 
     page.get_by_role("button", name="Sign in").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Heat in a plate")
-    expect(page.get_by_role("radio", name=re.compile("local.c1")).first).to_be_checked()
+    expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
     page.get_by_label("Points across").fill("5")
     see(page, "5 is below 10 points")
     assert page.get_by_label("Points across").get_attribute("aria-invalid") == "true"
@@ -199,7 +199,7 @@ def test_by_keyboard_alone(open_page: Opener) -> None:
         page.keyboard.press("Tab")
     page.keyboard.press("Control+a")
     page.keyboard.type("by keyboard")
-    expect(page.get_by_role("radio", name=re.compile("local.c1")).first).to_be_checked()
+    expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
     for _ in range(30):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "Start":
@@ -218,7 +218,7 @@ def test_without_scripts(open_page: Opener) -> None:
     see(page, "5 is below 10 points")
     page.get_by_label("Points across").fill("300")
     page.get_by_role("button", name="Propose machines").click()
-    page.get_by_role("radio", name=re.compile("local.c1")).nth(1).check()
+    page.get_by_role("radio", name=re.compile("local")).nth(1).check()
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("plate")
     for _ in range(40):
