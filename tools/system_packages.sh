@@ -30,6 +30,9 @@ need 'an MPI program over the nodes of a Slurm job' mpicc openmpi-bin libopenmpi
 need 'the runner kubernetes, on a server that behaves like Kubernetes' busybox busybox-static util-linux
 need 'runs over SSH' sshd openssh-server openssh-client
 need 'hosts with networks of their own' ip iproute2 util-linux
+if ! command -v chromium-browser >/dev/null; then
+  need 'the pages, in a real browser' chromium chromium fonts-dejavu-core
+fi
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi
