@@ -114,11 +114,11 @@ def test_a_second_process_is_told_that_the_study_is_busy(job: Path, capsys: pyte
     ],
 )
 def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
-    job: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
+    job: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals, quick: Path
 ) -> None:
     job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"'))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tradewind", "tune", str(job)],
+        [quick, "tune", str(job)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=dict(os.environ),
@@ -134,9 +134,7 @@ def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
     (job.parent / "sleep").write_text("#!/bin/sh\n")
     (job.parent / "sleep").chmod(0o755)
     path = {**os.environ, "PATH": f"{job.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tradewind", "tune", str(job), "--json"], env=path, capture_output=True, timeout=60
-    )
+    done = subprocess.run([quick, "tune", str(job), "--json"], env=path, capture_output=True, timeout=60)
     result = json.loads(done.stdout)
     assert result["trials"] == {"succeeded": 6}
     assert (job.parent / "started").read_text().count("\n") == 7

@@ -34,6 +34,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ("workflow", "learn", "flow.yaml", "--vms", "vms.yaml", "--search", "0.1")
 
 
+@pytest.mark.slow
 def test_says_what_was_learned_and_that_a_search_plans_better(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,7 +77,9 @@ def test_goes_on_where_it_was(words: tuple[str, ...], capsys: pytest.CaptureFixt
     assert both["table"] == whole["table"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_learned(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert run([*words, "--episodes", "1"]) == 0  # what it needs is compiled then
     command = [sys.executable, "-m", "tradewind", *words, "--episodes", "1000000", "--out", "kept"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
