@@ -23,6 +23,7 @@ from tradewind.store.schema import cluster_jobs, requests, studies, tenants
 
 _CLAIM_LOCK = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
 _MOST_HELD = 1000
+_GLANCE = 1.0
 _LOOKED_AT = 20
 _FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
 _HELD = requests.c.state.in_(OPEN) & requests.c.hold_token.is_not(None)
@@ -57,6 +58,8 @@ class ClaimStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._unchanged: object = None
+        self._again = 0.0
 
     def waits(self, *, room: bool = True, mine: Collection[int] = ()) -> bool:
         """Whether there is anything to claim: a request that waits, or one whose process is gone.
@@ -65,30 +68,47 @@ class ClaimStore:
             room: Whether this process can carry out one more; without it, only those for clusters count.
             mine: The requests that this process has.
         """
-        # One query: it is asked all day long.
+        # It is asked all day long: where nobody has written anything, the answer is what it was, for a second.
+        files = self._stamp()
+        stamp = None if files is None else (files, room, frozenset(mine))
+        if stamp is not None and stamp == self._unchanged and time.monotonic() < self._again:
+            return False
         columns = (requests.c.hold_token, requests.c.hold_holder, requests.c.hold_expires)
         due = _WAITS if room else _WAITS & (requests.c.cluster != "")
         others = _HELD & requests.c.id.not_in(mine)
         query = sa.select(*columns).where(requests.c.state.in_(OPEN), due | others)
         with self._database.read() as connection:
             found = connection.execute(query.order_by(requests.c.hold_token.is_not(None)).limit(_MOST_HELD)).all()
-        return any(row.hold_token is None for row in found) or bool(_stale(found, time.time()))
+        there = any(row.hold_token is None for row in found) or bool(_stale(found, time.time()))
+        self._unchanged, self._again = (None if there else stamp), time.monotonic() + _GLANCE
+        return there
 
-    def line(self, tenant: str, number: int = 0) -> tuple[Line, int]:
-        """What a tenant uses of its quota.
+    def _stamp(self) -> tuple[tuple[int, int, int], ...] | None:
+        """What changes whenever somebody writes; None where that cannot be told without asking."""
+        path = self._database.path
+        if path is None:
+            return None
+        found: list[tuple[int, int, int]] = []
+        for name in (path, path.with_name(f"{path.name}-wal")):
+            try:
+                about = name.stat()
+            except OSError:
+                continue
+            found.append((about.st_ino, about.st_size, about.st_mtime_ns))
+        return tuple(found)
 
-        Args:
-            tenant: The tenant.
-            number: A request of it that waits; 0 for one that is not made yet.
-
-        Returns:
-            It, and how many requests of the tenant are before that one.
-        """
-        mine = (requests.c.tenant == tenant) & (requests.c.cluster == "")
-        before = sa.select(sa.func.count()).where(_WAITS, mine, requests.c.id < number)
+    def line(self, tenant: str) -> Line:
+        """What a tenant may use, and has used of it; what runs at this moment is not counted."""
         with self._database.read() as connection:
-            line = line_of(connection, tenant, number, running_of(connection).get(tenant, 0))
-            return line, int(connection.scalar(before) or 0) if number else 0
+            return line_of(connection, tenant, 0, 0)
+
+    def queue(self, tenant: str) -> tuple[Line, list[int]]:
+        """What a tenant uses, and the numbers of its requests that wait, the oldest first."""
+        mine = (requests.c.tenant == tenant) & (requests.c.cluster == "")
+        waiting = sa.select(requests.c.id).where(_WAITS, mine).order_by(requests.c.id)
+        with self._database.read() as connection:
+            line = line_of(connection, tenant, 0, running_of(connection).get(tenant, 0))
+            return line, list(connection.scalars(waiting))
 
     def claim(
         self, holder: str, seconds: float, choose: Choose, *, room: bool = True, mine: Collection[int] = ()
@@ -232,8 +252,10 @@ def line_of(connection: Connection, tenant: str, first: int, running: int) -> Li
     columns = (tenants.c.weight, tenants.c.quota)
     about = connection.execute(sa.select(*columns).where(tenants.c.name == tenant)).first()
     weight, quota = (about.weight, json.loads(about.quota)) if about is not None else (1.0, {})
-    row = connection.execute(sa.select(requests.c.plan, requests.c.cost).where(requests.c.id == first)).first()
-    plan, cost = (json.loads(row.plan), row.cost) if row is not None else ({}, 0.0)
+    plan, cost = {}, 0.0
+    if first:
+        row = connection.execute(sa.select(requests.c.plan, requests.c.cost).where(requests.c.id == first)).first()
+        plan, cost = (json.loads(row.plan), row.cost) if row is not None else ({}, 0.0)
     spent = _spent(connection, tenant) if "dollars" in quota else 0.0
     return Line(tenant, first, plan, cost, weight, quota, running, spent)
 

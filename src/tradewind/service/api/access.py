@@ -55,14 +55,19 @@ def _who(request: Request, credentials: Annotated[HTTPAuthorizationCredentials |
     return who
 
 
-Shared = Annotated[Context, Depends(context_of)]
+async def _shared(request: Request) -> Context:
+    # async: a function that is not would be called in another thread, for the sake of nothing.
+    return context_of(request)
+
+
+Shared = Annotated[Context, Depends(_shared)]
 """What the parts of the server share, as a parameter of a route."""
 
 Who = Annotated[Principal, Depends(_who)]
 """Who calls, as a parameter of a route."""
 
 
-def _admin(who: Who) -> Principal:
+async def _admin(who: Who) -> Principal:
     if not who.is_admin:
         raise ForbiddenError("only an administrator may do this")
     return who

@@ -102,7 +102,8 @@ def list_requests(
 def get_request(request: Request, who: Who, shared: Shared, number: Number, _known: IfNoneMatch = None) -> Response:
     """One request: its state, its cost, what was asked, and why it failed."""
     row = shared.requests.get(who, number)
-    tag = tag_of(row.id, row.updated)
+    # Others that go before it change what it waits for, and nothing of its own.
+    tag = tag_of(row.id, row.updated, row.progress.get("waiting"))
     return unchanged(request, tag) or answer(request_of(row), tag=tag)
 
 

@@ -21,7 +21,8 @@ from tradewind.service.requests.document import filled
 from tradewind.service.requests.far import far_log
 from tradewind.service.requests.files import FileEntry, LogPart
 from tradewind.service.requests.planning import Planner, Room, job_folder
-from tradewind.service.requests.state import DOLLARS, allowance
+from tradewind.service.requests.state import DOLLARS
+from tradewind.service.requests.waiting import Waiting
 from tradewind.store.base import Store
 from tradewind.store.claims import ClaimStore
 from tradewind.store.database import Database
@@ -55,6 +56,7 @@ class Requests:
         self._studies = studies
         self._room = room
         self._wake: list[Callable[[], None]] = []
+        self._waiting = Waiting(self.claims)
         self._lock = threading.Lock()
 
     def on_change(self, wake: Callable[[], None]) -> None:
@@ -106,7 +108,7 @@ class Requests:
         return stored
 
     def _check_money(self, tenant: str, asked: float) -> None:
-        line, _ = self.claims.line(tenant)
+        line = self.claims.line(tenant)
         quota = line.quota.get(DOLLARS)
         if quota is None:
             return
@@ -124,18 +126,16 @@ class Requests:
         Raises:
             NotFoundError: There is none that this user may see.
         """
+        row = self._row(who, number)
+        if row.state == "pending" and row.hold_holder is None and not row.cluster:
+            row = replace(row, progress={**row.progress, "waiting": self._waiting.why(row)})
+        return row
+
+    def _row(self, who: Principal, number: int) -> RequestRow:
         row = self.store.get(number)
         if not who.may_see(row.tenant):
             raise NotFoundError("there is no such request", hint="the list of requests shows all of yours")
-        if row.state == "pending" and row.hold_holder is None and not row.cluster:
-            row = replace(row, progress={**row.progress, "waiting": self._why_waiting(row)})
         return row
-
-    def _why_waiting(self, row: RequestRow) -> str:
-        line, before = self.claims.line(row.tenant, row.id)
-        _, why = allowance(line)
-        others = f"{before} of {row.tenant} {'is' if before == 1 else 'are'} before it" if before else ""
-        return "; ".join(each for each in (why, others) if each) or "waits for a free place"
 
     def status(self, who: Principal, number: int) -> dict[str, Any]:
         """The document of a request with how far it is; one of figure 4 with its machines in their fields.
@@ -143,7 +143,7 @@ class Requests:
         Raises:
             NotFoundError: There is none that this user may see.
         """
-        row = self.get(who, number)
+        row = self._row(who, number)
         return filled(row.document, row.state, row.updated, list(row.progress.get("hosts") or ()))
 
     def list(
@@ -199,7 +199,7 @@ class Requests:
         """
         most = max(1, min(limit, _MOST_EVENTS))
         if number is not None:
-            self.get(who, number)
+            self._row(who, number)
             return self.store.events(request_id=number, since=since, limit=most)
         return self.store.events(tenant=None if who.is_admin else who.tenant, since=since, limit=most)
 
@@ -210,7 +210,7 @@ class Requests:
             NotFoundError: There is none that this user may see.
             ConflictError: It is over.
         """
-        row = self.get(who, number)
+        row = self._row(who, number)
         if row.over:
             raise ConflictError(f"request {number} is over: it is {row.state}", hint="retry makes it run again")
         words = f"cancelled by {who.name}"
@@ -231,7 +231,7 @@ class Requests:
         Raises:
             NotFoundError: There is none that this user may see.
         """
-        row = self.get(who, number)
+        row = self._row(who, number)
         wish = Remark(row.state, f"{who.name} wants it deleted", _by(who, "delete"))
         for _ in range(2):
             # Whoever carries it out reads the wish with its last write; afterwards nobody does.
@@ -251,7 +251,7 @@ class Requests:
             NotFoundError: There is none that this user may see.
             ConflictError: It is not over, or ended well.
         """
-        row = self.get(who, number)
+        row = self._row(who, number)
         if row.state == "done":
             raise ConflictError(f"request {number} has ended well", hint="resubmit makes a new one of it")
         plan = {**row.plan, "before": self._trials_ended(row)}
@@ -273,7 +273,7 @@ class Requests:
             NotFoundError: There is none that this user may see.
             InputError: Something in the changed document is wrong.
         """
-        return self.submit(who, merged(self.get(who, number).document, changes))
+        return self.submit(who, merged(self._row(who, number).document, changes))
 
     def remove_folders(self, row: RequestRow) -> None:
         """Remove what a request has left on this machine: its job's folder, and those of its runs."""
@@ -316,7 +316,7 @@ class Requests:
         """
         if stream not in files.LOGS:
             raise NotFoundError(f"there is no log {stream[:40]!r}", hint=f"known: {', '.join(files.LOGS)}")
-        row = self.get(who, number)
+        row = self._row(who, number)
         run = self._run(row, trial)
         if run is None:
             return LogPart("", 0, row.over)
@@ -332,7 +332,7 @@ class Requests:
         Raises:
             NotFoundError: There is no such request or trial.
         """
-        run = self._run(self.get(who, number), trial)
+        run = self._run(self._row(who, number), trial)
         return files.list_files(Path(run.folder)) if run is not None and run.folder else []
 
     def file(self, who: Principal, number: int, path: str, *, trial: int | None = None) -> Path:
@@ -342,7 +342,7 @@ class Requests:
             NotFoundError: There is no such request, trial or file.
         """
         self.open(who, number, path, trial=trial).close()
-        run = self._run(self.get(who, number), trial)
+        run = self._run(self._row(who, number), trial)
         assert run is not None
         return Path(run.folder) / path
 
@@ -352,7 +352,7 @@ class Requests:
         Raises:
             NotFoundError: There is no such request, trial or file.
         """
-        run = self._run(self.get(who, number), trial)
+        run = self._run(self._row(who, number), trial)
         if run is None or not run.folder:
             raise NotFoundError("the request has no files yet")
         return files.open_file(Path(run.folder), path)
