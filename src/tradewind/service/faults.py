@@ -23,6 +23,7 @@ _STATUS: tuple[tuple[type[errors.TradewindError], int], ...] = (
     (errors.NoHistoryError, 422),
     (errors.BudgetError, 422),
     (errors.PluginError, 422),
+    (errors.DeployError, 502),  # another server did not do what this one asked of it
     (errors.StoreLockedError, 503),
     (errors.StoreError, 503),
     (errors.ServiceError, 400),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tradewind.errors import ConflictError, InputError, QuotaError
+from tradewind.errors import ConflictError, InputError, QuotaError, UnreachableError
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.notices.wishes import KEY, OCCASIONS, Occasion, Wishes, check_notify
 from tradewind.service.outside import addresses_of, parse_url
@@ -91,7 +91,6 @@ class Notices:
 
         Raises:
             InputError: There is no such occasion, or calls cannot go there.
-            UnreachableError: The host has no address.
         """
         wishes = self.ways(who).wishes
         if email is not None:
@@ -110,18 +109,19 @@ class Notices:
         """See that calls could go somewhere.
 
         Raises:
-            InputError: It is no URL, or of a host inside.
-            UnreachableError: The host has no address.
+            InputError: It is no URL, or of a host that has no address, or one inside.
         """
         target = parse_url(url)
-        addresses_of(target.host, target.port, private=self._settings.private_addresses)
+        try:
+            addresses_of(target.host, target.port, private=self._settings.private_addresses)
+        except UnreachableError as error:
+            raise InputError(error.message, hint="is its name right?") from None
 
     def check_notify(self, notify: Any) -> None:
         """See that the block ``notify`` of a request is right, before the request is stored.
 
         Raises:
             InputError: It is not, or nobody could be told that way.
-            UnreachableError: The webhook's host has no address.
         """
         check_notify(notify)
         if notify and notify.get("webhook"):

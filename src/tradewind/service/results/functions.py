@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from tradewind.deployer.places import Address, open_place
-from tradewind.errors import ConflictError, DeployError, InputError, NotFoundError
+from tradewind.errors import ConflictError, DeployError, InputError, NotFoundError, UnreachableError
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.names import clean
 from tradewind.service.outside import addresses_of, parse_url
@@ -131,14 +131,17 @@ class Results:
             The place as it is kept; the fingerprints of an SFTP server are there to be compared.
 
         Raises:
-            InputError: The address or what goes with it is wrong, or it is inside.
+            InputError: The address or what goes with it is wrong, its host has no address, or one inside.
             ConflictError: The administrator does not allow it, or there are too many.
-            UnreachableError: The host has no address.
+            DeployError: An SFTP server does not say its keys.
         """
         if not self._settings.own_places:
             raise ConflictError("results go only to places of this server's administrator")
         account = self._accounts.user(who.user_id)
-        parsed = self._judge(address, endpoint)
+        try:
+            parsed = self._judge(address, endpoint)
+        except UnreachableError as error:
+            raise InputError(error.message, hint="is its name right?") from None
         kept = _kept(account)
         before = kept.get(address, {})
         if address not in kept and len(kept) >= _MOST:
@@ -224,7 +227,7 @@ class Results:
 
         Raises:
             InputError: Results of the user may not go there.
-            UnreachableError: The host has no address.
+            UnreachableError: The host has no address now.
         """
         account = self._accounts.user(user_id)
         address = address or _default(account)
