@@ -12,7 +12,7 @@ from tests.service.applications.history import DOCUMENT, add_runs, law
 
 from tradewind.engine.assemble import build_problem
 from tradewind.errors import ConfigurationError, FormError, NoOfferError, NotFoundError
-from tradewind.problem import Configuration
+from tradewind.problem import Configuration, Value
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.proposals import FEW, Proposal, Proposals
@@ -170,7 +170,7 @@ def test_what_the_user_chose_stays_and_the_rest_is_proposed(solver: World) -> No
     context, ann, _, row = solver
     assert settle(solver, {}) == Configuration({"instance": "local.c1", "nodes": 1, "threads": 1})
     assert settle(solver, {"nodes": "4"}) == Configuration({"instance": "local.c1", "nodes": 4, "threads": 1})
-    whole = {"instance": "local.m1", "nodes": 2, "threads": 4}
+    whole: dict[str, Value] = {"instance": "local.m1", "nodes": 2, "threads": 4}
     assert settle(solver, whole) == Configuration(whole)
     add_runs(context, ann, row, some(30))
     proposed = context.proposals.propose(ann, "solver", {"size": 800}).candidates[0]

@@ -19,7 +19,8 @@ from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.store import rows
 from tradewind.store.applications import ApplicationRow
-from tradewind.store.request_rows import FIELDS, RequestRow, written
+from tradewind.store.request_rows import FIELDS, written
+from tradewind.store.requests import RequestRow
 from tradewind.store.schema import requests, studies, trials
 
 _NOT_WRITTEN = ("id", "hold_holder", "hold_expires")
@@ -49,7 +50,7 @@ def law(given: Mapping[str, Any], configuration: Configuration) -> float:
     """A job that scales up to some nodes, and then talks more than it works."""
     nodes, threads = float(configuration["nodes"]), float(configuration["threads"])
     work = float(given["size"]) * float(given["steps"])
-    return 1.0 + 0.01 * work / (nodes * threads**0.8) + 0.5 * nodes
+    return 1.0 + 0.01 * work / (nodes * math.pow(threads, 0.8)) + 0.5 * nodes
 
 
 def add_runs(

@@ -1,42 +1,36 @@
-"""``tradewind application`` and ``tradewind backend``: what the service runs, on the machine that has its database."""
+"""``tradewind application``: what the service runs; on the machine that has its database, or on a server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli.common import command_group
+from tradewind.cli.service.places import Database, Server
+
 if TYPE_CHECKING:
+    from tradewind.client import Application
+    from tradewind.client import Form as TheirForm
+    from tradewind.client import Proposal as TheirProposal
+    from tradewind.service.applications.form import Form
     from tradewind.service.applications.functions import Applications
-    from tradewind.service.backends import Backend, Backends
+    from tradewind.service.backends import Backends
     from tradewind.service.people import Principal
+    from tradewind.service.proposals import Proposal
+    from tradewind.service.settings import ServiceSettings
     from tradewind.store.applications import ApplicationRow
 
-application_app = typer.Typer(
-    name="application",
-    help="Register the programs that people run by their forms.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-backend_app = typer.Typer(
-    name="backend",
-    help="Say where the service's jobs run.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+application_app = command_group("application", "Register the programs that people run by their forms.")
 
 File = Annotated[Path, typer.Argument(help="A job YAML with a block 'application'.", show_default=False)]
-Tenant = Annotated[str, typer.Option(help="Whose it is; without it everybody's.", show_default=False)]
-Name = Annotated[str, typer.Argument(help="NAME, or NAME@VERSION.", show_default=False)]
-Called = Annotated[str, typer.Argument(help="Its name.", show_default=False)]
-Database = Annotated[
-    str | None, typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", show_default=False)
+Tenant = Annotated[
+    str, typer.Option(help="Whose it is, on this machine's store; without it everybody's.", show_default=False)
 ]
+Name = Annotated[str, typer.Argument(help="NAME, or NAME@VERSION.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -47,46 +41,66 @@ def check(
     database: Database = None,
 ) -> None:
     """Say whether a document can be registered, and register nothing."""
-    with _opened(database, "") as (applications, _, who):
-        from dataclasses import replace
+    from dataclasses import replace
 
-        user = replace(who, role="user", tenant="nobody") if as_user else who
-        known = applications.check(user, _text(file), file=str(file))
-    fields = ", ".join(known.model.fields) or "none"
-    typer.echo(f"{file}: {known.name} can be registered; fields: {fields}")
+    with opened(database, "") as here:
+        user = replace(here.who, role="user", tenant="nobody") if as_user else here.who
+        known = here.applications.check(user, _text(file), file=str(file))
+    typer.echo(f"{file}: {known.name} can be registered; fields: {', '.join(known.model.fields) or 'none'}")
 
 
 @application_app.command("register")
-def register(file: File, tenant: Tenant = "", as_json: Json = False, database: Database = None) -> None:
+def register(
+    file: File,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="For all tenants, on a server; administrators only.")
+    ] = False,
+    tenant: Tenant = "",
+    as_json: Json = False,
+    server: Server = None,
+    database: Database = None,
+) -> None:
     """Register an application, or the next version of one."""
-    with _opened(database, tenant) as (applications, _, who):
-        row = applications.register(who, _text(file), shared=not tenant, file=str(file))
-    if as_json:
-        _emit(_document(row))
+    row: ApplicationRow | Application
+    if server and database is None:
+        from tradewind.cli.service.places import open_client
+
+        _refuse_tenant(tenant)
+        text = _text(file)
+        with open_client(server) as client:
+            row = client.register(text, shared=shared)
     else:
-        typer.echo(f"{row.reference} is registered for {_whose(row)}")
+        with opened(database, tenant) as here:
+            row = here.applications.register(here.who, _text(file), shared=not tenant, file=str(file))
+    _emit(_document(row)) if as_json else typer.echo(f"{row.reference} is registered for {_whose(row)}")
 
 
 @application_app.command("list")
 def list_applications(
-    retired: Annotated[bool, typer.Option("--all", help="Also what was retired.")] = False,
+    retired: Annotated[bool, typer.Option("--all", help="Also what was retired, on this machine's store.")] = False,
     as_json: Json = False,
+    server: Server = None,
     database: Database = None,
 ) -> None:
     """List the applications, with the newest version of each."""
-    with _opened(database, "") as (applications, _, who):
-        rows = applications.list(who, retired=retired)
+    rows: Sequence[ApplicationRow | Application]
+    if server and database is None:
+        from tradewind.cli.service.places import open_client
+
+        with open_client(server) as client:
+            rows = client.applications()
+    else:
+        with opened(database, "") as here:
+            rows = here.applications.list(here.who, retired=retired)
     if as_json:
         _emit([_document(row) for row in rows])
-        return
-    if not rows:
+    elif not rows:
         typer.echo("There is no application yet: tradewind application register FILE")
-        return
-    from tradewind.cli.service.common import print_table
-    from tradewind.service.applications.checked import checked
+    else:
+        from tradewind.cli.service.common import print_table
 
-    cells = [(row.reference, checked(row).model.title or row.name, _whose(row), row.author, row.state) for row in rows]
-    print_table(("application", "title", "for", "by", "state"), cells)
+        cells = [(row.reference, _whose(row), row.author, row.state) for row in rows]
+        print_table(("application", "for", "by", "state"), cells)
 
 
 @application_app.command("show")
@@ -95,87 +109,118 @@ def show(
     tenant: Tenant = "",
     source: Annotated[bool, typer.Option("--yaml", help="Print the document itself.")] = False,
     as_json: Json = False,
+    server: Server = None,
     database: Database = None,
 ) -> None:
     """Show an application's form."""
-    from tradewind.service.applications.checked import checked
-    from tradewind.service.applications.form import form_of
+    row: ApplicationRow | Application
+    form: Form | TheirForm
+    if server and database is None:
+        from tradewind.cli.service.places import open_client
 
-    with _opened(database, tenant) as (applications, _, who):
-        row = applications.get(who, f"{tenant}/{name}" if tenant else name, retired=True)
+        _refuse_tenant(tenant)
+        with open_client(server) as client:
+            row, form = client.application(name), client.form(name)
+    else:
+        from tradewind.service.applications.checked import checked
+        from tradewind.service.applications.form import form_of
+
+        with opened(database, tenant) as here:
+            row = here.applications.get(here.who, f"{tenant}/{name}" if tenant else name, retired=True)
+        form = form_of(row, checked(row))
     if source:
         typer.echo(row.document.rstrip("\n"))
-        return
-    form = form_of(row, checked(row))
-    if as_json:
+    elif as_json:
         from dataclasses import asdict
 
         _emit({**_document(row), **asdict(form)})
-        return
-    from tradewind.cli.service.common import print_table
-
-    typer.echo(f"{row.reference}: {form.title}" + ("" if row.state == "active" else f" ({row.state})"))
-    if form.description:
-        typer.echo(form.description.strip())
-    rows = [
-        (one.name, one.type, _range(one.min, one.max, one.unit, one.choices), _default(one.default), one.help)
-        for one in form.fields
-    ]
-    if rows:
-        print_table(("field", "type", "values", "default", ""), rows)
-    typer.echo(f"chosen for each run: {', '.join(form.space)}; {form.objective}")
+    else:
+        _show(row, form)
 
 
-@application_app.command("retire")
-def retire(name: Name, tenant: Tenant = "", database: Database = None) -> None:
-    """Let no request begin with an application, or with one version of it, any more."""
-    with _opened(database, tenant) as (applications, _, who):
-        applications.retire(who, f"{tenant}/{name}" if tenant else name)
-    typer.echo(f"{name} is retired; requests that have begun go on")
-
-
-# ---------------------------------------------------------------------- backends
-
-
-@backend_app.command("set")
-def set_backend(
-    name: Called,
-    file: Annotated[Path, typer.Argument(help="YAML with title, users, own_code, deploy, offers, catalogues.")],
+@application_app.command("propose")
+def propose(
+    name: Name,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", help="A field of the form: size=4000; repeatable.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help="Time of one run: 30m.", show_default=False)] = None,
+    backend: Annotated[str, typer.Option(help="Where it would run.", show_default=False)] = "",
+    top: Annotated[int, typer.Option(min=1, max=100, help="Show this many configurations.")] = 5,
+    tenant: Tenant = "",
+    as_json: Json = False,
+    server: Server = None,
     database: Database = None,
 ) -> None:
-    """Add a place where jobs run, or replace the one of that name."""
-    with _opened(database, "") as (_, backends, who):
-        made = backends.set(who, name, _text(file), file=str(file))
-    typer.echo(_words(made))
+    """Say which configuration to use for what is typed into the form; nothing is run."""
+    from tradewind.cli.common import pairs
 
+    found: Proposal | TheirProposal
+    given: dict[str, Any] = {"backend": backend, "deadline": deadline, "count": top}
+    parameters = pairs(param, "--param")
+    if server and database is None:
+        from tradewind.cli.service.places import open_client
 
-@backend_app.command("list")
-def list_backends(as_json: Json = False, database: Database = None) -> None:
-    """List the places where jobs run."""
-    with _opened(database, "") as (_, backends, who):
-        found = backends.list(who)
+        _refuse_tenant(tenant)
+        with open_client(server) as client:
+            found = client.propose(name, parameters, **given)
+    else:
+        from tradewind.paths import data_folder
+        from tradewind.service.proposals import Proposals
+
+        with opened(database, tenant) as here:
+            made = Proposals(here.applications, here.backends, here.settings, data_folder())
+            found = made.propose(here.who, name, parameters, **given)
     if as_json:
         from dataclasses import asdict
 
-        _emit([asdict(one) for one in found])
-        return
-    from tradewind.cli.service.common import print_table
-
-    rows = [(one.name, one.title, one.runner, one.users, "anybody's" if one.own_code else "ours") for one in found]
-    print_table(("backend", "title", "runner", "open to", "programs"), rows)
+        _emit(asdict(found))
+    else:
+        _show_proposal(found)
 
 
-@backend_app.command("remove")
-def remove_backend(name: Called, database: Database = None) -> None:
-    """Remove a place where jobs run; requests that run there go on."""
-    with _opened(database, "") as (_, backends, who):
-        backends.remove(who, name)
-    typer.echo(f"{name} is removed")
+@application_app.command("retire")
+def retire(name: Name, tenant: Tenant = "", server: Server = None, database: Database = None) -> None:
+    """Let no request begin with an application, or with one version of it, any more."""
+    if server and database is None:
+        from tradewind.cli.service.places import open_client
+
+        _refuse_tenant(tenant)
+        with open_client(server) as client:
+            client.retire(name)
+    else:
+        with opened(database, tenant) as here:
+            here.applications.retire(here.who, f"{tenant}/{name}" if tenant else name)
+    typer.echo(f"{name} is retired; requests that have begun go on")
+
+
+class Here:
+    """Applications and backends of this machine's store, and the one who sits before it.
+
+    Attributes:
+        settings: The server's settings.
+        applications: The applications.
+        backends: Where they run.
+        who: An administrator, of the tenant that was named.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, applications: Applications, backends: Backends, who: Principal
+    ) -> None:
+        self.settings, self.applications, self.backends, self.who = settings, applications, backends, who
 
 
 @contextmanager
-def _opened(database: str | None, tenant: str) -> Iterator[tuple[Applications, Backends, Principal]]:
-    """Applications and backends, and the one who sits before this machine."""
+def opened(database: str | None, tenant: str) -> Iterator[Here]:
+    """This machine's store.
+
+    Args:
+        database: Its address, or None for the user's own.
+        tenant: Whose applications are meant; empty for everybody's.
+
+    Raises:
+        NotFoundError: There is no such tenant.
+    """
     import getpass
     from contextlib import closing
 
@@ -190,12 +235,14 @@ def _opened(database: str | None, tenant: str) -> Iterator[tuple[Applications, B
     from tradewind.store.database import Database
 
     settings, url = open_settings({} if database is None else {"database": database})
-    with closing(Database(url, busy_timeout=30.0)) as opened, closing(ClusterStore(url)) as cluster:
+    with closing(Database(url, busy_timeout=30.0)) as store, closing(ClusterStore(url)) as cluster:
         if tenant:
             _require_tenant(tenant, [row.name for row in cluster.tenants()])
-        backends = Backends(opened, data_folder())
-        applications = Applications(opened, settings, data_folder(), backends)
-        yield applications, backends, Principal(0, f"{getpass.getuser()} (command line)", "admin", tenant)
+        backends = Backends(store, data_folder())
+        applications = Applications(store, settings, data_folder(), backends)
+        yield Here(
+            settings, applications, backends, Principal(0, f"{getpass.getuser()} (command line)", "admin", tenant)
+        )
 
 
 def _require_tenant(name: str, known: list[str]) -> None:
@@ -204,6 +251,13 @@ def _require_tenant(name: str, known: list[str]) -> None:
 
     if name not in known:
         raise NotFoundError(f"there is no tenant {name!r}", hint=near(name, known, "there are:"))
+
+
+def _refuse_tenant(tenant: str) -> None:
+    if tenant:
+        from tradewind.errors import InputError
+
+        raise InputError("--tenant is for this machine's store", hint="on a server the token says who asks")
 
 
 def _text(file: Path) -> str:
@@ -220,24 +274,31 @@ def _emit(document: Any) -> None:
     emit_json(document)
 
 
-def _document(row: ApplicationRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "version": row.version,
-        "tenant": row.tenant,
-        "shared": row.shared,
-        "author": row.author,
-        "trusted": row.trusted,
-        "state": row.state,
-        "created": row.created,
-    }
+def _document(row: ApplicationRow | Application) -> dict[str, Any]:
+    names = ("name", "version", "tenant", "author", "trusted", "state", "created")
+    return {name: getattr(row, name) for name in names}
 
 
-def _whose(row: ApplicationRow) -> str:
-    return "everybody" if row.shared else row.tenant
+def _whose(row: ApplicationRow | Application) -> str:
+    return row.tenant or "everybody"
 
 
-def _range(low: float | None, high: float | None, unit: str, choices: tuple[Any, ...]) -> str:
+def _show(row: ApplicationRow | Application, form: Form | TheirForm) -> None:
+    from tradewind.cli.service.common import print_table
+
+    typer.echo(f"{row.reference}: {form.title}" + ("" if row.state == "active" else f" ({row.state})"))
+    if form.description:
+        typer.echo(form.description.strip())
+    rows = [
+        (one.name, one.type, _range(one.min, one.max, one.unit, one.choices), _default(one.default), one.help)
+        for one in form.fields
+    ]
+    if rows:
+        print_table(("field", "type", "values", "default", ""), rows)
+    typer.echo(f"chosen for each run: {', '.join(form.space)}; {form.objective}")
+
+
+def _range(low: float | None, high: float | None, unit: str, choices: Sequence[Any]) -> str:
     if choices:
         return ", ".join(str(one) for one in choices)
     from tradewind.problem.configuration import plain_number
@@ -250,7 +311,26 @@ def _default(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _words(backend: Backend) -> str:
-    who = "everybody" if backend.users == "everyone" else "administrators"
-    own = "" if backend.own_code else ", programs that administrators registered"
-    return f"{backend.name}: {backend.runner}, open to {who}{own}"
+def _show_proposal(found: Proposal | TheirProposal) -> None:
+    from tradewind.cli.service.common import print_table
+    from tradewind.units import format_duration, format_money
+
+    rows = []
+    candidates: Sequence[Any] = found.candidates
+    for place, one in enumerate(candidates, 1):
+        offer = one.offer if isinstance(one.offer, Mapping) else one.offer.to_json()
+        time, cost = ("", ""), ("", "")
+        if one.runtime is not None:
+            time = (
+                format_duration(one.runtime),
+                f"{format_duration(one.runtime_low)} to {format_duration(one.runtime_high)}",
+            )
+            cost = format_money(one.cost), f"{format_money(one.cost_low)} to {format_money(one.cost_high)}"
+        hourly = format_money(offer["price_per_hour"] * offer["nodes"])
+        chance = "" if one.chance is None else f"{one.chance:.0%}"
+        chosen = " ".join(f"{name}={value}" for name, value in one.configuration.items())
+        rows.append((str(place), chosen, hourly, *time, *cost, chance, one.reason))
+    print_table(("", "configuration", "an hour", "time", "90 % range", "cost", "90 % range", "fits", "why"), rows)
+    for line in (*found.basis, found.advice):
+        if line:
+            typer.echo(f"- {line}")
