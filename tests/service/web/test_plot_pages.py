@@ -20,11 +20,10 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 Opener = Callable[..., "Page"]
 
-TRIALS = 4_000
+TRIALS = 2_500
 
 PAGES = {
     "studies": ("ann", "/studies"),
-    "studies-none": ("bob", "/studies"),
     "study": ("ann", "/studies/{large}"),
     "study-empty": ("root", "/studies/{empty}"),
     "workflows": ("ann", "/workflows"),
@@ -33,7 +32,6 @@ PAGES = {
     "offers": ("ann", "/offers"),
     "admin-machines": ("root", "/admin/machines"),
     "admin-users": ("root", "/admin/users"),
-    "admin-user": ("root", "/admin/users/ann"),
     "admin-tenants": ("root", "/admin/tenants?name=physics"),
     "admin-backends": ("root", "/admin/backends?name=local"),
     "admin-applications": ("root", "/admin/applications"),
