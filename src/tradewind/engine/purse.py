@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tradewind.engine import outcome
-from tradewind.problem import Problem, Trial
+from tradewind.problem import Offer, Problem, Run, Trial
 from tradewind.units import format_money
 
 
@@ -78,6 +78,11 @@ class Purse:
         else:
             share = free
         return share if self._longest(share, hourly) > 0 else None
+
+    def overdrawn(self, run: Run, offer: Offer) -> bool:
+        """True when a run has cost more than was set aside for it, by more than half of the least that is billed."""
+        unit = self._problem.terms.billing.unit_cost(offer.hourly)
+        return self._problem.budget.dollars is not None and run.cost > run.reserved + unit / 2
 
     def _longest(self, money: float, hourly: float) -> float:
         """Seconds after which a run must be told to end, so that it has ended before it costs more than ``money``."""

@@ -1,0 +1,77 @@
+"""How much of the budget is left, and why a search must end for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tradewind.engine.book import TrialBook
+from tradewind.engine.ledger import Ledger
+from tradewind.engine.stopping import Progress, Rule
+from tradewind.problem import Problem
+from tradewind.units import format_duration, format_money
+
+
+class Allowance:
+    """Time, trials and money of a search.
+
+    Args:
+        problem: The problem.
+        rules: When the user wants to stop besides.
+
+    Attributes:
+        now: The runner's clock, in seconds; it never goes back.
+    """
+
+    def __init__(self, problem: Problem, rules: Sequence[Rule]) -> None:
+        self._budget, self._objective = problem.budget, problem.objective
+        self._rules = rules
+        self._before = 0.0
+        self._opened_at = 0.0
+        self.now = 0.0
+
+    def open(self, now: float, elapsed: float) -> None:
+        """The search begins, or goes on after so many seconds of earlier sessions."""
+        self._opened_at = self.now = now
+        self._before = elapsed
+
+    @property
+    def elapsed(self) -> float:
+        """Wall-clock seconds used, earlier sessions included."""
+        return self._before + self.now - self._opened_at
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Wall-clock seconds left, or None."""
+        hours = self._budget.hours
+        return None if hours is None else max(0.0, hours * 3600.0 - self.elapsed)
+
+    def trials_left(self, book: TrialBook) -> int | None:
+        """Trials that may still be proposed, or None."""
+        limit = self._budget.trials
+        return None if limit is None else max(0, limit - len(book.trials))
+
+    def why_over(self, book: TrialBook, ledger: Ledger, *, waiting: bool, running: bool) -> tuple[str, bool] | None:
+        """Why nothing more is asked for, and whether what waits is dropped, too; None while the search goes on.
+
+        Args:
+            book: The trials.
+            ledger: The money.
+            waiting: Some trials wait for their run.
+            running: Some run.
+        """
+        budget = self._budget
+        if self.trials_left(book) == 0 and not waiting:
+            return f"the budget of {budget.trials} trials is used up", False
+        if self.seconds_left == 0:
+            return f"the time budget of {format_duration((budget.hours or 0) * 3600)} is used up", True
+        if ledger.free == 0 and not running:
+            return f"the budget of {format_money(budget.dollars)} is used up", True
+        progress = Progress(self._objective, book.ended, book.best, ledger.spent)
+        reason = next((reason for rule in self._rules if (reason := rule(progress))), None)
+        return (reason, True) if reason else None
+
+    def why_unpaid(self, book: TrialBook, ledger: Ledger, attempts: int) -> str:
+        """Why the money does not pay a run of a trial with so many attempts, while nothing runs."""
+        if book.ended or attempts:
+            return f"the {format_money(ledger.free)} left of the budget do not pay another run"
+        return f"the budget of {format_money(self._budget.dollars)} does not pay a single run"

@@ -1,0 +1,74 @@
+"""The runs that are on their way, and what is known of each besides its row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from tradewind.problem import STOPPED_EARLY, Run
+
+
+class Underway:
+    """The current run of each open trial that has one.
+
+    Attributes:
+        runs: By their ids.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Run] = {}
+        self._deadlines: dict[str, str] = {}  # run -> why its wall time is what it is
+        self._aborting: dict[str, str] = {}  # run -> why it is being cancelled
+        self._dirty: dict[str, Run] = {}
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def going_on(self) -> Iterator[Run]:
+        """Those that have not ended and that nobody is cancelling."""
+        return (run for run in self.runs.values() if run.run_id not in self._aborting and not run.state.ended)
+
+    def put(self, run: Run, *, stored: bool = True) -> None:
+        """Take a run in, or the news of it; with ``stored`` False it is written with the next rows."""
+        self.runs[run.run_id] = run
+        if not stored:
+            self._dirty[run.run_id] = run
+
+    def reserved(self, run: Run) -> Run | None:
+        """News of a run, with what was set aside for it at its launch; None where it is not on its way."""
+        known = self.runs.get(run.run_id)
+        return None if known is None else replace(run, reserved=known.reserved)
+
+    def may_take(self, run_id: str, why: str) -> None:
+        """Note why a run's wall time is what it is."""
+        self._deadlines[run_id] = why
+
+    def abort(self, run_id: str, why: str) -> bool:
+        """Note why a run is cancelled; False where it is cancelled already, for another reason."""
+        return self._aborting.setdefault(run_id, why) == why
+
+    def aborted(self, run_id: str) -> bool:
+        """True when a run is being cancelled, or was, for a reason of its own."""
+        return run_id in self._aborting
+
+    def stopped_before(self) -> list[tuple[str, str]]:
+        """The runs that an earlier process was about to stop early, each with its reason."""
+        found = [(r.run_id, r.reason) for r in self.runs.values() if r.reason.startswith(STOPPED_EARLY)]
+        self._aborting = dict(found)
+        return found
+
+    def why_cut(self, run: Run) -> str:
+        """Why a run ended before its end."""
+        return self._aborting.get(run.run_id) or self._deadlines.get(run.run_id) or run.reason
+
+    def remove(self, run_id: str) -> None:
+        """A run is over."""
+        del self.runs[run_id]
+        for notes in (self._dirty, self._aborting, self._deadlines):
+            notes.pop(run_id, None)
+
+    def rows(self, runs: Sequence[Run]) -> Iterable[Run]:
+        """Rows to store: some runs, and whatever else has changed since the last time."""
+        rows = {**self._dirty, **{run.run_id: run for run in runs}}
+        self._dirty.clear()
+        return rows.values()

@@ -1,0 +1,61 @@
+"""Time, trials and money that are left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.engine.test_state import tuning
+
+from tradewind.engine.allowance import Allowance
+from tradewind.engine.book import TrialBook
+from tradewind.engine.ledger import Ledger
+from tradewind.problem import Budget
+from tradewind.testing.stores import trial
+
+
+def parts(budget: Budget, rule: str | None = None) -> tuple[Allowance, TrialBook, Ledger]:
+    problem = replace(tuning(), budget=budget)
+    rules = [] if rule is None else [lambda progress: rule]
+    return Allowance(problem, rules), TrialBook(problem.objective), Ledger(budget.dollars)
+
+
+def test_earlier_sessions_count() -> None:
+    allowance, book, ledger = parts(Budget(hours=1.0))
+    allowance.open(100.0, 3000.0)
+    allowance.now = 400.0
+    assert allowance.elapsed == 3300.0
+    assert allowance.seconds_left == 300.0
+    assert allowance.why_over(book, ledger, waiting=False, running=False) is None
+    allowance.now = 701.0
+    assert allowance.why_over(book, ledger, waiting=True, running=True) == (
+        "the time budget of 1h 00m is used up",
+        True,
+    )
+
+
+def test_the_last_trial_may_still_wait() -> None:
+    allowance, book, ledger = parts(Budget(trials=1))
+    assert allowance.trials_left(book) == 1
+    book.put(trial(0, 1.0))
+    assert allowance.why_over(book, ledger, waiting=True, running=False) is None
+    over = allowance.why_over(book, ledger, waiting=False, running=True)
+    assert over == ("the budget of 1 trials is used up", False)
+
+
+def test_money_comes_back_while_something_runs() -> None:
+    allowance, book, ledger = parts(Budget(dollars=1.0))
+    ledger.reserve("r", 1.0)
+    assert allowance.why_over(book, ledger, waiting=True, running=True) is None
+    over = allowance.why_over(book, ledger, waiting=True, running=False)
+    assert over is not None
+    assert over[1]
+    assert "does not pay a single run" in allowance.why_unpaid(book, ledger, 0)
+    assert "do not pay another run" in allowance.why_unpaid(book, ledger, 1)
+
+
+@pytest.mark.parametrize("rule", [None, "enough"])
+def test_rules_of_the_user(rule: str | None) -> None:
+    allowance, book, ledger = parts(Budget(), rule)
+    found = allowance.why_over(book, ledger, waiting=True, running=True)
+    assert found == (None if rule is None else (rule, True))

@@ -1,0 +1,45 @@
+"""Runs that the infrastructure lost are tried again, so often."""
+
+from __future__ import annotations
+
+from tradewind.engine.losses import Losses
+from tradewind.engine.policy import Policy
+from tradewind.problem import Fault, Offer, Run, RunState, Trial, TrialState
+
+HERE = Offer("aws", "m5.large", 2, 8, 0.10, region="us-east-1")
+
+
+def lost(trial: int = 0) -> Run:
+    return Run(
+        f"r{trial}", trial, state=RunState.FAILED, fault=Fault.INFRASTRUCTURE, cost=0.2, reason="no power", ended=9.0
+    )
+
+
+def trial(number: int = 0) -> Trial:
+    return Trial(number, None, HERE, TrialState.RUNNING, "k")  # type: ignore[arg-type]
+
+
+def test_a_trial_is_tried_again_so_often_those_of_earlier_sessions_counted() -> None:
+    losses = Losses(Policy("me", retries=2))
+    losses.note(lost())
+    assert losses.again(lost(), trial()) == trial()
+    assert losses.again(lost(), trial()) is None
+    assert losses.again(lost(1), trial(1)) == trial(1)
+
+
+def test_what_is_lost_is_paid_and_teaches_nothing() -> None:
+    gone = Losses(Policy("me")).lost(lost(), trial())
+    assert gone.state == TrialState.LOST
+    assert gone.observation is not None
+    assert (gone.observation.objective, gone.observation.cost, gone.ended) == (None, 0.2, 9.0)
+
+
+def test_many_in_a_row_end_the_search() -> None:
+    losses = Losses(Policy("me"))
+    for number in range(7):
+        losses.lost(lost(number), trial(number))
+    assert losses.why_over(lost()) == ""
+    losses.ended()
+    for number in range(8):
+        losses.lost(lost(number), trial(number))
+    assert losses.why_over(lost()) == "8 trials in a row were lost, the last one: no power"

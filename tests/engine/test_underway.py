@@ -1,0 +1,50 @@
+"""What is known of the runs on their way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tradewind.engine.underway import Underway
+from tradewind.problem import STOPPED_EARLY, Run, RunState
+
+
+def run(number: int = 0, **more: object) -> Run:
+    return replace(Run(f"r{number}", number, reserved=2.0), **more)  # type: ignore[arg-type]
+
+
+def test_news_keep_what_was_set_aside_and_are_written_once() -> None:
+    runs = Underway()
+    runs.put(run())
+    news = runs.reserved(run(state=RunState.EXECUTING, reserved=0.0))
+    assert news is not None
+    assert news.reserved == 2.0
+    runs.put(news, stored=False)
+    assert list(runs.rows([run(1)])) == [news, run(1)]
+    assert list(runs.rows([])) == []
+    assert runs.reserved(run(7)) is None
+
+
+def test_the_first_reason_of_a_cancelled_run_stays() -> None:
+    runs = Underway()
+    runs.put(run())
+    runs.may_take("r0", "the deadline")
+    assert runs.why_cut(run()) == "the deadline"
+    assert runs.abort("r0", "too dear")
+    assert not runs.abort("r0", "too late")
+    assert runs.why_cut(run()) == "too dear"
+    assert list(runs.going_on()) == []
+    runs.remove("r0")
+    assert not runs.aborted("r0")
+    assert runs.why_cut(run(reason="its own")) == "its own"
+    with pytest.raises(KeyError):
+        runs.remove("r0")
+
+
+def test_what_an_earlier_process_stopped_is_stopped_again() -> None:
+    runs = Underway()
+    runs.put(run(0, reason=f"{STOPPED_EARLY}loss: hopeless"))
+    runs.put(run(1))
+    assert [run_id for run_id, _ in runs.stopped_before()] == ["r0"]
+    assert [each.run_id for each in runs.going_on()] == ["r1"]
