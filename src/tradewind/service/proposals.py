@@ -192,6 +192,22 @@ class Proposals:
                 return Configuration(candidate.configuration)
         return _cheapest_with(problem, chosen)
 
+    def predict(
+        self, who: Principal, row: ApplicationRow, spec: Spec, configuration: Mapping[str, Value]
+    ) -> Candidate | None:
+        """What is expected of a configuration; None where nothing is known, or it is far from the best ones.
+
+        Args:
+            who: Whose run it is.
+            row: The application.
+            spec: Its specification, as `Applications.spec` makes it.
+            configuration: The value of every parameter of the space.
+        """
+        for candidate in self._propose(who, row, spec, _LOOKED_AT).candidates:
+            if candidate.runtime is not None and dict(candidate.configuration) == dict(configuration):
+                return candidate
+        return None
+
     def _propose(self, who: Principal, row: ApplicationRow, spec: Spec, count: int) -> Proposal:
         given = {name: plain_number(value) for name, value in spec.job.parameters.values.items()}
         proposal = Proposal(row.reference, "", given, spec.constraints.deadline, (), 0)

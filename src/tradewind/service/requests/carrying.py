@@ -216,6 +216,8 @@ class Carrier:
                 tools.planner.prepare(row)  # another machine's folder: its files are laid out here, too
             return study, spec
         spec, configuration = tools.planner.prepare(row)
+        if configuration is not None and (expected := tools.planner.expect(row, spec, configuration)):
+            self._tell.plan["predicted"] = expected
         suffix = "/runs" if row.kind == "run" else ""
         study = new_study(spec, name=f"{row.tenant}/{spec.name}", suffix=suffix)
         return self._tell.name_study(study, configuration), spec

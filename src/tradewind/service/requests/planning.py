@@ -183,6 +183,25 @@ class Planner:
         chosen = self._room.proposals.settle(who, application, spec, own.configuration)
         return self._sent(row, spec, asked), chosen
 
+    def expect(self, row: RequestRow, spec: Spec, configuration: Configuration) -> dict[str, float]:
+        """What is expected of a run before it begins, to be compared with what it takes.
+
+        Args:
+            row: The request.
+            spec: Its specification.
+            configuration: The configuration of its run.
+
+        Returns:
+            ``runtime`` and ``cost`` with ``_low`` and ``_high``; empty where nothing is known.
+        """
+        if row.application_id is None:
+            return {}
+        who = Principal(row.user_id, row.user, "user", row.tenant)
+        application = self._room.applications.by_id(row.application_id)
+        found = self._room.proposals.predict(who, application, spec, configuration)
+        names = (f"{figure}{end}" for figure in ("runtime", "cost") for end in ("", "_low", "_high"))
+        return {name: value for name in names if (value := getattr(found, name, None)) is not None}
+
     def _sent(self, row: RequestRow, spec: Spec, asked: Asked) -> Spec:
         """With the folder that its results go to."""
         admin = bool(row.plan.get("admin"))

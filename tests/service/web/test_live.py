@@ -1,0 +1,36 @@
+"""What a page shows of runs that really took place."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.web.stage import Stage
+from tests.service.web.visitor import Visitor, words
+
+pytestmark = pytest.mark.xdist_group("browser")  # it shares their server
+
+
+def test_what_was_predicted_stands_beside_what_it_took(scene: Stage) -> None:
+    first = scene.wait(scene.submit(parameters={"size": 210}).id, "done")
+    second = scene.wait(scene.submit(parameters={"size": 210}).id, "done")
+    predicted = second.plan["predicted"]
+    assert predicted["runtime_low"] <= predicted["runtime"] <= predicted["runtime_high"]
+    assert set(predicted) == {f"{figure}{end}" for figure in ("runtime", "cost") for end in ("", "_low", "_high")}
+    page = words(Visitor(scene.context, "ann").get(f"/requests/{second.id}").text)
+    assert "Predicted Mostly between Actual Difference Run time" in page
+    assert first.cost > 0
+
+
+def test_what_a_run_prints_is_read_while_it_runs(scene: Stage) -> None:
+    row = scene.wait(scene.submit(parameters={"seconds": 30}).id, "executing")
+    ann = Visitor(scene.context, "ann")
+    for _ in range(200):
+        part = ann.get(f"/requests/{row.id}/log/stdout").json()
+        if "step 3" in part["text"]:
+            break
+    assert part == {"text": "plate 200 step 1\nplate 200 step 2\nplate 200 step 3\n", "next": 51, "ended": False}
+    assert ann.get(f"/requests/{row.id}/log/stdout?offset=51").json() == {"text": "", "next": 51, "ended": False}
+    file = ann.get(f"/requests/{row.id}/files/stdout")
+    assert file.headers["content-disposition"].startswith("attachment")
+    assert file.text == part["text"]
+    ann.post(f"/requests/{row.id}/cancel")
+    scene.wait(row.id, "cancelled")
