@@ -14,9 +14,8 @@ def priced(place: int, *, sold: bool = True, repeat: bool = False) -> Priced:
     problem = tuning()
     configuration = problem.candidates.configuration(place)
     offer = problem.candidates.offer(place) if sold else None
-    return Priced(
-        Proposal(configuration, repeat=repeat), configuration.key, offer, reason="" if sold else "nobody sells it"
-    )
+    proposal = Proposal(configuration, repeat=repeat)
+    return Priced(proposal, offer, configuration.key, reason="" if sold else "nobody sells it")
 
 
 def test_each_configuration_becomes_one_trial() -> None:
