@@ -84,6 +84,7 @@ class Proposed:
         runs: Past runs that it rests on.
         basis: What it rests on, a sentence each.
         advice: What else one may do; may be empty.
+        search_cost: USD that a search may cost to be worth while; None where nothing is known.
         fields: What is wrong in the form, by field; then there are no choices.
         problem: Why there is nothing to choose otherwise, or None.
     """
@@ -94,6 +95,7 @@ class Proposed:
     runs: int = 0
     basis: Sequence[str] = ()
     advice: str = ""
+    search_cost: float | None = None
     fields: Mapping[str, str] | None = None
     problem: TradewindError | None = None
 
@@ -120,6 +122,7 @@ def propose(shared: Context, who: Principal, form: Form, draft: Draft) -> Propos
         runs=found.runs,
         basis=found.basis,
         advice=found.advice,
+        search_cost=found.search_cost,
     )
 
 

@@ -30,6 +30,7 @@ function read(part) {
           next = found.next; ended = found.ended;
           if (found.text) {
             log.append(found.text);
+            log.hidden = part.querySelector(".under").hidden = false;
             part.querySelector("[data-size]").textContent = "";
             if (log.textContent.length > MOST) log.textContent = log.textContent.slice(-MOST / 2);
             if (follow.checked) down();
