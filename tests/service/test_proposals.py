@@ -130,6 +130,26 @@ def test_all_tenants_runs_where_the_administrator_allows_it(solver: World) -> No
     assert sharing.propose(bob, "solver", {}).runs == 12
 
 
+def test_proposals_that_explore_where_the_administrator_wants_it(solver: World) -> None:
+    context, ann, _, row = solver
+    add_runs(context, ann, row, some(3))
+    exploring = Proposals(context.applications, context.backends, ServiceSettings(explore=True), context.data_folder)
+    typed = {"size": 500, "steps": 5}
+    plain, found = (one.propose(ann, "solver", typed) for one in (context.proposals, exploring))
+    assert not any(one.trying for one in plain.candidates)
+    assert [one.trying for one in found.candidates] == [True, False, False, False, False]
+    assert found.candidates[0].reason.startswith("to learn from; ")
+    assert found.candidates[0].runtime is not None
+    assert (
+        found.candidates[1:]
+        == tuple(one for one in plain.candidates if one.configuration != found.candidates[0].configuration)[:4]
+    )
+    in_haste = exploring.propose(ann, "solver", {"size": 5000, "steps": 50}, deadline="2s")
+    assert not in_haste.candidates[0].trying, "nobody learns where the deadline is at stake"
+    add_runs(context, ann, row, some(60, seed=3))
+    assert not exploring.propose(ann, "solver", typed).candidates[0].trying
+
+
 def test_runs_of_older_versions_count_as_far_as_their_fields_are_there(solver: World) -> None:
     context, ann, _, row = solver
     root = Principal(0, "root", "admin", "")

@@ -13,7 +13,14 @@ from tradewind.engine.past import load_past
 from tradewind.errors import InputError, NoHistoryError
 from tradewind.problem import Offer, PastStudy, Problem, Value
 from tradewind.problem.configuration import plain_number
-from tradewind.searcher.base import LearnsFromPast, Recommendation, Recommends, Searcher
+from tradewind.searcher.base import (
+    LearnsFromPast,
+    NothingLeft,
+    Recommendation,
+    Recommends,
+    Searcher,
+    SearchState,
+)
 from tradewind.store.base import Store
 
 if TYPE_CHECKING:
@@ -21,6 +28,9 @@ if TYPE_CHECKING:
 
 DEFAULT = "done"
 """Who recommends where the job's own searcher cannot."""
+
+_MOST = 1_000
+"""Configurations among which the one that is asked for next is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,7 @@ class Advice:
         basis: What they rest on, one sentence each.
         runs: Runs of this job, with any parameters, that the store has.
         fitted: What the searcher's model chose before its weights; see `Recommends.fitted`.
+        following: The configuration that the searcher would run next, to learn from it; None where nobody asked.
     """
 
     searcher: str
@@ -44,6 +55,7 @@ class Advice:
     basis: tuple[str, ...]
     runs: int
     fitted: Mapping[str, Any] = field(default_factory=dict)
+    following: Recommendation | None = None
 
 
 def advise(spec: Spec, store: Store, data_folder: Path, count: int, searcher: str | None = None) -> Advice:
@@ -66,7 +78,13 @@ def advise(spec: Spec, store: Store, data_folder: Path, count: int, searcher: st
 
 
 def advise_from(
-    spec: Spec, problem: Problem, count: int, searcher: str | None = None, fitted: Mapping[str, Any] | None = None
+    spec: Spec,
+    problem: Problem,
+    count: int,
+    searcher: str | None = None,
+    *,
+    fitted: Mapping[str, Any] | None = None,
+    explore: bool = False,
 ) -> Advice:
     """As `advise`, from the past that a problem has.
 
@@ -76,6 +94,7 @@ def advise_from(
         count: How many configurations at most.
         searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT`.
         fitted: Of an earlier advice on the same job: the answer then comes sooner.
+        explore: Also say what to run next to learn from it.
 
     Raises:
         NoHistoryError: No run of the job can be answered from.
@@ -98,7 +117,22 @@ def advise_from(
         raise NoHistoryError(f"none of the {runs} runs of {spec.name} can be answered from{why}", hint=hint)
     offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
     given = {key: plain_number(value) for key, value in spec.job.parameters.values.items()}
-    return Advice(name, given, tuple(found), offers, basis, runs, made.fitted())
+    following = _following(made, found) if explore else None
+    return Advice(name, given, tuple(found), offers, basis, runs, made.fitted(), following)
+
+
+def _following(made: Searcher, known: Sequence[Recommendation]) -> Recommendation | None:
+    """What is expected of the configuration that a searcher asks for next."""
+    answer = made.ask(SearchState())
+    if isinstance(answer, NothingLeft):
+        return None
+    wanted = answer[0].configuration
+    assert isinstance(made, Recommends)
+    for among in (known, made.recommend(_MOST)):
+        for one in among:
+            if one.configuration == wanted:
+                return one
+    return None
 
 
 def recommenders() -> Sequence[str]:

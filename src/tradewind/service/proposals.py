@@ -16,6 +16,7 @@ from tradewind.engine.recommend import Advice, advise_from
 from tradewind.errors import ConfigurationError, NoHistoryError, NoOfferError
 from tradewind.problem import Configuration, Constraints, Offer, Problem, Value
 from tradewind.problem.configuration import plain_number
+from tradewind.searcher.base import Recommendation
 from tradewind.service.experience import Experience
 from tradewind.service.people import Principal
 from tradewind.units import parse_duration
@@ -59,6 +60,7 @@ class Candidate:
         cost_high: 95 % quantile of it.
         chance: That the run succeeds, in time and within every bound; None where nothing is known.
         reason: What it rests on, in a few words.
+        trying: Whether it comes first because running it teaches most, not because it is expected to be the best.
     """
 
     configuration: Mapping[str, Value]
@@ -71,6 +73,7 @@ class Candidate:
     cost_high: float | None = None
     chance: float | None = None
     reason: str = ""
+    trying: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,32 +227,45 @@ class Proposals:
             at, fitted = self._fits.get(key, (0, {}))
         fresh = runs < _SMALL or runs > _REFIT * at
         try:
-            advice = advise_from(spec, problem, count, fitted=None if fresh else fitted)
+            explore = self._settings.explore and runs < _SMALL
+            advice = advise_from(spec, problem, count, fitted=None if fresh else fitted, explore=explore)
         except NoHistoryError as error:
             return _by_default(proposal, problem, count, error.message)
         with self._lock:
             self._fits[key] = (runs if fresh else at, advice.fitted)
             while len(self._fits) > 256:
                 self._fits.popitem(last=False)
-        return _by_history(proposal, advice, runs)
+        return _by_history(proposal, advice, problem, runs)
 
 
-def _by_history(proposal: Proposal, advice: Advice, runs: int) -> Proposal:
-    candidates = tuple(
-        Candidate(
-            configuration=dict(one.configuration),
-            offer=offer,
-            runtime=one.runtime,
-            runtime_low=one.runtime_low,
-            runtime_high=one.runtime_high,
-            cost=one.cost,
-            cost_low=one.cost_low,
-            cost_high=one.cost_high,
-            chance=one.probability_feasible,
-            reason=one.reason,
-        )
-        for one, offer in zip(advice.recommendations, advice.offers, strict=True)
+def _candidate(one: Recommendation, offer: Offer) -> Candidate:
+    return Candidate(
+        configuration=dict(one.configuration),
+        offer=offer,
+        runtime=one.runtime,
+        runtime_low=one.runtime_low,
+        runtime_high=one.runtime_high,
+        cost=one.cost,
+        cost_low=one.cost_low,
+        cost_high=one.cost_high,
+        chance=one.probability_feasible,
+        reason=one.reason,
     )
+
+
+def _by_history(proposal: Proposal, advice: Advice, problem: Problem, runs: int) -> Proposal:
+    found = zip(advice.recommendations, advice.offers, strict=True)
+    candidates = tuple(_candidate(one, offer) for one, offer in found)
+    following = advice.following
+    if (
+        following is not None
+        and following.configuration != advice.recommendations[0].configuration
+        and following.probability_feasible >= _UNLIKELY
+    ):
+        first = _candidate(following, problem.resolver.resolve(following.configuration))
+        first = replace(first, trying=True, reason=f"to learn from; {first.reason}")
+        others = (one for one in candidates if one.configuration != first.configuration)
+        candidates = (first, *others)[: len(candidates)]
     words = ""
     if candidates[0].chance is not None and candidates[0].chance < _UNLIKELY:
         words = "none is likely to keep deadline and bounds: allow more time, or let a search look for one"

@@ -77,6 +77,7 @@ class ServiceSettings(BaseModel):
         smtp_user: The login there; empty for none.
         smtp_password: Reference to its password: ``env:NAME`` or ``file:PATH``.
         smtp_authorities: PEM file of the authorities that its certificate is checked by; the system's without it.
+        explore: Whether the first proposal may be one to learn from, while an application has fewer than fifty runs.
         shared_history: Whether proposals for an application of all tenants learn from the runs of all of them.
         user_hooks: Whether requests and applications of ordinary users may bring hooks, which run on the server.
     """
@@ -122,5 +123,6 @@ class ServiceSettings(BaseModel):
     smtp_user: str = Field(default="", description="The login there; empty for none.")
     smtp_password: Secret = Field(default="", description="Reference to its password: env:NAME or file:PATH.")
     smtp_authorities: Path | None = Field(default=None, description="PEM file of authorities for its certificate.")
+    explore: bool = Field(default=False, description="The first proposal may be one to learn from, as in paper 5.")
     shared_history: bool = Field(default=False, description="Proposals learn from other tenants' runs, too.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")
