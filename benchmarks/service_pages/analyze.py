@@ -35,9 +35,8 @@ def main() -> None:
             missed.append(page)
     loads = sorted(float(row["load"]) for row in rows)
     print(f"\nLoad of the machine: {loads[0]:.1f} to {loads[-1]:.1f}, median {statistics.median(loads):.1f}.")
-    print(
-        f"First paint within {BAR / 1000:g} s, every time: {'all pages' if not missed else 'all but ' + ', '.join(missed)}."
-    )
+    who = f"all but {', '.join(missed)}" if missed else "all pages"
+    print(f"First paint within {BAR / 1000:g} s, every time: {who}.")
 
 
 if __name__ == "__main__":
