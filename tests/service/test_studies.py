@@ -14,6 +14,7 @@ from tradewind.reporting.data import StudyData
 from tradewind.reporting.documents import short
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
+from tradewind.service.studies import Studies
 from tradewind.store.base import Change, StudyRow
 from tradewind.store.cluster import JobRow
 
@@ -156,6 +157,19 @@ def test_a_study_is_read_once_until_it_changes(context: Context, make: Make, mon
     context.store.write(study, Change(trials=[trial(12)]))
     assert context.studies.trials_json(ROOT, study)[0] != first[0]
     assert len(reads) == 2
+
+
+def test_a_large_study_is_not_read_for_every_trial(
+    context: Context, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.service.studies._LARGE", 12)
+    clock = iter([0.0, 0.4, 1.0, 5.0, 5.4])  # it takes 0.4 s to read: it is shown for 4 s
+    studies, study = Studies(context.database, context.store, lambda: next(clock)), make()
+    first = studies.trials(ROOT, study)
+    context.store.write(study, Change(trials=[trial(12)]))
+    assert studies.stamp(ROOT, study) != first["stamp"]
+    assert studies.trials(ROOT, study) == first, "after a second"
+    assert studies.trials(ROOT, study)["total"] == 13, "after five"
 
 
 def test_figures_say_what_the_report_says(context: Context, make: Make) -> None:
