@@ -10,14 +10,18 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from tests.tenancy.world import JOB, World, check_accounts, cluster_process
+from tests.tenancy.cluster import policy
+from tests.tenancy.world import JOB, FourCpus, World, check_accounts, cluster_process
 
 from tradewind.cli.app import run
 from tradewind.errors import StudyBusyError
 from tradewind.store.cluster import JobRow, TenantRow
+from tradewind.tenancy.lookout import Limited
+from tradewind.tenancy.resources import USUAL, Kinds
 
 
 @pytest.fixture
@@ -111,6 +115,87 @@ def test_one_cluster_of_a_name_at_a_time(world: World) -> None:
     world.cluster().run(lambda: False)
 
 
+class Slow:
+    """Nodes that take long to be told, but for the first time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self.asked = seconds, 0
+
+    def nodes(self) -> dict[str, dict[str, float]]:
+        self.asked += 1
+        if self.asked > 1:
+            time.sleep(self._seconds)
+        return FourCpus().nodes()
+
+
+def test_an_engine_that_answers_late_delays_nobody(world: World) -> None:
+    row = world.submit("one")
+    nodes = Slow(4.0)
+    cluster, longest, last = world.cluster(nodes), 0.0, time.monotonic()
+
+    def wanted() -> bool:
+        nonlocal longest, last
+        now = time.monotonic()
+        longest, last = max(longest, now - last), now
+        return not world.over() or nodes.asked < 2
+
+    cluster.run(wanted)
+    assert nodes.asked >= 2
+    assert longest < 3.0, "the loop has waited for the nodes"
+    check_accounts(world, row, 6)
+
+
+def _most_at_once(world: World, *names: str) -> int:
+    marks = sorted((float(mark[1]), mark[0]) for name in names for mark in world.marks_of(name))
+    running = [0]
+    for _, what in marks:
+        running.append(running[-1] + (1 if what == "begin" else -1))
+    return max(running)
+
+
+def test_a_licence_is_used_by_one_run_at_a_time(world: World) -> None:
+    """A resource that the engine does not know of is given out as CPUs are."""
+    rows = [world.submit(name, tenant, demand={"licence": 1.0}) for name, tenant in (("one", "A"), ("two", "B"))]
+    free = world.submit("free", "C", seconds=0.3)
+    nodes = Limited(FourCpus(), {}, {"licence": 1.0})
+    cluster = world.cluster(nodes, policy(more={"kinds": Kinds((*USUAL, "licence"))}))
+    cluster.run(lambda: not world.over())
+    for row in (*rows, free):
+        check_accounts(world, row, 6)
+    assert _most_at_once(world, "one", "two") == 1
+    assert _most_at_once(world, "free") == 2
+
+
+def test_runs_take_what_their_owner_says(world: World) -> None:
+    row = world.submit("wide", demand={"cpu": 3.0}, parallel=4)
+    world.run_until(world.over)
+    check_accounts(world, row, 6)
+    assert _most_at_once(world, "wide") == 1
+
+
+def test_a_core_waits_for_its_place_and_keeps_it(world: World) -> None:
+    first = world.submit("first", core_demand={"cpu": 1.0})
+    second = world.submit("second", core_demand={"cpu": 1.0})
+    world.run_until(world.over)
+    ended, started = world.store.job(first.id).ended, world.store.job(second.id).started
+    assert ended is not None
+    assert started is not None
+    assert started >= ended - 0.5, "Cores take a quarter of the cluster together at most, one CPU of four here"
+    for row in (first, second):
+        check_accounts(world, row, 6)
+
+
+@pytest.mark.parametrize("options", [{"demand": {"unicorns": 1.0}}, {"core_demand": {"unicorns": 1.0}}])
+def test_a_resource_that_the_cluster_has_not_fails_that_search_alone(world: World, options: dict[str, Any]) -> None:
+    good = world.submit("good")
+    bad = world.submit("bad", **options)
+    world.run_until(world.over)
+    assert world.store.job(good.id).state == "done"
+    failed = world.store.job(bad.id)
+    assert failed.state == "failed"
+    assert "there is no resource 'unicorns' in this cluster" in failed.reason
+
+
 @pytest.mark.slow
 def test_a_core_in_a_process_that_is_killed_is_started_again(world: World) -> None:
     row = world.submit("killed", trials=8, seconds=0.4, parallel=2, core="process")
@@ -152,7 +237,10 @@ def test_the_commands(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     (world.folder / "job.yaml").write_text(text)
     file = str(world.folder / "job.yaml")
     assert run(["submit", file, "--tenant", "physics", "--weight", "2", "--parallel", "4"]) == 0
-    assert run(["submit", file, "--tenant", "bio", "--json", "--target", "0"]) == 0
+    asked = ("--demand", "cpu=1,licence=2", "--core-demand", "memory=512MiB")
+    assert run(["submit", file, "--tenant", "bio", "--json", "--target", "0", *asked]) == 0
+    assert world.store.job(2).options["demand"] == {"cpu": 1.0, "licence": 2.0}
+    assert world.store.job(2).options["core_demand"] == {"memory": 0.5}
     out = capsys.readouterr().out
     assert "No cluster runs: tradewind cluster start" in out
     assert json.loads(out.splitlines()[-1]) == {"id": 2, "tenant": "bio", "name": "job", "state": "queued"}
@@ -160,7 +248,7 @@ def test_the_commands(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert run(["nice", "1", "--", "-5"]) == 0
     assert run(["queue"]) == 0
     assert "physics" in capsys.readouterr().out
-    assert run(["cluster", "start", "--until-empty", "--limit", "cpu=2"]) == 0
+    assert run(["cluster", "start", "--until-empty", "--limit", "cpu=2", "--resource", "licence=2"]) == 0
     assert run(["queue", "--all", "--json"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {job["tenant"]: job["state"] for job in found} == {"physics": "done", "bio": "done"}

@@ -20,7 +20,9 @@ from tradewind.engine.assemble import study_document
 from tradewind.problem.spec import parse_spec
 from tradewind.store.base import Store
 from tradewind.store.cluster import ClusterStore, JobRow
+from tradewind.tenancy.allocator import Policy
 from tradewind.tenancy.framework import Cluster, ClusterSettings
+from tradewind.tenancy.lookout import Nodes
 
 JOB = """
 name: {name}
@@ -74,9 +76,9 @@ class World:
         spec = parse_spec(text, base=self.work)
         return self.store.submit(JobRow(0, tenant, name, study_document(spec), options))
 
-    def cluster(self, **more: Any) -> Cluster:
-        settings = ClusterSettings("default", self.url, self.folder, policy(), {"engine": "process"}, **more)
-        return Cluster(settings, FourCpus())
+    def cluster(self, nodes: Nodes | None = None, how: Policy | None = None, **more: Any) -> Cluster:
+        settings = ClusterSettings("default", self.url, self.folder, how or policy(), {"engine": "process"}, **more)
+        return Cluster(settings, nodes or FourCpus())
 
     def run_until(self, done: Callable[[], bool], seconds: float = 60.0, **more: Any) -> Cluster:
         cluster, until = self.cluster(**more), time.monotonic() + seconds

@@ -148,7 +148,7 @@ class Core:
         request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
         self._waiting[trial.number] = request
         self._numbers[request] = trial.number
-        self._outbox.put(Wants(self._job, request, demand_of(trial.offer)))
+        self._outbox.put(Wants(self._job, request, self._demand(trial)))
 
     def unwant(self, number: int) -> None:
         """See `tradewind.engine.loop.Gate`."""
@@ -161,7 +161,7 @@ class Core:
         """See `tradewind.engine.loop.Gate`."""
         if again:
             request = f"{self._job}/{trial.number}/{run.run_id}"
-            self._outbox.put(Runs(self._job, request, demand_of(trial.offer)))
+            self._outbox.put(Runs(self._job, request, self._demand(trial)))
         else:
             request = self._waiting.pop(trial.number)
             self._numbers.pop(request, None)
@@ -188,6 +188,10 @@ class Core:
         self._outbox.put(Learned(self._job, value, seen.runtime, gain))
 
     # ------------------------------------------------------------------ its own
+
+    def _demand(self, trial: Trial) -> dict[str, float]:
+        """What a run takes: what its offer says, but for what its owner says of every run."""
+        return {**demand_of(trial.offer), **self._settings.job.options.get("demand", {})}
 
     def _study(self, store: Store) -> StudyRow:
         from tradewind.engine.assemble import new_study

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
@@ -17,6 +17,7 @@ from tradewind.store.cluster import OPEN, ClusterStore, JobRow, Wanted
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, Policy
 from tradewind.tenancy.core import CoreSettings
+from tradewind.tenancy.lookout import Capacities, Lookout, Nodes
 from tradewind.tenancy.messages import (
     Began,
     Drops,
@@ -45,36 +46,12 @@ _LOOK = 0.25
 _NODES = 5.0
 """Seconds between two looks at the engine's nodes."""
 
+_LEAVE = 2.0
+"""Seconds that the end waits for an answer about the nodes."""
+
 _SNAPSHOT = 1.0
 _CRASHES = 3
 """A Core that crashed so often is not started again."""
-
-
-class Nodes(Protocol):
-    """Says which nodes there are: a runner with the capability ``ListsNodes``."""
-
-    def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """Capacity by node."""
-        ...
-
-
-class Limited:
-    """Nodes of which no more than some amounts are used.
-
-    Args:
-        nodes: The nodes.
-        most: The most of each resource that is used on each node, by name.
-    """
-
-    def __init__(self, nodes: Nodes, most: Mapping[str, float]) -> None:
-        self._nodes, self._most = nodes, most
-
-    def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """Capacity by node."""
-        return {
-            node: {kind: min(amount, self._most.get(kind, amount)) for kind, amount in capacity.items()}
-            for node, capacity in self._nodes.nodes().items()
-        }
 
 
 @dataclass(frozen=True)
@@ -113,13 +90,13 @@ class Cluster:
         self.allocator = Allocator(settings.policy)
         self.store = ClusterStore(settings.url)
         self.shown: dict[int, Mapping[str, Any]] = {}
-        self._engine = nodes
+        self._engine, self._lookout = nodes, Lookout(nodes)
         self._outbox: queue.Queue[Message] = queue.Queue()
         self._seats: dict[int, Seat] = {}
         self._jobs: dict[int, JobRow] = {}
         self._crashes: dict[int, int] = {}
         self._reasons: dict[int, str] = {}  # why a search was ended from here
-        self._known: Mapping[str, Mapping[str, float]] = {}
+        self._known: Capacities = {}
         self._tenants: dict[str, Any] = {}
         self._token = ""
         self._next = {"look": 0.0, "nodes": 0.0, "snapshot": 0.0, "wake": float("inf")}
@@ -151,6 +128,7 @@ class Cluster:
                 _log.info("waiting for search %d", number)
             for seat in self._seats.values():
                 seat.join(30.0)
+            self._lookout.end(_LEAVE)
             with contextlib.suppress(TradewindError):
                 self.store.renew(settings.name, self._token, LEASE_SECONDS, self._snapshot())
             self.store.release(settings.name, self._token)
@@ -164,12 +142,13 @@ class Cluster:
         now = time.monotonic()
         for what, action, seconds in (
             ("look", self._look, _LOOK),
-            ("nodes", self._look_at_nodes, _NODES),
+            ("nodes", self._lookout.ask, _NODES),
             ("snapshot", self._keep_snapshot, _SNAPSHOT),
         ):
             if now >= self._next[what]:
                 self._next[what] = now + seconds
                 action()
+        self._take_nodes()
         if now >= self._next["wake"]:
             self._next["wake"] = float("inf")
             self._feed(ev.Tick())
@@ -219,8 +198,14 @@ class Cluster:
         if job.wanted == "cancel":
             self._finish(job.id, "cancelled", "cancelled by its owner")
             return []
-        core = job.options.get("core_demand", {})
-        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, job.options.get("demand", {}), job.nice)]
+        core, demand = job.options.get("core_demand", {}), job.options.get("demand", {})
+        try:
+            for given in (core, demand):
+                self.settings.policy.kinds.amounts(given)
+        except InputError as error:  # it was submitted before anybody knew which cluster would take it
+            self._finish(job.id, "failed", str(error))
+            return []
+        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, demand, job.nice)]
         if job.wanted == "pause":
             events.append(ev.JobPaused(name))
             self._change(job.id, state="paused")
@@ -342,14 +327,15 @@ class Cluster:
             self._reasons[number] = reason
             seat.send(End("cancelled"))
 
-    def _look_at_nodes(self) -> None:
+    def _take_nodes(self) -> None:
         try:
-            self._see_nodes(self._engine.nodes())
+            if (found := self._lookout.answer()) is not None:
+                self._see_nodes(found)
         except TradewindError as error:
             # An engine that does not answer has not lost its nodes.
             _log.warning("the nodes cannot be asked for: %s", error)
 
-    def _see_nodes(self, found: Mapping[str, Mapping[str, float]]) -> None:
+    def _see_nodes(self, found: Capacities) -> None:
         kinds = self.settings.policy.kinds
         lost = [name for name in self._known if name not in found]
         for name in lost:

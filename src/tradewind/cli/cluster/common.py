@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,23 +40,30 @@ def check_tenant(name: str, weight: float | None, *, option: str = "") -> None:
         raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
 
 
-def amounts(words: Sequence[str] | None, option: str, *, quota: bool = False) -> dict[str, float]:
-    """Amounts of resources of words like ``cpu=4`` and ``memory=8GiB``; memory in GiB.
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+"""What a resource may be called."""
+
+
+def amounts(
+    words: Sequence[str] | None, option: str, *, quota: bool = False, further: bool = False
+) -> dict[str, float]:
+    """Amounts of resources of words like ``cpu=4`` and ``memory=8GiB``, or several with commas; memory in GiB.
 
     Args:
         words: As they were typed.
         option: The option that they stand behind.
         quota: Whether they may be what else a tenant's quota limits: ``dollars=100``, ``requests=4``.
+        further: Whether they may be resources of any name: only the cluster knows which it has.
 
     Raises:
         InputError: A word is none, or the cluster has no such resource.
     """
     from tradewind.errors import InputError
-    from tradewind.tenancy.resources import Kinds, check_quota
+    from tradewind.tenancy.resources import USUAL, Kinds, check_quota
     from tradewind.units import parse_memory
 
     found: dict[str, float] = {}
-    for key, value in pairs(words, option).items():
+    for key, value in pairs([part for word in words or () for part in word.split(",")], option, "cpu=4").items():
         if key == "memory" and isinstance(value, str):
             found[key] = parse_memory(value) / 2**30
         elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -64,8 +72,13 @@ def amounts(words: Sequence[str] | None, option: str, *, quota: bool = False) ->
             raise InputError(f"{option} {key}={value}: {value!r} is no amount", hint=f"write {option} {key}=4")
     if quota:
         check_quota(found)
-    else:
-        Kinds().amounts(found)
+        return found
+    named = [name for name in found if name not in USUAL] if further else []
+    for name in named:
+        if not _NAME.fullmatch(name):
+            hint = f"write small letters, digits and _, as in {option} licence=1"
+            raise InputError(f"{option}: {name!r} is no name of a resource", hint=hint)
+    Kinds((*USUAL, *named)).amounts(found)
     return found
 
 

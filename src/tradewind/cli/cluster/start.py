@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tradewind.tenancy.allocator import Policy
-    from tradewind.tenancy.framework import Nodes
+    from tradewind.tenancy.lookout import Nodes
 
 
 def start(
@@ -31,6 +31,9 @@ def start(
     ] = None,
     capacity: Annotated[
         list[str] | None, typer.Option("--limit", help="Use no more than this of each node: cpu=4; repeatable.")
+    ] = None,
+    resource: Annotated[
+        list[str] | None, typer.Option("--resource", help="What else each node has, licence=2; repeatable.")
     ] = None,
     processes: Annotated[
         bool, typer.Option("--core-processes", help="Each search in a process of its own, not in a thread.")
@@ -54,8 +57,9 @@ def start(
         part["use"] = "ray"
     elif slurm is not None:
         part |= {"use": "slurm", **({"partition": slurm} if slurm else {})}
-    how = _policy(fairness, priority, pairs(policy, "--policy"))
-    nodes = _nodes(part, amounts(capacity, "--limit"))
+    more = amounts(resource, "--resource", further=True)
+    how = _policy(fairness, priority, pairs(policy, "--policy"), more)
+    nodes = _nodes(part, amounts(capacity, "--limit"), more)
     words = {"engine": part["use"], "fairness": fairness, "priority": priority}
     url = store or store_url()
     settings = ClusterSettings(name, url, data_folder(), how, words, part, processes)
@@ -87,24 +91,26 @@ def list_clusters(
         typer.echo(f"{row.name}: {row.settings.get('engine', '')}, {row.holder or 'not running'}")
 
 
-def _policy(fairness: str, priority: str, settings: Mapping[str, Any]) -> Policy:
+def _policy(fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float]) -> Policy:
     from tradewind import plugins
     from tradewind.tenancy.allocator import Policy
+    from tradewind.tenancy.resources import USUAL, Kinds
 
-    return Policy(plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings))
+    kinds = Kinds((*USUAL, *(name for name in more if name not in USUAL)))
+    return Policy(plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings), kinds)
 
 
-def _nodes(part: Mapping[str, Any], most: Mapping[str, float]) -> Nodes:
+def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str, float]) -> Nodes:
     from pathlib import Path
 
     from tradewind.deployer.runner.base import ListsNodes
     from tradewind.engine.deploying import make_part
     from tradewind.errors import InputError
     from tradewind.paths import data_folder
-    from tradewind.tenancy.framework import Limited
+    from tradewind.tenancy.lookout import Limited
 
     settings = {key: value for key, value in part.items() if key != "use"}
     made = make_part("runner", part["use"], settings, Path.cwd(), data_folder())
     if not isinstance(made, ListsNodes):
         raise InputError(f"the {part['use']} runner does not say which nodes it has")
-    return Limited(made, most)
+    return Limited(made, most, more)

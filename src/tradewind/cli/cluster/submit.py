@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+_Demand = Annotated[
+    list[str] | None,
+    typer.Option(help="What each run takes instead of what its offer says, cpu=2,memory=4GiB; or besides, licence=1."),
+]
+_CoreDemand = Annotated[
+    list[str] | None, typer.Option(help="What its searcher takes as long as it lives: cpu=1,memory=2GiB.")
+]
+
 
 def submit(
     file: Annotated[Path, typer.Argument(help="The job YAML.", show_default=False)],
@@ -23,6 +31,8 @@ def submit(
     core_process: Annotated[
         bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
     ] = False,
+    demand: _Demand = None,
+    core_demand: _CoreDemand = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
     ] = None,
@@ -32,7 +42,7 @@ def submit(
     """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import check_tenant, open_cluster_store
+    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json, load_job
     from tradewind.engine.assemble import build_problem, study_document
     from tradewind.paths import data_folder
@@ -42,7 +52,12 @@ def submit(
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     build_problem(spec, data_folder())  # what cannot be searched is told now, not in the queue
-    options = {"target": target, "core": "process" if core_process else "thread"}
+    options = {
+        "target": target,
+        "core": "process" if core_process else "thread",
+        "demand": amounts(demand, "--demand", further=True) or None,
+        "core_demand": amounts(core_demand, "--core-demand", further=True) or None,
+    }
     with closing(open_cluster_store(store)) as opened:
         if weight is not None:
             known = {row.name: row for row in opened.tenants()}
