@@ -176,7 +176,7 @@ def test_pages_of_the_list(shared: Context) -> None:
         ("/nothing", 404, "This address leads nowhere"),
         ("/requests/999999", 404, "There is no such request"),
         ("/requests/99999999999999999999999", 404, "This address leads nowhere"),
-        ("/requests?text=%00", 422, "The address has the character U+0000"),
+        ("/requests?text=%00", 422, "A text has the character U+0000"),
         ("/applications/none", 404, "There is no application 'none'"),
         ("/requests/new?application=none", 404, "There is no application 'none'"),
         ("/requests?before=x", 422, "Something in that is wrong"),

@@ -36,7 +36,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from tradewind.service.api import answers
-from tradewind.service.web import assets, faults, pages
+from tradewind.service.web import access, assets, faults, pages
 
 _Handler = Callable[[Request, Any], Awaitable[Response]]
 
@@ -45,7 +45,7 @@ def install(app: FastAPI) -> None:
     """Add the pages and their files to a server whose answers to programs are there already."""
     app.include_router(assets.router)
     for router in pages.ROUTERS:
-        app.include_router(router, dependencies=[answers.storable])
+        app.include_router(router, dependencies=[access.storable])
     app.add_exception_handler(HTTPException, _as_page(_of_http))
     for kind in (RequestValidationError, Exception):
         app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))  # type: ignore[arg-type]

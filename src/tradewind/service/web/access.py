@@ -39,6 +39,17 @@ def csrf_of(request: Request) -> str:
     return str(getattr(request.state, "csrf", ""))
 
 
+async def _storable(request: Request) -> None:
+    check_text(request.scope["path"])
+    for name, value in request.query_params.multi_items():
+        check_text(name)
+        check_text(value)
+
+
+storable = Depends(_storable)
+"""Refuses addresses with characters that no database takes; all pages depend on it."""
+
+
 async def _sent(request: Request) -> AsyncIterator[FormData]:
     async with request.form(max_fields=2_000) as sent:
         for name, value in sent.multi_items():
@@ -102,5 +113,6 @@ __all__ = [
     "Viewer",
     "address_of",
     "csrf_of",
+    "storable",
     "viewer_of",
 ]
