@@ -42,7 +42,7 @@ def create_app(context: Context) -> FastAPI:
     answers.install(app)
     app.add_exception_handler(TradewindError, _refuse)
     for router in api.ROUTERS:
-        app.include_router(router, prefix=PREFIX, dependencies=[answers.storable])
+        app.include_router(router, prefix=PREFIX)
     app.include_router(xmlrpc.router)
     app.include_router(health.router)
     web.install(app)

@@ -21,17 +21,18 @@ from tradewind.service.api import (
     users,
 )
 
+# What programs ask for all the time comes first: a call is compared with one router after the other.
 ROUTERS: tuple[APIRouter, ...] = (
+    requests.router,
+    events.router,
     admin.router,
     applications.router,
     cluster.router,
-    events.router,
     links.router,
     me.router,
     notices.router,
     offers.router,
     proposals.router,
-    requests.router,
     results.router,
     studies.router,
     tokens.router,

@@ -6,12 +6,20 @@ their scripts send the session's proof in ``X-CSRF-Token`` with everything that 
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+import inspect
+import typing
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
+from fastapi.responses import Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from tradewind.errors import ForbiddenError, SignInError, TradewindError
+from tradewind.service.api.answers import check_address
 from tradewind.service.context import Context
 from tradewind.service.faults import status_of
 from tradewind.service.people import Principal
@@ -41,18 +49,43 @@ def note_refusal(request: Request, error: TradewindError) -> None:
     context_of(request).audit.record_of(name, tenant, address, "call.refused", call, "refused", {"code": error.code})
 
 
-def _who(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Principal:
-    accounts, address = context_of(request).accounts, address_of(request)
-    if credentials is not None:
-        who, csrf = accounts.by_token(credentials.credentials, address), None
-    elif secret := secret_of(request):
-        who, csrf = accounts.by_session(secret, address)
-    else:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call of somebody who has shown something, at which nobody has looked yet."""
+
+    request: Request
+    token: str | None
+
+    def who(self) -> Principal:
+        """Who it is.
+
+        Raises:
+            SignInError: Nobody whom we know.
+            ForbiddenError: A page that is not of this session asks for a change.
+        """
+        request, csrf = self.request, None
+        accounts, address = context_of(request).accounts, address_of(request)
+        if self.token is not None:
+            found = accounts.by_token(self.token, address)
+        else:
+            found, csrf = accounts.by_session(secret_of(request), address)
+        request.state.who = found
+        if csrf is not None and request.method not in SAFE:
+            check_csrf(csrf, request.headers.get(CSRF_HEADER, ""))
+        return found
+
+
+async def _asked(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> _Asked:
+    check_address(request)
+    if credentials is None and not secret_of(request):
         raise SignInError("no token was sent", hint="send the header Authorization: Bearer tw_...")
-    request.state.who = who
-    if csrf is not None and request.method not in SAFE:
-        check_csrf(csrf, request.headers.get(CSRF_HEADER, ""))
-    return who
+    return _Asked(request, credentials.credentials if credentials is not None else None)
+
+
+def _who(asked: Annotated[_Asked, Depends(_asked)]) -> Principal:
+    return asked.who()
 
 
 async def _shared(request: Request) -> Context:
@@ -75,3 +108,26 @@ async def _admin(who: Who) -> Principal:
 
 Admin = Annotated[Principal, Depends(_admin)]
 """Who calls, where only an administrator may."""
+
+
+def in_one_thread(route: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
+    """A route whose caller is found in the thread that it works in.
+
+    By itself FastAPI goes into one thread to ask who calls, comes back, and goes into another one to work; on routes
+    that programs poll, that is a good part of what a call costs.
+
+    Args:
+        route: It has a parameter ``who``.
+    """
+    hints = typing.get_type_hints(route, include_extras=True)
+    parameters = [
+        one.replace(annotation=Annotated[_Asked, Depends(_asked)] if name == "who" else hints[name])
+        for name, one in inspect.signature(route).parameters.items()
+    ]
+
+    @wraps(route)
+    async def call(who: _Asked, **values: Any) -> Response:
+        return await run_in_threadpool(lambda: route(who=who.who(), **values))
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call

@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from tradewind.service.api import answers
 from tradewind.service.api.access import Shared, Who
-from tradewind.service.api.models import EVENT_LIST, Event, event_of
-from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known
+from tradewind.service.api.models import Event
+from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known, past_events
 
 router = APIRouter(tags=["events"])
 
@@ -39,5 +39,4 @@ async def list_events(
     known = last_known(since, last_event_id)
     if answers.wants_stream(request):
         return await event_stream(shared, who, None, known)
-    events = await run_in_threadpool(shared.requests.events, who, None, known or 0, limit)
-    return answers.answer_list(EVENT_LIST, [event_of(event) for event in events])
+    return await run_in_threadpool(past_events, shared, who, None, known or 0, limit)

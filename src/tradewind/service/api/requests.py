@@ -10,24 +10,30 @@ from starlette.concurrency import run_in_threadpool
 
 from tradewind.errors import NotFoundError
 from tradewind.service.api import answers
-from tradewind.service.api.access import Shared, Who
+from tradewind.service.api.access import Shared, Who, in_one_thread
 from tradewind.service.api.answers import Before, IfNoneMatch, Limit, Number, answer, answer_list, tag_of, unchanged
 from tradewind.service.api.documents import CHANGES, REQUEST, RequestDocument
 from tradewind.service.api.download import Download
 from tradewind.service.api.models import (
-    EVENT_LIST,
     FILES,
     SUMMARIES,
     Event,
     File,
     RequestAnswer,
     RequestSummary,
-    event_of,
     file_of,
     request_of,
     summary_of,
 )
-from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known, log_stream, over_since
+from tradewind.service.api.streaming import (
+    LastEventId,
+    Since,
+    event_stream,
+    last_known,
+    log_stream,
+    over_since,
+    past_events,
+)
 from tradewind.service.wire import check_document, check_text
 from tradewind.store.requests import ENDED, OPEN, RequestRow
 
@@ -47,6 +53,7 @@ _ONE = {"content": {"application/json": {"schema": {"$ref": "#/components/schema
     response_model=RequestAnswer,
     responses={201: {"description": "It was made, or had been with this key.", "headers": _LOCATION}},
 )
+@in_one_thread
 def submit_request(
     who: Who,
     shared: Shared,
@@ -69,6 +76,7 @@ def submit_request(
     response_model=list[RequestSummary],
     responses={200: {"headers": answers.LIST_HEADERS}},
 )
+@in_one_thread
 def list_requests(
     request: Request,
     who: Who,
@@ -99,6 +107,7 @@ def list_requests(
 
 
 @router.get("/requests/{number}", response_model=RequestAnswer, responses={200: {"headers": answers.TAG_HEADERS}})
+@in_one_thread
 def get_request(request: Request, who: Who, shared: Shared, number: Number, _known: IfNoneMatch = None) -> Response:
     """One request: its state, its cost, what was asked, and why it failed."""
     row = shared.requests.get(who, number)
@@ -174,8 +183,7 @@ async def list_request_events(
             return Response(status_code=204)
         await run_in_threadpool(shared.requests.get, who, number)  # before anything is said
         return await event_stream(shared, who, number, known or 0)
-    events = await run_in_threadpool(shared.requests.events, who, number, known or 0, limit)
-    return answer_list(EVENT_LIST, [event_of(event) for event in events])
+    return await run_in_threadpool(past_events, shared, who, number, known or 0, limit)
 
 
 @router.get(

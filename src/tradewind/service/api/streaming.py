@@ -11,6 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from tradewind.errors import InputError
+from tradewind.service.api.answers import answer_list
+from tradewind.service.api.models import EVENT_LIST, event_of
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.requests.files import LogPart
@@ -45,6 +47,16 @@ def last_known(since: int | None, header: str | None) -> int | None:
             "Last-Event-ID is no number of an event", hint="send the id of the last event, or leave it out"
         )
     return int(plain)
+
+
+def past_events(shared: Context, who: Principal, number: int | None, since: int, limit: int) -> Response:
+    """What happened until now.
+
+    Raises:
+        NotFoundError: There is no such request that the user may see.
+    """
+    found = shared.requests.events(who, number, since, limit)
+    return answer_list(EVENT_LIST, [event_of(event) for event in found])
 
 
 async def event_stream(shared: Context, who: Principal, number: int | None, since: int | None) -> Response:
