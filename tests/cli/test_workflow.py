@@ -186,6 +186,12 @@ def test_workflowsims_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert plain < figures["makespan"] < plain + 1.0
 
 
+@pytest.mark.usefixtures("folder")
+def test_workflowsims_heft_says_how_its_ties_fall(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "simulate", "w.yaml", "--planner", "HEFT", "--vms", "paper3:16", "--compat", "workflowsim")
+    assert "ties         in the order of the file" in out
+
+
 @pytest.mark.parametrize("to", ["own", "wfformat", "wfformat-1.4", "wfformat-1.6"])
 def test_convert(to: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tradewind.workflow.files import read_workflow

@@ -58,6 +58,15 @@ def test_a_repetition_is_not_the_next_best(store: Store, build: Build) -> None:
     assert "It ran 2 times, between $0.200 and $0.210." in text
 
 
+@pytest.mark.parametrize(("runner", "simulated"), [({"use": "replay"}, True), ("process", False), ("gone", False)])
+def test_simulated_runs_are_not_called_spending(store: Store, build: Build, runner: object, simulated: bool) -> None:
+    trials = [make_trial(0, {"a": 1}, 0.2), make_trial(1, {"a": 2}, 0.3)]
+    text = said(store, build(trials, spec={"deploy": {"runner": runner}}))
+    assert ("The search spent $0.500 in total on 2 ended trials" in text) is not simulated
+    words = "The runs were simulated and nothing was paid; they would have cost $0.500 in total on 2 ended trials"
+    assert (words in text) is simulated
+
+
 def test_equal_values_are_called_equal(store: Store, build: Build) -> None:
     text = said(store, build([make_trial(0, {"a": 1}, 0.2), make_trial(1, {"a": 2}, 0.2)]))
     assert "just as good in cost" in text

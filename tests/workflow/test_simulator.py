@@ -152,6 +152,15 @@ def test_machines_that_drift_and_move() -> None:
     assert unknown != 300.0
 
 
+@pytest.mark.parametrize("pause", [60.0, 75.0])
+def test_a_world_in_which_nothing_ever_ends_is_refused(pause: float) -> None:
+    with pytest.raises(WorkflowError, match=r"no task would ever end: each machine is moved every 60 s") as refusal:
+        World(migration=1.0, pause=pause, period=60.0)
+    assert refusal.value.hint
+    assert World(migration=0.99, pause=pause, period=60.0).pause == pause
+    assert World(migration=1.0, pause=59.0, period=60.0).migration == 1.0
+
+
 def test_a_migration_that_takes_a_whole_period_ends_whatever_the_rounding() -> None:
     flow = Workflow("w", (Task("a", "a", 30.0),), ((),))
     for period in (0.1, 0.7, 1 / 3, 51.17 / 20):

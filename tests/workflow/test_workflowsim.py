@@ -8,7 +8,8 @@ import pytest
 from tests.workflow.datasets import dax, needs_datasets, table
 
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.simulator.workflowsim import POLICIES, Vm, WorkflowSim, dheft
+from tradewind.workflow.simulator.compat import NAMES
+from tradewind.workflow.simulator.workflowsim import Vm, WorkflowSim, dheft
 
 ROWS = table("workflowsim", "makespans_sample.csv")
 
@@ -55,7 +56,7 @@ def test_a_vm_runs_one_task_at_a_time_whatever_its_cores() -> None:
     assert outcome.makespan == pytest.approx(40.21, abs=0.1)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, "DHEFT"])
+@pytest.mark.parametrize("policy", NAMES)
 def test_every_task_runs_once_after_its_parents(policy: str) -> None:
     tasks = tuple(Task(str(i), f"a{i % 3}", 1.0 + i % 5, (f"f{i - 1}",), (f"f{i}",)) for i in range(30))
     parents = tuple(tuple(sorted({i // 2, i // 3} - {i})) if i else () for i in range(30))

@@ -170,7 +170,8 @@ FILES = [
     Case("simulate-joining", "a delay of jobs that there are not", 3, "--delay clustering= is for jobs of several tasks (add --clustering horizontal:4)", (*_SIMULATE, "--delay", "clustering=2"), _BOTH),
     Case("simulate-clustering", "a misspelt clustering", 3, "there is no clustering 'horizontl' (did you mean 'horizontal'?)", (*_SIMULATE, "--clustering", "horizontl:2"), _BOTH),
     Case("simulate-compat", "another simulator's rules", 3, "--compat 'cloudsim' is not known (write --compat workflowsim)", (*_SIMULATE, "--compat", "cloudsim"), _BOTH),
-    Case("simulate-compat-heft", "WorkflowSim's HEFT", 3, "--compat workflowsim has no planner 'HEFT' (its ties fall by chance)", ("workflow", "simulate", "w.yaml", "--planner", "HEFT", "--vms", "paper3:16", "--compat", "workflowsim"), _BOTH),
+    Case("simulate-compat-planner", "a planner that WorkflowSim has not", 3, "--compat workflowsim has no planner 'PEFT' (there are …DHEFT, HEFT)", ("workflow", "simulate", "w.yaml", "--planner", "PEFT", "--vms", "paper3:16", "--compat", "workflowsim"), _BOTH),
+    Case("simulate-never", "machines that are moved all the time", 3, "no task would ever end: each machine is moved every 60 s, and stands still for 60 s then (a pause shorter than the period, or a chance of migration below 1)", (*_SIMULATE, "--migration", "1", "--pause", "60s"), _BOTH),
     Case("simulate-compat-noise", "WorkflowSim with noise", 3, "--compat workflowsim has no noise, failures, delays, clustering or plans (leave those options out)", (*_SIMULATE, "--compat", "workflowsim", "--noise", "0.1"), _BOTH),
     Case("convert-format", "a format that is not written", 3, "--to 'dax' is no format that is written (one of own, wfformat, wfformat-1.4, wfformat-1.5, wfformat-1.6)", ("workflow", "convert", "w.yaml", "--to", "dax"), _BOTH),
 ]  # fmt: skip

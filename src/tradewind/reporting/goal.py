@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.errors import InputError
+from tradewind import plugins
+from tradewind.deployer.runner.base import Simulates
+from tradewind.errors import InputError, PluginError
 from tradewind.problem import COST, Budget, Constraints, Objective, Threshold
 from tradewind.units import parse_duration, parse_money
 
@@ -24,12 +26,14 @@ class Goal:
         constraints: What had to hold.
         budget: What could be spent.
         searcher: The searcher's name, or empty where it is not known.
+        simulated: Nothing was really run, and nothing was paid.
     """
 
     objective: Objective
     constraints: Constraints
     budget: Budget
     searcher: str = ""
+    simulated: bool = False
 
 
 def read_goal(spec: Mapping[str, Any]) -> Goal:
@@ -46,7 +50,16 @@ def read_goal(spec: Mapping[str, Any]) -> Goal:
         _constraints(_mapping(spec.get("constraints"))),
         _budget(_mapping(spec.get("budget"))),
         _choice(spec.get("searcher")),
+        _simulated(_choice(_mapping(spec.get("deploy")).get("runner"))),
     )
+
+
+def _simulated(runner: str) -> bool:
+    """True for a runner that simulates; one that is not installed here is not known to."""
+    try:
+        return bool(runner) and issubclass(plugins.load("runner", runner), Simulates)
+    except PluginError:
+        return False
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -153,7 +153,7 @@ def _tiles(data: StudyData) -> list[tuple[str, str]]:
     money = f"{format_money(summary.spent)} total"
     if budget.dollars is not None:
         money += f" of {format_money(budget.dollars)}"
-    tiles.append(("spent on the search", money))
+    tiles.append(("cost of the search, simulated" if data.goal.simulated else "spent on the search", money))
     limit = f" of {budget.trials:,}" if budget.trials is not None else ""
     tiles.append(("trials", f"{len(data):,}{limit}"))
     if study.elapsed:

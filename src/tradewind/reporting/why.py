@@ -169,7 +169,9 @@ def _neighbours(data: StudyData, best: int) -> int:
 def _spending(data: StudyData) -> list[str]:
     summary, budget = data.summary, data.goal.budget
     ended = int(data.ended.sum())
-    sentence = f"The search spent {format_money(summary.spent)} in total on {count(ended, 'ended trial')}"
+    money = f"{format_money(summary.spent)} in total on {count(ended, 'ended trial')}"
+    simulated = "The runs were simulated and nothing was paid; they would have cost "
+    sentence = (simulated if data.goal.simulated else "The search spent ") + money
     if budget.dollars is not None:
         sentence += f", of a budget of {format_money(budget.dollars)}"
     parts = [

@@ -14,8 +14,8 @@ from tradewind.workflow.platform import Platform
 from tradewind.workflow.simulator.runs import Result
 from tradewind.workflow.simulator.workflowsim import LOCAL_RATE, POLICIES, SHARED_RATE, Vm, WorkflowSim
 
-NAMES = (*POLICIES, "DHEFT")
-"""WorkflowSim's policies and plans that always come to the same result."""
+NAMES = (*POLICIES, "DHEFT", "HEFT")
+"""WorkflowSim's policies and plans. All but HEFT always come to the same result."""
 
 
 def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
@@ -30,8 +30,8 @@ def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
         WorkflowError: It has no such policy, or storage is neither shared nor local.
     """
     if policy not in NAMES:
-        why = "its ties fall by chance" if policy == "HEFT" else f"there are {', '.join(NAMES)}"
-        raise WorkflowError(f"--compat workflowsim has no planner {policy or 'yet'!r}", hint=why)
+        hint = f"there are {', '.join(NAMES)}"
+        raise WorkflowError(f"--compat workflowsim has no planner {policy or 'yet'!r}", hint=hint)
     if platform.storage == "none":
         raise WorkflowError("WorkflowSim knows shared and local storage only", hint="write storage: shared")
     vms = [Vm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
@@ -43,4 +43,6 @@ def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
     notes = [("rules", "those of WorkflowSim 1.0: its clock begins at 0.1 s with a stage-in job")]
     if platform.bandwidth != rate or platform.latency:
         notes.append(("bandwidth", f"{rate:g} MB/s and no latency, as it always has under {platform.storage} storage"))
+    if policy == "HEFT":
+        notes.append(("ties", "in the order of the file; WorkflowSim's own fall by chance, and its makespan with them"))
     return Result(single, schedule, (found,), (0,), tuple(notes))

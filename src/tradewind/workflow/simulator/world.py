@@ -34,6 +34,9 @@ class World:
             its start (``queue``), and after its end before its children are told (``post``). A list has one figure for
             each depth, the last for all below.
         seed: Of all chance.
+
+    Raises:
+        WorkflowError: No machine would ever work: each is moved in every period, for all of it.
     """
 
     noise: float = 0.0
@@ -46,6 +49,14 @@ class World:
     retries: int = 3
     delays: Mapping[Moment, float | Sequence[float]] = field(default_factory=dict)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.migration >= 1 and self.pause >= self.period:
+            raise WorkflowError(
+                f"no task would ever end: each machine is moved every {self.period:g} s, and stands still for "
+                f"{self.pause:g} s then",
+                hint="a pause shorter than the period, or a chance of migration below 1",
+            )
 
     def delay(self, moment: Moment, flow: Workflow, task: int) -> float:
         """Seconds of one of the system's delays for a task."""
