@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from reference import cli, errors, parts, python, service, store, wrong_inputs, yaml
+from reference import cli, errors, parts, python, rest, service, store, wrong_inputs, yaml
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -21,6 +21,7 @@ def pages() -> dict[str, str]:
         "errors.md": errors.write(),
         **parts.write(),
         "python.md": python.write(),
+        "rest.md": rest.write(),
         "service.md": service.write(),
         "store.md": store.write(),
         "wrong-inputs.md": wrong_inputs.write(),
