@@ -243,22 +243,10 @@ def build_search(
     searcher = searcher or build_searcher(spec, problem)
     deployer = build_deployer(spec, study.owner, data_folder, entered)
     _check_offers(spec, problem, deployer)
-    policy = Policy(
-        owner=study.owner,
-        retries=spec.retries,
-        abort=spec.abort,
-        priced_aborts=isinstance(searcher, PricesAborts),
-        rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]) if rules is None else rules,
-        room=deployer.room,
-        kill_seconds=deployer.kill_seconds,
-        elsewhere=_elsewhere(spec, problem, deployer, data_folder),
-        spot_attempts=spec.spot_attempts,
-        exit_codes=accepted_exit_codes(spec),
-        searcher=searcher.name or type(searcher).__name__,
-        size=len(problem.candidates) if problem.space.enumerable else None,
-        stopper=build_stopper(spec, problem),
-        gated=gate is not None,
-    )
+    policy = _policy(spec, study, problem, searcher, deployer, data_folder)
+    if rules is not None:
+        policy = replace(policy, rules=rules)
+    policy = replace(policy, gated=gate is not None)
     parts = Parts(
         study=study,
         problem=problem,
@@ -271,6 +259,27 @@ def build_search(
         listener=build_listener(policy.stopper, problem, deployer.runner),
     )
     return Search(parts, observer, gate)
+
+
+def _policy(
+    spec: Spec, study: StudyRow, problem: Problem, searcher: Searcher, deployer: Deployer, data_folder: Path
+) -> Policy:
+    """What the state machine goes by."""
+    return Policy(
+        owner=study.owner,
+        retries=spec.retries,
+        abort=spec.abort,
+        priced_aborts=isinstance(searcher, PricesAborts),
+        rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]),
+        room=deployer.room,
+        kill_seconds=deployer.kill_seconds,
+        elsewhere=_elsewhere(spec, problem, deployer, data_folder),
+        spot_attempts=spec.spot_attempts,
+        exit_codes=accepted_exit_codes(spec),
+        searcher=searcher.name or type(searcher).__name__,
+        size=len(problem.candidates) if problem.space.enumerable else None,
+        stopper=build_stopper(spec, problem),
+    )
 
 
 def _elsewhere(spec: Spec, problem: Problem, deployer: Deployer, data_folder: Path) -> Elsewhere:

@@ -303,7 +303,8 @@ class SearchMachine:
             return []
         self._underway.put(run, stored=run.state.ended)
         if not run.state.ended:
-            if not self.ledger.meter(run.run_id, run.cost) and self.purse.overdrawn(run, self.book.trials[run.trial].offer):
+            offer = self.book.trials[run.trial].offer
+            if not self.ledger.meter(run.run_id, run.cost) and self.purse.overdrawn(run, offer):
                 why = f"it cost more than the {format_money(run.reserved)} set aside for it"
                 self._underway.abort(run.run_id, why)
                 return [ev.Cancel(run.run_id, why)]

@@ -152,6 +152,8 @@ def test_places_of_the_administrator(tmp_path: Path) -> None:
         assert results.check(there.ann) == rows[0].address
         assert list((tmp_path / "home/physics/ann").iterdir()) == []
         assert results.destination(there.root.user_id, "/anywhere", is_admin=True).results == "/anywhere"
+        with pytest.raises(InputError, match="written in full"):
+            results.destination(there.root.user_id, "somewhere", is_admin=True)
 
 
 def test_checking_a_place(there: World, webdav: tuple[Server, Process]) -> None:

@@ -11,7 +11,6 @@ from tradewind.cli.common import command_group
 from tradewind.cli.service.places import Database, Server
 
 if TYPE_CHECKING:
-
     from tradewind.cli.service.here import Here
     from tradewind.client import Client
     from tradewind.client.models import Request
@@ -26,10 +25,7 @@ Trial = Annotated[int | None, typer.Option(help="Of this trial of a search; else
 @request_app.command("submit")
 def submit(
     what: Annotated[
-        str,
-        typer.Argument(
-            help="An application (NAME or NAME@3), a job YAML, or a request's document.", show_default=False
-        ),
+        str, typer.Argument(help="An application (NAME or NAME@3), a job YAML, or a document.", show_default=False)
     ],
     param: Annotated[
         list[str] | None,

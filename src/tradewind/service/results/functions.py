@@ -254,6 +254,8 @@ class Results:
                 parsed = self._judge(place, kept[place].get("endpoint", ""))
                 return {place: self._entered(account.id, parsed, kept[place])}
         if is_admin:
+            if "://" not in address and not address.startswith("/"):
+                raise InputError("a folder of the server is written in full", hint=f"write /srv/results/{address[:40]}")
             return {}
         raise InputError(
             f"results of {account.name} do not go to {clean(address, 200)}",
