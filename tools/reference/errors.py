@@ -40,6 +40,7 @@ WHAT_TO_DO = {
     "deploy.offer": "Take the offer out of the space (`offers:`), or correct the template that is named.",
     "deploy.unreachable": "See that the host or the engine is up and can be reached from here.",
     "input.workflow": "Correct the workflow, the plan or the machines at the place that is named.",
+    "input.form": "Correct the fields that are named; each has a message of its own.",
     "missing-program": "Install what is named; `tradewind doctor` shows everything that is missing.",
     "deploy": "Try again; if it stays, `tradewind doctor` and the provider's own page say more.",
     "teardown": "Look at the provider's page and end the machines by hand: they may still cost money.",
