@@ -6,17 +6,11 @@ their scripts send the session's proof in ``X-CSRF-Token`` with everything that 
 
 from __future__ import annotations
 
-import inspect
-import typing
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from fastapi import Depends, Request
-from fastapi.responses import Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.concurrency import run_in_threadpool
 
 from tradewind.errors import ForbiddenError, SignInError, TradewindError
 from tradewind.service.api.answers import check_address
@@ -50,8 +44,13 @@ def note_refusal(request: Request, error: TradewindError) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A call of somebody who has shown something, at which nobody has looked yet."""
+class Asked:
+    """A call of somebody who has shown something, at which nobody has looked yet.
+
+    Attributes:
+        request: The call.
+        token: The token that it came with; None for the cookie of a session.
+    """
 
     request: Request
     token: str | None
@@ -75,16 +74,21 @@ class _Asked:
         return found
 
 
-async def _asked(
+async def asked_of(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> _Asked:
+) -> Asked:
+    """What the caller of a route has shown.
+
+    Raises:
+        SignInError: Nothing.
+    """
     check_address(request)
     if credentials is None and not secret_of(request):
         raise SignInError("no token was sent", hint="send the header Authorization: Bearer tw_...")
-    return _Asked(request, credentials.credentials if credentials is not None else None)
+    return Asked(request, credentials.credentials if credentials is not None else None)
 
 
-def _who(asked: Annotated[_Asked, Depends(_asked)]) -> Principal:
+def _who(asked: Annotated[Asked, Depends(asked_of)]) -> Principal:
     return asked.who()
 
 
@@ -108,26 +112,3 @@ async def _admin(who: Who) -> Principal:
 
 Admin = Annotated[Principal, Depends(_admin)]
 """Who calls, where only an administrator may."""
-
-
-def in_one_thread(route: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
-    """A route whose caller is found in the thread that it works in.
-
-    By itself FastAPI goes into one thread to ask who calls, comes back, and goes into another one to work; on routes
-    that programs poll, that is a good part of what a call costs.
-
-    Args:
-        route: It has a parameter ``who``.
-    """
-    hints = typing.get_type_hints(route, include_extras=True)
-    parameters = [
-        one.replace(annotation=Annotated[_Asked, Depends(_asked)] if name == "who" else hints[name])
-        for name, one in inspect.signature(route).parameters.items()
-    ]
-
-    @wraps(route)
-    async def call(who: _Asked, **values: Any) -> Response:
-        return await run_in_threadpool(lambda: route(who=who.who(), **values))
-
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return call

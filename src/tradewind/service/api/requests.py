@@ -10,10 +10,11 @@ from starlette.concurrency import run_in_threadpool
 
 from tradewind.errors import NotFoundError
 from tradewind.service.api import answers
-from tradewind.service.api.access import Shared, Who, in_one_thread
+from tradewind.service.api.access import Shared, Who
 from tradewind.service.api.answers import Before, IfNoneMatch, Limit, Number, answer, answer_list, tag_of, unchanged
 from tradewind.service.api.documents import CHANGES, REQUEST, RequestDocument
 from tradewind.service.api.download import Download
+from tradewind.service.api.express import ExpressRoute, in_one_thread
 from tradewind.service.api.models import (
     FILES,
     SUMMARIES,
@@ -37,7 +38,7 @@ from tradewind.service.api.streaming import (
 from tradewind.service.wire import check_document, check_text
 from tradewind.store.requests import ENDED, OPEN, RequestRow
 
-router = APIRouter(tags=["requests"])
+router = APIRouter(tags=["requests"], route_class=ExpressRoute)
 
 Trial = Annotated[
     int | None,
