@@ -20,6 +20,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 _NET = "10.98.7"
 _BRIDGE = "twrec"
 _PERIOD_US = 20_000
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,10 @@ class Cluster:
         for name, value in parameters.items():
             command += ["--mca", name, value]
         command += ["-x", f"OMP_NUM_THREADS={vcpu}", str(program), *words]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=3600)
+        for _ in range(_TRIES):  # on a busy machine Open MPI gives up on a node that comes late
+            done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=3600)
+            if done.returncode == 0:
+                break
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
         return done.stdout
