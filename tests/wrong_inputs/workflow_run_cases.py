@@ -76,6 +76,14 @@ RUNS: Sequence[Case] = [
     ),
     _run("set-form", "a setting without a value", 3, "--set 'grace' is not NAME=VALUE …", _TRUE, "--set", "grace"),
     _run(
+        "online",
+        "a planner that is to decide during the run, and cannot",
+        13,
+        "the planner heft does not decide during a run (adaptive, fcfs, mct, minmin, maxmin, sufferage and …)",
+        _TRUE,
+        "--online",
+    ),
+    _run(
         "bare",
         "a plan of tasks without commands",
         3,

@@ -178,7 +178,10 @@ class World:
     late: list[Ended] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.machine = ExecutionMachine(self.graph, self.order, self.patience)
+        self.machine = self._made()
+
+    def _made(self) -> ExecutionMachine:
+        return ExecutionMachine(self.graph, self.order, self.patience)
 
     def run(self, first: Opened | None = None) -> None:
         self._do(first or Opened())
@@ -231,7 +234,7 @@ class World:
         alive = {task: place for task, place in self.running.items() if self.chance.random() < 0.5}
         self.running = alive
         self.lost = set()
-        self.machine = ExecutionMachine(self.graph, self.order, self.patience)
+        self.machine = self._made()
         self._do(Opened(frozenset(self.finished), dict(alive), dict(self.attempts), self.replanned))
 
     def _do(self, event: Event) -> None:

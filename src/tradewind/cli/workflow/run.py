@@ -35,6 +35,9 @@ _Isolate = Annotated[
 ]
 _Retries = Annotated[int, typer.Option(min=0, help="Times a task that failed is tried again.")]
 _Planner = Annotated[str, typer.Option(help="Who plans what is left when a machine is lost.")]
+_Online = Annotated[
+    bool, typer.Option("--online", help="The planner decides during the run where each task goes, not the plan.")
+]
 _Python = Annotated[str | None, typer.Option(help="The Python on the machines; this one's path without it.")]
 _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at most: 2h.")]
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
@@ -56,6 +59,7 @@ def run(
     isolate: _Isolate = False,
     retries: _Retries = 2,
     planner: _Planner = "heft",
+    online: _Online = False,
     python: _Python = None,
     wall: _Wall = None,
     linger: _Linger = "60s",
@@ -87,9 +91,10 @@ def run(
     read = read_plan(plan)
     _check_scale(read, scale, synthetic)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
-    waits = {"gather": parse_duration(gather), "give_up": parse_duration(give_up)}
-    sources, patience = (inputs or plan.parent).absolute(), Patience(retries=retries)
-    options = Options(sources, patience=patience, isolated=isolate, synthetic=synthetic, scale=scale, **waits)
+    options = Options(
+        (inputs or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic, scale,
+        parse_duration(gather), parse_duration(give_up), online,
+    )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})
     runner = _runner(on, set_ or [], place)

@@ -23,6 +23,7 @@ from tradewind.workflow.execution.events import (
     Ending,
     Event,
     Finish,
+    Guided,
     Instruction,
     Interrupted,
     Launch,
@@ -35,6 +36,7 @@ from tradewind.workflow.execution.events import (
 )
 from tradewind.workflow.execution.fleet import Fleet, Told
 from tradewind.workflow.execution.folder import RunFolder, check_names, order_of
+from tradewind.workflow.execution.guide import Guide, guide_for
 from tradewind.workflow.execution.journal import History, Journal, end_record
 from tradewind.workflow.execution.options import Options, Progress, look
 from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Terms
@@ -50,11 +52,14 @@ _TICK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class _NewPlan:
-    """What is left has been planned; ``finish`` has the ends of ``tasks``, in seconds from the beginning of the run."""
+    """What is left has been planned; ``finish`` has the ends of ``tasks``, in seconds from the beginning of the run.
 
-    planned: Planned
+    Where somebody decides during the run, nothing is known of the ends.
+    """
+
+    planned: Planned | Guided
     tasks: tuple[int, ...]
-    finish: Numbers
+    finish: Numbers | None
 
 
 class Controller:
@@ -67,7 +72,7 @@ class Controller:
         runner: Gives the machines.
         terms: How machines are got from it.
         options: How the plan is carried out.
-        planner: Plans what is left when a machine or a task is lost.
+        planner: Plans what is left when a machine or a task is lost; or decides during the run (`Options.online`).
         digest: Of the plan.
         watch: Told of progress some times a second.
         wanted: False once somebody wants to stop.
@@ -96,7 +101,8 @@ class Controller:
         graph = Graph(
             self._flow.parents, [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
         )
-        self.machine = ExecutionMachine(graph, plan.schedule.order_in(plan.flow), options.patience)
+        guide = self._guide(range(len(self._flow)), range(len(self._platform.vms)), booted=False)
+        self.machine = ExecutionMachine(graph, plan.schedule.order_in(plan.flow), options.patience, guide)
         self.fatal: TradewindError | None = None
         self._reasons: dict[int, str] = {}
         self._seconds = self._platform.seconds(self._flow)
@@ -229,7 +235,8 @@ class Controller:
                 self._lose(vm, reason)
             case _NewPlan(planned, tasks, finish):
                 self._record({"e": "plan", "tasks": len(tasks), "planner": self._planner.name})
-                self._finish[list(tasks)], self._late = finish, 0.0
+                if finish is not None:
+                    self._finish[list(tasks)], self._late = finish, 0.0
                 self._events.append(planned)
             case PlanFailed():
                 self._events.append(report)
@@ -357,6 +364,9 @@ class Controller:
     def _replan(self, tasks: tuple[int, ...], vms: tuple[int, ...], busy: dict[int, float]) -> None:
         """Plan what is left; in a thread, because a planner may take seconds."""
         try:
+            if (guide := self._guide(tasks, vms, booted=True)) is not None:
+                self._post(_NewPlan(Guided(guide), tasks, None))
+                return
             orders, _, _, finish = plan_rest(self._flow, self._platform, tasks, vms, busy, self._planner)
         except TradewindError as error:
             self.fatal = error
@@ -364,6 +374,16 @@ class Controller:
             return
         now = self.history.clock(time.time())
         self._post(_NewPlan(Planned(orders), tasks, now + finish * self._options.scale))
+
+    def _guide(self, tasks: Sequence[int], vms: Sequence[int], *, booted: bool) -> Guide | None:
+        """Who decides during the run, where somebody is to."""
+        if not self._options.online:
+            return None
+
+        def clock() -> float:
+            return self.history.clock(time.time()) / self._options.scale
+
+        return guide_for(self._flow, self._platform, tasks, vms, self._planner, clock, booted=booted)
 
     @property
     def failed(self) -> dict[str, str]:

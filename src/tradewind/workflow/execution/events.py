@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tradewind.workflow.execution.guide import Guide
 
 
 class Outcome(StrEnum):
@@ -87,6 +91,13 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Guided:
+    """There is somebody new who decides where what is left goes."""
+
+    guide: Guide
+
+
+@dataclass(frozen=True, slots=True)
 class PlanFailed:
     """What is left cannot be planned on the machines that are left."""
 
@@ -96,7 +107,7 @@ class Interrupted:
     """Somebody wants to stop."""
 
 
-Event = Opened | MachineUp | MachineLost | Ended | Planned | PlanFailed | Interrupted
+Event = Opened | MachineUp | MachineLost | Ended | Planned | Guided | PlanFailed | Interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +127,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Plan what is left: `Planned` or `PlanFailed` is the answer; what is under way goes on meanwhile.
+    """Plan what is left: `Planned` (or `Guided`) or `PlanFailed` is the answer; what is under way goes on meanwhile.
 
     Attributes:
-        tasks: The tasks that have neither begun nor ended, nor wait for one that failed.
+        tasks: The tasks that have neither begun nor ended, nor wait for one that failed; where somebody decides during
+            the run, those that run as well.
         vms: The machines that are left.
     """
 

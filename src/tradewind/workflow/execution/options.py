@@ -26,6 +26,7 @@ class Options:
         scale: What such a task takes, as a share of what the plan says.
         gather: Seconds that the first machine waits for the others.
         give_up: Seconds after the first task could begin at which machines that have not come are given up.
+        online: The planner decides during the run where each task goes, instead of the plan.
     """
 
     inputs: Path
@@ -35,6 +36,7 @@ class Options:
     scale: float = 1.0
     gather: float = 30.0
     give_up: float = 600.0
+    online: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import Ending
 from tradewind.workflow.execution.folder import RunFolder
+from tradewind.workflow.execution.guide import check_online
 from tradewind.workflow.execution.journal import Journal, Record
 from tradewind.workflow.execution.options import Options, Progress
 from tradewind.workflow.execution.pilots import Terms, dismiss
@@ -65,9 +66,12 @@ def carry_out(
 
     Raises:
         WorkflowError: The plan cannot be carried out like this, or the folder is of another one.
+        PluginError: The planner is to decide during the run, and does not.
         StudyBusyError: Another process carries it out.
         DeployError: No machine could be had.
     """
+    if options.online:
+        check_online(planner)
     place = RunFolder(folder.absolute())
     try:
         place.path.mkdir(parents=True, exist_ok=True)

@@ -10,12 +10,15 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
+from tradewind.errors import WorkflowError
 from tradewind.workflow.execution.events import (
     Ended,
     Ending,
     Event,
     Finish,
+    Guided,
     Instruction,
     Interrupted,
     Launch,
@@ -27,6 +30,9 @@ from tradewind.workflow.execution.events import (
     Planned,
     Replan,
 )
+
+if TYPE_CHECKING:
+    from tradewind.workflow.execution.guide import Guide
 
 
 class Step(Enum):
@@ -79,12 +85,14 @@ class ExecutionMachine:
     """A plan that is carried out: where every task is, and what is to be started next.
 
     Each machine starts its tasks in the order of the plan: a task begins when all before it on its machine have begun,
-    its parents have ended, and enough slots are free.
+    its parents have ended, and enough slots are free. With a guide there is no order: it is asked for a task and its
+    machine whenever something has happened.
 
     Args:
         graph: The workflow and its machines.
         order: The tasks of each machine, in the plan's order.
         patience: How often failures are repeated.
+        guide: Who decides during the run, or None to follow the order.
 
     Attributes:
         steps: Where each task is.
@@ -94,8 +102,11 @@ class ExecutionMachine:
         ending: Why it is over, or None.
     """
 
-    def __init__(self, graph: Graph, order: Mapping[int, Sequence[int]], patience: Patience) -> None:
+    def __init__(
+        self, graph: Graph, order: Mapping[int, Sequence[int]], patience: Patience, guide: Guide | None = None
+    ) -> None:
         self.graph = graph
+        self._guide = guide
         self.patience = patience
         self.steps = [Step.WAITING] * len(graph.parents)
         self.presence = [Presence.COMING] * len(graph.slots)
@@ -109,6 +120,7 @@ class ExecutionMachine:
             for parent in parents:
                 self._children[parent].append(task)
         self._unmet = [len(parents) for parents in graph.parents]
+        self._ready = {task: None for task, count in enumerate(self._unmet) if not count}  # as they became ready
         self._failures = [0] * len(graph.parents)
         self._losses = [0] * len(graph.parents)
         self._moved: dict[int, int] = {}  # tasks that are tried once more, on a machine that they have not failed on
@@ -154,6 +166,10 @@ class ExecutionMachine:
                 out += self._end(event)
             case Planned(order):
                 out += self._take(order)
+            case Guided(guide):
+                self._planning, self._guide = False, guide
+                # What has been lost since somebody new was asked for, he does not know of.
+                out += [] if set(guide.vms) <= set(self.vms) else self._replan()
             case PlanFailed():
                 self._planning = False
                 return self._finish(Ending.IMPOSSIBLE)
@@ -171,15 +187,22 @@ class ExecutionMachine:
         for task in event.finished:
             self._complete(task)
         for task, (vm, attempt) in event.running.items():
-            self.steps[task] = Step.RUNNING
-            self.places[task] = (vm, attempt)
-            self._free[vm] -= self.graph.cores[task]
+            self._place(task, vm, attempt)
+
+    def _place(self, task: int, vm: int, attempt: int) -> None:
+        self.steps[task] = Step.RUNNING
+        self.places[task] = (vm, attempt)
+        self._free[vm] -= self.graph.cores[task]
+        self._ready.pop(task, None)
 
     def _complete(self, task: int) -> None:
         self.steps[task] = Step.DONE
         self._left -= 1
+        self._ready.pop(task, None)
         for child in self._children[task]:
             self._unmet[child] -= 1
+            if not self._unmet[child] and self.steps[child] is Step.WAITING:
+                self._ready[child] = None
 
     # ------------------------------------------------------------------ ends, failures and losses
 
@@ -189,6 +212,8 @@ class ExecutionMachine:
             return []  # an attempt that was given up
         vm, task = place[0], event.task
         self._release(task)
+        if self._guide is not None:
+            self._guide.ended(task, vm, failed=event.outcome is not Outcome.DONE)
         if event.outcome is Outcome.DONE:
             self._complete(task)
             return []
@@ -208,6 +233,7 @@ class ExecutionMachine:
         vm, _ = self.places.pop(task)
         self._free[vm] += self.graph.cores[task]
         self.steps[task] = Step.WAITING
+        self._ready[task] = None
 
     def _other(self, task: int, vm: int) -> int:
         """The machine with the shortest queue on which a task has not just failed; that one, if there is no other."""
@@ -230,6 +256,7 @@ class ExecutionMachine:
     def _give_up(self, task: int) -> list[Instruction]:
         """A task failed for good: all that needs it is left out, and the rest is planned anew."""
         self.steps[task] = Step.FAILED
+        self._ready.pop(task, None)
         self._left -= 1
         found = [task]
         while found:
@@ -251,13 +278,18 @@ class ExecutionMachine:
             if where == vm:
                 orphans = True
                 self._release(task)
+                if self._guide is not None:
+                    self._guide.ended(task, vm, failed=True)
                 out += self._lost(task, vm)
+        orphans = orphans or self._guide is not None  # who decides must know of every machine
         return out or (self._replan() if orphans else [])
 
     # ------------------------------------------------------------------ plans of what is left
 
     def _replan(self) -> list[Instruction]:
         tasks, vms = self.left, self.vms
+        if self._guide is not None:
+            tasks = tuple(sorted({*tasks, *self.places}))
         if self._planning or not tasks or not vms:
             return []
         self._planning = True
@@ -284,6 +316,34 @@ class ExecutionMachine:
     # ------------------------------------------------------------------ what can be started
 
     def _advance(self) -> list[Instruction]:
+        out = self._follow() if self._guide is None else self._ask(self._guide)
+        if out:
+            self._stuck = False
+        elif not self.places and not self._planning:
+            return self._conclude()
+        return out
+
+    def _ask(self, guide: Guide) -> list[Instruction]:
+        """Start what the guide decides, after what is tried for the last time on a machine of its own."""
+        out: list[Instruction] = []
+        up = [there is Presence.UP for there in self.presence]
+        pinned = {task: vm for task, vm in self._moved.items() if task in self._ready and up[vm]}
+        for task, vm in pinned.items():
+            if self._free[vm] >= self.graph.cores[task]:
+                out.append(self._launch(task, vm))
+        while ready := [task for task in self._ready if task not in pinned]:
+            free = [count if there else 0 for count, there in zip(self._free, up, strict=True)]
+            picked = guide.pick(ready, free)
+            if picked is None:
+                break
+            task, vm = picked
+            if task not in self._ready or free[vm] < self.graph.cores[task]:
+                raise WorkflowError(f"who decides has placed task {task} on machine {vm}, which cannot start it now")
+            out.append(self._launch(task, vm))
+        return out
+
+    def _follow(self) -> list[Instruction]:
+        """Start what is due by the order of each machine."""
         out: list[Instruction] = []
         for vm, queue in enumerate(self._queues):
             if self.presence[vm] is not Presence.UP:
@@ -295,17 +355,11 @@ class ExecutionMachine:
                         break
                     out.append(self._launch(task, vm))
                 queue.popleft()
-        if out:
-            self._stuck = False
-        elif not self.places and not self._planning:
-            return self._conclude()
         return out
 
     def _launch(self, task: int, vm: int) -> Launch:
         self.attempts[task] += 1
-        self.steps[task] = Step.RUNNING
-        self.places[task] = (vm, self.attempts[task])
-        self._free[vm] -= self.graph.cores[task]
+        self._place(task, vm, self.attempts[task])
         return Launch(task, vm, self.attempts[task])
 
     def _conclude(self) -> list[Instruction]:
