@@ -87,6 +87,7 @@ def test_a_broken_constraint_has_its_exit_code(job: Path, capsys: pytest.Capture
     assert result["objective"] == 4.0
 
 
+@pytest.mark.slow
 def test_several_runs_at_once_do_not_get_in_each_others_way(job: Path) -> None:
     command = [sys.executable, "-m", "tradewind", "run", "job.yaml", "--json", "--set", "instance=local.c1"]
     processes = [

@@ -147,6 +147,7 @@ def test_delays_clustering_and_capitals(capsys: pytest.CaptureFixture[str]) -> N
     assert "3, 1 of them of several tasks" in said(capsys, *common, *joined)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_many_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("simulate", "w.yaml", "--planner", "mct", "--vms", "vms.yaml", "--noise", "0.3", "--repeat", "12")

@@ -52,6 +52,7 @@ def test_says_what_was_learned_and_that_a_search_plans_better(
     assert Path("kept/table.csv").read_text().startswith("machine,machine_state,workflow_state,action,q\n")
 
 
+@pytest.mark.slow
 def test_tests_on_worlds_that_it_has_not_met(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*words, *UNSURE, "--episodes", "20", "--worlds", "25", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

@@ -235,6 +235,7 @@ def test_a_stop_does_not_wait_for_machines_to_be_made(make: Make, tmp_path: Path
     assert fleet(tmp_path) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SlowRunner, Together])
 def test_a_stop_at_any_moment_leaves_nothing(
     kind: type[SlowRunner], make: Make, tmp_path: Path, cloud: SlowCloud

@@ -362,6 +362,7 @@ def test_cancelling_gives_machines_back_and_says_when_it_cannot(
         raise TeardownError("the provider says no")
 
     monkeypatch.setattr("tradewind.deployer.lifecycle._PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(deployer.provisioner, "patience_seconds", 0.05)
     monkeypatch.setattr(deployer.provisioner, "destroy", refuse)
     deployer.launch(row("run-2"), request_for(tmp_path, ("true",), "run-2"))
     with pytest.raises(TeardownError, match=r"run-2 has not ended: .*the provider says no"):

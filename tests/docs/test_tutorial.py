@@ -57,6 +57,7 @@ def test_the_text_shows_the_very_files() -> None:
         assert shown[name] == text, f"{name} and the tutorial differ; run tests/docs/test_tutorial.py as a program"
 
 
+@pytest.mark.slow
 def test_the_parts_are_found_and_described(package: Path, target: Path) -> None:
     done = run(["tradewind", "plugins", "--json"], package, target)
     assert done.returncode == 0, done.stderr

@@ -107,6 +107,7 @@ def test_without_a_policy_nothing_is_stopped() -> None:
     assert not any(isinstance(i, Cancel) for i in world.machine.handle(Reported(run_id, ((1.0, 9e9),)), 1.0))
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     curves=st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=9), min_size=2, max_size=12),

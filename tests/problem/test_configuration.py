@@ -14,6 +14,7 @@ values = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(min_size=1, max_size=8), values, max_size=6), st.randoms())
 def test_the_order_of_writing_does_not_matter(chosen: dict[str, Value], random: object) -> None:
     shuffled = list(chosen.items())

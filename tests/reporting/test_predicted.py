@@ -100,6 +100,7 @@ def test_a_map_is_made_again_from_the_store(folder: Path, capsys: pytest.Capture
         assert point.time == pytest.approx(seconds(name, offers(6)[name].vcpu, nodes, 1.0), rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_the_map_at_any_width(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

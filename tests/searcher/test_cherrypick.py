@@ -214,6 +214,7 @@ def test_many_observations_are_conditioned_on_and_some_sampled(monkeypatch: pyte
 # ---------------------------------------------------------------------- what it chooses
 
 
+@pytest.mark.slow
 def test_it_finds_the_optimum_of_405_within_30_trials() -> None:
     problem = problems.table_problem(cliff="slow")
     optimum = problem.optimum()
@@ -226,6 +227,7 @@ def test_it_finds_the_optimum_of_405_within_30_trials() -> None:
     assert close >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("billing", [Billing(), Billing(setup_seconds=120), Billing(minimum_seconds=60)])
 def test_the_deadline_is_read_off_the_model_of_the_bill(billing: Billing) -> None:
     """Runs in time are told from late ones, whatever is billed besides the run."""
@@ -243,6 +245,7 @@ def test_the_deadline_is_read_off_the_model_of_the_bill(billing: Billing) -> Non
     assert right >= 0.85 * total
 
 
+@pytest.mark.slow
 def test_what_it_expects_is_near_what_happens() -> None:
     problem = problems.table_problem(cliff="slow")
     searcher, trials = told(problem, 30)
@@ -281,6 +284,7 @@ def test_it_stops_where_little_can_be_gained_and_says_so() -> None:
     assert "below 10%" in answer.reason
 
 
+@pytest.mark.slow
 def test_the_rule_waits_for_enough_runs_and_a_lower_bar_waits_longer() -> None:
     problem = problems.table_problem(cliff="slow")
     assert stopped(problem, 1, stop_runs=9)[0] >= 9
@@ -289,6 +293,7 @@ def test_the_rule_waits_for_enough_runs_and_a_lower_bar_waits_longer() -> None:
     assert len(drive(make(problem, 1, stop=False), problem, 25)) == 25
 
 
+@pytest.mark.slow
 def test_it_does_not_stop_before_anything_is_feasible() -> None:
     problem = problems.infeasible_problem()
     trials = drive(make(problem, 1), problem, 100)

@@ -39,8 +39,18 @@ REFUSES = dict.fromkeys(("ernest", "paris"), frozenset({"flat", "million", "metr
 """What a searcher of a narrower method refuses; it must refuse it, too."""
 
 
+def _label(variant: tuple[str, dict[str, Any]]) -> str:
+    return "-".join([variant[0], *(Path(str(value)).name for value in variant[1].values())])
+
+
+def _marks(place: int, variant: tuple[str, dict[str, Any]]) -> list[pytest.MarkDecorator]:
+    """A quick run tries each searcher once, but for those that take seconds for a check."""
+    quick = place < len(plugins.names("searcher")) and variant[0] not in ("cherrypick", "paris")
+    return [] if quick else [pytest.mark.slow]
+
+
 @pytest.mark.parametrize(
-    "variant", VARIANTS, ids=lambda v: "-".join([v[0], *(Path(str(x)).name for x in v[1].values())])
+    "variant", [pytest.param(v, id=_label(v), marks=_marks(place, v)) for place, v in enumerate(VARIANTS)]
 )
 class TestRegistry(SearcherConformance):
     @pytest.fixture

@@ -191,6 +191,7 @@ def test_nothing_is_ignored_when_told_so() -> None:
 # ---------------------------------------------------------------------- profiles
 
 
+@pytest.mark.slow
 def test_profiles_tell_what_names_do_not() -> None:
     """Many data sets, each run once or twice: the bytes that a run read say how large they are."""
     rng = np.random.default_rng(6)
@@ -365,6 +366,7 @@ def test_as_published() -> None:
     assert len(set(others)) == len(others), "a configuration that is known is not taken from farther away"
 
 
+@pytest.mark.slow
 def test_a_descent_follows_real_valued_parameters_to_the_minimum() -> None:
     problem = problems.continuous_problem()
     trials = drive(make(problem, 1), problem, 24)

@@ -41,6 +41,7 @@ def informed(problem: KnownProblem, count: int = 8, seed: int = 1, **settings: A
 # ---------------------------------------------------------------------- it finds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cliff", ["fail", "slow"])
 def test_it_finds_the_optimum_of_405_within_30_trials(cliff: str) -> None:
     problem = problems.table_problem(cliff=cliff)
@@ -68,6 +69,7 @@ def test_it_spends_less_than_chance() -> None:
     assert sum(money("gp", seed) for seed in range(3)) < 0.6 * sum(money("random", seed) for seed in range(3))
 
 
+@pytest.mark.slow
 def test_it_minimises_runtime() -> None:
     problem = problems.table_problem(objective=Objective("runtime"))
     optimum = problem.optimum()

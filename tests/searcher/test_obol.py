@@ -296,6 +296,7 @@ def test_lookahead_is_the_recursion_of_the_paper(seed: int, depth: int, log: boo
     assert found[1].min() > 0
 
 
+@pytest.mark.slow
 def test_threads_change_nothing() -> None:
     problem = problems.table_problem(dollars=8.0)
     one, three = (keys_of(problem, threads=threads) for threads in (1, 3))
@@ -320,6 +321,7 @@ for trial in problems.drive(made, problem, 9):
 """
 
 
+@pytest.mark.slow
 def test_without_numba_the_choices_are_the_same() -> None:
     """To the last digit of what is said of them."""
     assert compiling.COMPILED
@@ -348,6 +350,7 @@ print(kernel.worth(2.0, 0.0, 3.0, 2.0, False), kernel.worth.stats.cache_path)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("refusing", "where"),
     [
@@ -541,6 +544,7 @@ def test_a_run_that_was_cut_short_is_taken_for_dearer_than_its_bound(aborted: st
 # ---------------------------------------------------------------------- it works
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"depth": 0}, {"depth": 0, "target": "log_cost"}])
 def test_it_beats_random_search(settings: dict[str, Any]) -> None:
     """On costs that differ by two orders of magnitude; on flat ones ten trees on raw costs do not."""

@@ -158,6 +158,7 @@ def test_a_metric_that_is_missing_breaks_its_bound_and_no_value_is_a_failure() -
     assert max(told[0].constraints.values()) == 1.0
 
 
+@pytest.mark.slow
 def test_the_greatest_metric_is_searched_for() -> None:
     problem = problems.table_problem(objective=Objective("throughput", "maximise"), cliff="slow", deadline=None)
     best = problem.optimum()

@@ -117,6 +117,7 @@ def test_it_minimises_runtime() -> None:
     assert best_of(drive(make(problem), problem, 30, abort=True)) <= 1.15 * optimum[1]
 
 
+@pytest.mark.slow
 def test_it_maximises_a_metric_under_a_threshold() -> None:
     problem = smooth(objective=Objective("throughput", "maximise"), thresholds=[Threshold("cost", at_most=0.5)])
     optimum = problem.optimum()

@@ -177,6 +177,7 @@ def test_a_start_that_is_too_dear_on_a_part_is_not_run_on_more() -> None:
         assert len({trial.configuration for trial in trials}) == (3 if dear else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("surrogate", ["gp", "trees"])
 def test_it_runs_parts_and_concludes_on_the_whole(surrogate: str) -> None:
     problem = problems.training_problem()
@@ -188,6 +189,7 @@ def test_it_runs_parts_and_concludes_on_the_whole(surrogate: str) -> None:
     assert sum(t.spent for t in parts) < 4.5 * sum(t.spent for t in whole(trials))
 
 
+@pytest.mark.slow
 def test_it_finds_a_good_one_for_less_than_chance() -> None:
     problem = problems.training_problem()
     optimum = problem.optimum()
@@ -207,6 +209,7 @@ def test_it_finds_a_good_one_for_less_than_chance() -> None:
     assert money["trimtuner"] < 0.7 * money["random"]
 
 
+@pytest.mark.slow
 def test_the_least_cost_with_parts() -> None:
     """Where cost is the objective, it is read off the model of time; an accuracy may be a bound."""
     problem = problems.training_problem(goal="cost")
@@ -218,6 +221,7 @@ def test_the_least_cost_with_parts() -> None:
     assert min(v for v in found if v is not None) <= 1.3 * optimum[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["runtime", "cost"])
 def test_objectives_of_time_with_setup_and_a_minimum(metric: str) -> None:
     billing = Billing(setup_seconds=30.0, minimum_seconds=60.0, granularity_seconds=1.0)
@@ -226,6 +230,7 @@ def test_objectives_of_time_with_setup_and_a_minimum(metric: str) -> None:
     assert whole(trials)
 
 
+@pytest.mark.slow
 def test_before_the_money_is_gone_the_recommended_one_is_run_as_a_whole() -> None:
     plain = problems.training_problem()
     every = [plain.bill(plain.candidates.configuration(i)) for i in range(len(plain.candidates))]
@@ -248,6 +253,7 @@ def test_the_last_trial_is_on_the_whole() -> None:
     assert one(searcher.ask(SearchState(proposed=6, trials_left=9))).fidelity < 1.0
 
 
+@pytest.mark.slow
 def test_a_configuration_that_ran_as_a_whole_is_run_in_parts_no_more() -> None:
     problem = problems.training_problem()
     trials = drive(make(problem, 2, parts_per_whole=0.2), problem, 40)
@@ -295,6 +301,7 @@ def informed(problem: KnownProblem, count: int = 25) -> TrimTunerSearcher:
     return searcher
 
 
+@pytest.mark.slow
 def test_it_explains_and_recommends() -> None:
     problem = problems.training_problem()
     assert make(problem).recommended() is None
@@ -310,6 +317,7 @@ def test_it_explains_and_recommends() -> None:
     assert float(said["expected_accuracy"]) == pytest.approx(value, abs=0.1)
 
 
+@pytest.mark.slow
 def test_cost_bounds_are_read_off_the_time() -> None:
     """A limit that every run keeps, one that none keeps, and a least cost that none reaches."""
     for bound, low, high in (

@@ -112,6 +112,7 @@ sys.exit(any(os.waitpid(pid, 0)[1] for pid in children))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite_url", "postgresql_url"])
 def test_processes_that_write_at_once(
     database: str, request: pytest.FixtureRequest, open_store: Callable[..., Store]

@@ -107,11 +107,13 @@ def open_at_once(url: str, processes: int) -> None:
         assert process.returncode == 0, words
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_store_at_once(sqlite_url: str, open_store: OpenStore) -> None:
     open_at_once(sqlite_url, 4)
     assert len(open_store(sqlite_url).find_studies()) == 4
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_database_at_once(postgresql_url: str, open_store: OpenStore) -> None:
     open_at_once(postgresql_url, 3)
     assert len(open_store(postgresql_url).find_studies()) == 3

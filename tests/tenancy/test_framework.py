@@ -46,6 +46,7 @@ def test_two_searches_share_a_machine_and_both_end(world: World) -> None:
     assert set(kept.snapshot["tenants"]) == {"A", "B"}
 
 
+@pytest.mark.slow
 def test_weights_hold_while_both_have_work(world: World) -> None:
     world.store.set_tenant(TenantRow("A", weight=3.0))
     world.store.set_tenant(TenantRow("B", weight=1.0))

@@ -65,6 +65,7 @@ def check_same(quick: Schedule, plain: Schedule) -> None:
     assert quick.finish.tolist() == plain.finish.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(workflows(), platforms(), delays, st.randoms(use_true_random=False))
 def test_policies(flow: Workflow, platform: Platform, delays: dict[str, object], chance: object) -> None:
@@ -104,6 +105,7 @@ def test_a_plan_on_a_machine_that_is_too_small() -> None:
         Compiled(flow, Platform((Vm("small"), Vm("large", slots=2)))).follow(plan)
 
 
+@pytest.mark.slow
 @needs_datasets
 @pytest.mark.parametrize("graph", ["Montage_100", "Epigenomics_100", "Sipht_60", "CyberShake_100"])
 @pytest.mark.parametrize("vcpu", [16, 128])

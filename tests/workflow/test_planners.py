@@ -73,6 +73,7 @@ print(plan(sys.argv[1], *made()).finish.tolist())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(PLANNERS))
 def test_without_numba_the_plan_is_the_same(name: str) -> None:
     command = [sys.executable, "-c", _PLAIN, name]

@@ -152,6 +152,7 @@ def test_every_instance_of_the_datasets(row: dict[str, str]) -> None:
     assert (int(flow.depth.max()) + 1, max(flow.widths)) == (int(row["depth"]), int(row["max_width"]))
 
 
+@pytest.mark.slow
 def test_ten_thousand_tasks_are_read_within_a_second() -> None:
     parents = tuple(tuple(sorted({task // 2, task // 3, task - 1} - {task})) if task else () for task in range(10_000))
     tasks = tuple(

@@ -48,6 +48,7 @@ def test_a_chart_of_planned_and_actual_times(tmp_path: Path, quick: Path) -> Non
     assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(4, 0.5))), tmp_path, program=quick)
     process = command.start()
@@ -62,6 +63,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path, qui
     assert counted(command.run)["join"] == 1
 
 
+@pytest.mark.slow
 def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(2, 2.0))), tmp_path, program=quick)
     process = command.start()
@@ -78,6 +80,7 @@ def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path, quick
     assert told.sessions == 2
 
 
+@pytest.mark.slow
 def test_what_ended_while_nobody_looked_is_not_run_again(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(2, 0.6))), tmp_path, "--linger", "0.2s", program=quick)
     process = command.start()
@@ -124,6 +127,7 @@ def test_killed_again_and_again_at_any_moment_nothing_is_lost_or_run_twice(tmp_p
     assert (command.run / "files/total").read_text().split() == [str(n) for n in range(14)]
 
 
+@pytest.mark.slow
 def test_a_torn_journal_is_mended(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(2, 0.1))), tmp_path, program=quick)
     assert command.finish().returncode == 0

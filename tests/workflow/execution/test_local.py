@@ -199,6 +199,7 @@ def test_a_machine_that_is_lost_loses_nothing(tmp_path: Path) -> None:
     assert (folder / "files/total").read_text().split() == [str(n) for n in range(8)]
 
 
+@pytest.mark.slow
 def test_a_machine_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     stopped: list[psutil.Process] = []
