@@ -39,6 +39,8 @@ The tree, with the exit code that the command line ends with::
     │   ├── NotFoundError                  there is no such thing, or it is somebody else's
     │   ├── ConflictError                  it is not in a state for that, or was changed meanwhile
     │   ├── QuotaError                     the tenant's quota is used up
+    │   ├── TooLargeError                  the body of a call is too large
+    │   ├── SlowError                      a call did not arrive in time
     │   ├── TooManyError                   asked too often, or too much at once
     │   └── BusyError                      it has as much to do as it can
     └── InterruptedSearch            130   Ctrl-C

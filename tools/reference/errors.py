@@ -60,6 +60,8 @@ WHAT_TO_DO = {
     "service.conflict": "Look at its present state, and try again if that still makes sense.",
     "service.quota": "Wait until something of your tenant ends, or ask an administrator for more.",
     "service.busy": "Wait as long as the answer says; an administrator can allow more, or start another server.",
+    "service.too-large": "Send less at once, or ask the administrator for a larger `max_body_mib`.",
+    "service.slow": "Send it again; the connection was too slow.",
     "service.too-many": "Wait as long as the answer says, and ask less often.",
     "no-history": "Run the job with a few parameters first: `tradewind tune`, or `tradewind run --set ...`.",
     "interrupted": "Nothing: the same command goes on where it stopped.",

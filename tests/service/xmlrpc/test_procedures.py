@@ -15,6 +15,7 @@ from tests.service.live import move, principal
 from tests.service.shared import House, house
 from tests.service.xmlrpc.test_reading import BOMBS, param
 
+from tradewind.service.people import Principal
 from tradewind.service.xmlrpc.procedures import NAMES
 
 FIGURE_4 = {
@@ -84,6 +85,8 @@ def test_a_request_from_its_beginning_to_its_end(ann_rpc: Rpc, here: House) -> N
 
 
 def test_figure_4_of_the_publication_is_taken_as_it_stands(here: House) -> None:
+    admin = Principal(0, "root", "admin", "operations")
+    here.context.backends.set(admin, "pool", {"deploy": {"runner": {"use": "htcondor"}}, "own_code": True})
     rpc = Rpc(here.client, here.root)
     number = rpc("submit", FIGURE_4)
     status = rpc("status", number)

@@ -16,7 +16,7 @@ _MOST = 300
 
 
 @router.get("")
-def first() -> Response:
+def first(_who: Administrator) -> Response:
     """Administration begins with the machines."""
     return RedirectResponse("/admin/machines", 303)
 

@@ -63,7 +63,7 @@ def of_request(request: Request, who: Viewer, shared: Shared, number: int, path:
 
 
 @router.get("/requests/{number:int}/workflow/chart")
-def chart(who: Viewer, shared: Shared, number: int, path: str) -> JSONResponse:
+def chart(who: Viewer, shared: Shared, number: int, path: str = "") -> JSONResponse:
     """What the chart shows, for the page's script."""
     return JSONResponse(shared.workflows.gantt(who, number, path), headers={"Cache-Control": "no-store"})
 
