@@ -60,7 +60,7 @@ def tables(results: dict[str, Any]) -> str:
             "opened within": f"{one['opening']:.1f} s",
             "memory of one": f"{one['rss_each_kib']:.0f} KiB",
             "CPU while nothing happens": f"{one['cpu_idle']:.2f} cores",
-            "CPU while 4 requests a second are made and carried out": f"{one['cpu_busy']:.2f} cores",
+            "CPU while a request is made and carried out every 5 s": f"{one['cpu_busy']:.2f} cores",
             "messages": f"{len(one['lags']):,}",
             "from the event to the reader, p50": f"{at(one['lags'], 0.5):.0f} ms",
             "from the event to the reader, p99": f"{at(one['lags'], 0.99):.0f} ms",

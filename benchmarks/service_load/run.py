@@ -15,6 +15,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -72,8 +73,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def tradewind(folder: Path, name: str, **settings: Any) -> Served:
-    port = free_port()
+def tradewind(prepared: Path, name: str, **settings: Any) -> Served:
+    """A server on a copy of the data: what one scene leaves in the queue is not carried out in another."""
+    port, folder = free_port(), prepared / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    shutil.copy(prepared / "tradewind.db", folder)
     flags = [f"--set={key}={value}" for key, value in settings.items()]
     words = [str(Path(sys.executable).parent / "tradewind"), "serve", "--port", str(port), *flags]
     env = {
@@ -85,9 +90,14 @@ def tradewind(folder: Path, name: str, **settings: Any) -> Served:
 
 
 async def every_second(
-    work: Callable[[], Awaitable[None]], until: float, latencies: list[float], errors: list[str], start: float
+    work: Callable[[], Awaitable[None]],
+    until: float,
+    latencies: list[float],
+    errors: list[str],
+    start: float,
+    period: float = 1.0,
 ) -> None:
-    """Do something once a second from a moment on, and note how long after it was due each was done."""
+    """Do something every so many seconds from a moment on, and note how long after it was due each was done."""
     due = start
     while due < until:
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
@@ -96,7 +106,7 @@ async def every_second(
             latencies.append(time.perf_counter() - due)
         except (RuntimeError, OSError, asyncio.IncompleteReadError) as error:
             errors.append(f"{type(error).__name__}: {error}"[:200])
-        due += 1.0
+        due += period
 
 
 class Polling:
@@ -245,9 +255,9 @@ async def streams(server: Served, people: list[dict[str, str]], count: int, seco
     rng = random.Random(2)
     begin = time.perf_counter()
     tasks = []
-    for client in range(4):
-        work = submitting(Caller(server.port, people[client]["token"]), [])
-        tasks.append(every_second(work, begin + seconds, writes, errors, begin + rng.random()))
+    # Each of its events goes to a tenth of the streams: those of its tenant.
+    work = submitting(Caller(server.port, people[0]["token"]), [])
+    tasks.append(every_second(work, begin + seconds, writes, errors, begin, 5.0))
     for client in range(20):
         mine = await own_numbers(server, people[client])
         poller = Polling(Caller(server.port, people[client]["token"]), mine[:3], random.Random(client))
