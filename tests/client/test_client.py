@@ -84,7 +84,8 @@ def test_from_the_form_to_the_files(place: Place, tmp_path: Path) -> None:
         assert (saved.name, saved.read_text(), saved.stat().st_size) == ("table.csv", "1,2\n", table.size)
         assert list(tmp_path.glob(".*.part")) == []
         assert client.study(done.study or 0).counts == {"succeeded": 1}
-        assert done.study in [study.id for study in client.studies(limit=5)]
+        assert done.study in [study.id for study in client.studies(single_runs=True, limit=5)]
+        assert done.study not in [study.id for study in client.studies(limit=5)], "a single run is no search"
 
 
 def test_a_log_is_followed_while_the_program_runs(place: Place) -> None:

@@ -12,15 +12,18 @@ from tradewind.client.wire import Calls, plain
 class StudyCalls(Calls):
     """Studies."""
 
-    def studies(self, *, states: Sequence[str] = (), text: str = "", limit: int | None = None) -> Iterator[Study]:
+    def studies(
+        self, *, states: Sequence[str] = (), text: str = "", single_runs: bool = False, limit: int | None = None
+    ) -> Iterator[Study]:
         """Studies, the newest first; pages are fetched as you go on.
 
         Args:
             states: Only in these: ``running``, ``stopped``, ``finished``, ``interrupted``.
             text: Only with this in the name.
+            single_runs: Also those of requests for a single run, which have one trial each.
             limit: So many at most.
         """
-        given = plain({"state": list(states), "text": text})
+        given = plain({"state": list(states), "text": text, "single_runs": single_runs or None})
         return (Study.from_json(one) for one in self._pages("/studies", given, limit))
 
     def study(self, number: int) -> Study:

@@ -66,12 +66,15 @@ def list_studies(
     state: Annotated[list[str] | None, Query(max_length=10, description=f"Only: {', '.join(STATES)}.")] = None,
     text: Annotated[str, Query(max_length=200, description="Only with this in the name.")] = "",
     tenant: Annotated[str, Query(max_length=200, description="Only of this tenant.")] = "",
+    single_runs: Annotated[bool, Query(description="Also the studies of requests for a single run.")] = False,
     before: Before = None,
     limit: Annotated[int, Query(ge=1, le=MOST, description="How many at most.")] = 50,
     _known: IfNoneMatch = None,
 ) -> Response:
     """The studies that you may see, the newest first."""
-    found = shared.studies.list(who, tenant=tenant, states=state or (), text=text, before=before, limit=limit)
+    found = shared.studies.list(
+        who, tenant=tenant, states=state or (), text=text, single_runs=single_runs, before=before, limit=limit
+    )
     tag = tag_of(who.tenant, who.role, request.url.query, [(one["id"], one["stamp"], one["state"]) for one in found])
     if (same := unchanged(request, tag)) is not None:
         return same
