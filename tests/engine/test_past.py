@@ -99,6 +99,23 @@ def test_many_studies_are_cut_to_the_newest(store: Store, monkeypatch: pytest.Mo
     assert [(s.name, len(s.trials)) for s in load_past(spec(), None, store)] == [("s2", 1), ("s3", 1)]
 
 
+def test_single_runs_of_the_same_parameters_count_as_one_study(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is a study of its own: 64 of them would be all that a search could learn from."""
+    monkeypatch.setattr(engine_past, "_MOST_STUDIES", 3)
+    put(store, spec("old"), 0.0, 1.0)
+    put(store, spec("search"), 1.0, 5.0, 6.0)
+    for number in range(6):
+        put(store, spec("app", size=number % 2), 10.0 + number, 20.0 + number)
+    found = load_past(spec(), None, store)
+    assert [(one.name, one.values["size"], len(one.trials)) for one in found] == [
+        ("search", 1, 2),
+        ("app", 0, 3),
+        ("app", 1, 3),
+    ]
+    assert [trial.number for trial in found[1].trials] == [0, 1, 2]
+    assert [trial.ended for trial in found[1].trials] == [20.0, 22.0, 24.0]
+
+
 def test_an_unreadable_study_is_named_and_left_out(store: Store) -> None:
     put(store, spec("good"), 1.0, 2.0)
     store.create_study(replace(new_study(spec("bad")), spec={"nothing": 1}))

@@ -42,6 +42,20 @@ def test_csv_has_a_column_for_every_setting_and_metric(store: Store, build: Buil
     assert rows[2]["cost"] == ""
 
 
+def test_words_that_are_formulas_are_no_formulas_in_a_file_for_others(store: Store, build: Build) -> None:
+    """What a user types arrives in another's spreadsheet; numbers stay numbers."""
+    wrong = "=HYPERLINK(evil)"
+    study = build([make_trial(0, {wrong: 1, "codec": wrong, "shift": "-1.5", "mail": "@a", "at": 3}, 0.25)])
+    plain, guarded = io.StringIO(), io.StringIO()
+    export.write_csv(store, study, plain)
+    export.write_csv(store, study, guarded, guarded=True)
+    plain.seek(0)
+    guarded.seek(0)
+    assert next(csv.DictReader(plain))["config.codec"] == wrong
+    row = next(csv.DictReader(guarded))
+    assert [row[f"config.{name}"] for name in ("codec", "shift", "mail", "at")] == [f"'{wrong}", "-1.5", "'@a", "3"]
+
+
 def test_csv_of_nothing_is_a_heading(store: Store, build: Build) -> None:
     stream = io.StringIO()
     assert export.write_csv(store, build(), stream) == 0

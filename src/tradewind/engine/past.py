@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 _MOST_STUDIES = 64
 _MOST_TRIALS = 2_000
 """Of one study: a history that takes minutes to read would cost more than it teaches."""
+_MOST_READ = 2_000
 
 
 def wants_past(spec: Spec) -> bool:
@@ -38,23 +42,42 @@ def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: boo
         same_job: Only studies of the job of the same name.
 
     Returns:
-        The newest 64 of them that have a trial, the oldest first, with at most 2,000 trials each.
+        The newest 64 of them that have a trial, the oldest first, with at most 2,000 trials each. Studies of one run
+        each, as requests for single runs leave them, count as one where problem and parameters are the same. No more
+        than 2,000 studies are looked at.
     """
     if spec.past == "none":
         return ()
-    found: list[PastStudy] = []
+    found: dict[Hashable, list[PastStudy]] = {}
     tenant = tenant_of(study)
-    for row in store.find_studies():
+    for row in islice(store.find_studies(), _MOST_READ):
         if tenant_of(row) != tenant:
             continue
         if study is not None and (row.id == study.id or row.created > study.created):
             continue
         past = _read(row, spec, store, study, same_job=same_job)
         if past is not None:
-            found.append(past)
-        if len(found) == _MOST_STUDIES:
+            found.setdefault(_together(row, past), []).append(past)
+        if len(found) > _MOST_STUDIES:
+            found.popitem()
             break
-    return tuple(reversed(found))
+    return tuple(_joined(list(reversed(parts))) for parts in reversed(found.values()))
+
+
+def _together(row: StudyRow, past: PastStudy) -> Hashable:
+    """What counts as one study: single runs, as those of requests, of the same problem with the same parameters."""
+    if len(past.trials) > 1:
+        return row.id
+    values = tuple(sorted(past.values.items()))
+    return past.name, past.problem_key, past.parameters.fidelity, values, repr(past.constraints)
+
+
+def _joined(parts: Sequence[PastStudy]) -> PastStudy:
+    """One study with the trials of all of them, the oldest first."""
+    if len(parts) == 1:
+        return parts[0]
+    trials = [trial for past in parts for trial in past.trials][-_MOST_TRIALS:]
+    return replace(parts[-1], trials=tuple(replace(trial, number=i) for i, trial in enumerate(trials)))
 
 
 def tenant_of(study: StudyRow | None) -> str:

@@ -117,14 +117,37 @@ def _flat(trial: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def write_csv(store: Store, study_id: int, stream: IO[str]) -> int:
-    """Write all trials as CSV with a heading; returns how many."""
+def write_csv(store: Store, study_id: int, stream: IO[str], *, guarded: bool = False) -> int:
+    """Write all trials as CSV with a heading.
+
+    Args:
+        store: An open store.
+        study_id: The study's number in it.
+        stream: Where to.
+        guarded: Put an apostrophe before words that a spreadsheet would carry out as a formula. For files that people
+            get of others; a program would read another word than was written.
+
+    Returns:
+        How many trials.
+    """
     found = rows(store, study_id)
+    if guarded:
+        found = [{_unspoken(name): _unspoken(value) for name, value in row.items()} for row in found]
     names = list(found[0]) if found else ["number", "state", "configuration"]
     writer = csv.DictWriter(stream, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)
     return len(found)
+
+
+def _unspoken(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def write_json_lines(found: Iterator[Mapping[str, Any]], stream: IO[str]) -> int:

@@ -230,6 +230,8 @@ class Studies:
     def csv(self, who: Principal, study_id: int) -> tuple[str, str]:
         """All trials as a CSV file, with all that is known of them: its name and its text.
 
+        Words that a spreadsheet would carry out as a formula have an apostrophe before them.
+
         Raises:
             NotFoundError: There is none, or it is another tenant's.
         """
@@ -237,7 +239,7 @@ class Studies:
 
         seen = self._seen(who, study_id)
         stream = io.StringIO(newline="")
-        write_csv(self._store, study_id, stream)
+        write_csv(self._store, study_id, stream, guarded=True)
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", seen.name).strip("-")[:60] or "study"
         return f"{name}-{study_id}.csv", stream.getvalue()
 

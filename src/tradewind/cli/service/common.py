@@ -44,7 +44,7 @@ def open_settings(
     import os
     from pathlib import Path
 
-    from tradewind.cli.cluster.common import pairs
+    from tradewind.cli.common import pairs
     from tradewind.paths import store_url
     from tradewind.service.operations.configuration import FILE, read_settings
 

@@ -104,6 +104,15 @@ def headers_of(tag: str) -> dict[str, str]:
     return {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept, Authorization, Cookie"}
 
 
+def takes_gzip(request: Request) -> bool:
+    """True when the client says that it unpacks gzip, and does not rule it out by ``q=0`` (RFC 9110, 12.5.3)."""
+    for one in request.headers.get("accept-encoding", "").lower().split(","):
+        name, _, more = one.partition(";")
+        if name.strip() in ("gzip", "*"):
+            return more.replace(" ", "").rstrip("0") not in ("q=", "q=0.")
+    return False
+
+
 def answer(
     model: BaseModel, *, tag: str | None = None, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:

@@ -33,7 +33,7 @@ application:
   fields:
     size: {type: integer, min: 100, max: 20000, default: 4000}
 job:
-  command: [matrix, --size, "{{ parameters.size }}"]
+  command: [matrix, --size, "{{ size }}"]
 space:
   instance: {vcpu: 2..16}
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -54,6 +55,9 @@ class TrialsAnswer(BaseModel):
     best: int | None = Field(description="The best trial.")
     open_from: int = Field(description="The first trial that may still change.")
 
+
+_WORTH_PACKING = 32_768
+"""Bytes; 10,000 trials are a megabyte, and a sixth of it packed. What is small is sent sooner than it is packed."""
 
 STUDIES = TypeAdapter(list[StudyAnswer])
 
@@ -128,4 +132,11 @@ def get_study_figures(
 
 
 def _written(request: Request, tag: str, body: bytes) -> Response:
-    return unchanged(request, tag) or Response(body, 200, answers.headers_of(tag), "application/json")
+    if (same := unchanged(request, tag)) is not None:
+        return same
+    headers = answers.headers_of(tag)
+    headers["Vary"] += ", Accept-Encoding"
+    if len(body) >= _WORTH_PACKING and answers.takes_gzip(request):
+        body = gzip.compress(body, 1, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, 200, headers, "application/json")
