@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.test_client import SLOW, Place
-from tests.service.live import served
+from tests.service.live import not_uploaded, served
 from tests.service.shared import house
 
 from tradewind.cli.app import run
@@ -98,6 +98,20 @@ def test_parameters_configuration_and_searches(server: str, capsys: Output, tmp_
     # A program that a user brings: this backend runs none, and says so before anything begins.
     assert run(["request", "submit", str(job)]) == 16
     assert "only programs of its administrators" in capsys.readouterr().err
+
+
+def test_an_upload_is_tried_again(server: str, place: Place, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(["request", "submit", "hello", "-c", "nodes=1", "--wait", "--json"]) == 0
+    number = json.loads(capsys.readouterr().out)["id"]
+    assert run(["request", "upload", str(number)]) == 16
+    assert "go nowhere" in capsys.readouterr().err
+    address = not_uploaded(place.house.context, number, "failed", "it does not let us in")
+    assert run(["request", "upload", str(number)]) == 0
+    assert capsys.readouterr().out == f"The results of request {number} are uploaded to {address} within moments\n"
+    # The same on the store of this machine.
+    monkeypatch.delenv("TRADEWIND_SERVER")
+    assert run(["request", "upload", str(number), "--json", "--database", place.house.context.url]) == 0
+    assert json.loads(capsys.readouterr().out) == {"state": "waiting", "address": address, "problem": ""}
 
 
 def test_a_failure_is_told_with_its_exit_code(server: str, place: Place, capsys: Output) -> None:

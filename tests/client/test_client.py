@@ -10,11 +10,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.service.live import served
+from tests.service.live import not_uploaded, served
 from tests.service.shared import House, house
 
 from tradewind import errors
-from tradewind.client import Client, Event
+from tradewind.client import Client, Event, Upload
 from tradewind.service.requests.worker import Worker
 from tradewind.service.settings import ServiceSettings
 
@@ -165,6 +165,20 @@ def test_cancel_retry_resubmit_delete(place: Place) -> None:
         client.delete(request.id)
         with pytest.raises(errors.NotFoundError):
             client.get(request.id)
+
+
+def test_an_upload_is_tried_again(place: Place) -> None:
+    with place.client() as client, place.client("bob") as bob:
+        request = client.submit(application="hello", configuration={"nodes": 1})
+        client.wait(request.id, timeout=60.0)
+        assert client.upload_state(request.id).state == "none"
+        with pytest.raises(errors.ConflictError, match="go nowhere"):
+            client.upload_again(request.id)
+        address = not_uploaded(place.house.context, request.id, "failed", "it does not let us in")
+        assert client.upload_state(request.id) == Upload("failed", address, "it does not let us in")
+        assert client.upload_again(request.id) == Upload("waiting", address, "")
+        with pytest.raises(errors.NotFoundError):
+            bob.upload_again(request.id)
 
 
 def test_the_same_key_is_the_same_request(place: Place) -> None:

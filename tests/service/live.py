@@ -64,3 +64,21 @@ def principal(context: Context, name: str) -> Principal:
     """A user who is there."""
     user = context.accounts.store.user_named(name)
     return Principal(user.id, user.name, user.role, user.tenant)  # type: ignore[arg-type]
+
+
+def not_uploaded(context: Context, number: int, state: str, problem: str) -> str:
+    """Note that the results of a request that is over did not come to the user's folder; the folder's address."""
+    from dataclasses import replace
+
+    from tradewind.store.base import Change
+    from tradewind.store.uploads import UploadStore
+    from tradewind.testing.stores import run, study_row, trial
+
+    place = "webdavs://cloud.example.org/results/study"
+    study = context.store.create_study(study_row("uploads"))
+    context.store.write(study.id, Change([trial(0, 0.5)], [replace(run(0), results=f"{place}/run-0-1")]))
+    row = context.requests.store.get(number)
+    fields = {"study_id": study.id}
+    context.requests.store.change_free(number, (row.state,), fields, Remark(row.state, "its runs are over"))
+    UploadStore(context.database).remark(number, f"results are not uploaded: {problem}", state)
+    return place

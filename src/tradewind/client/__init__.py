@@ -17,6 +17,7 @@ from tradewind.client.models import (
     Proposal,
     Request,
     Study,
+    Upload,
     User,
 )
 
@@ -32,5 +33,6 @@ __all__ = [
     "Proposal",
     "Request",
     "Study",
+    "Upload",
     "User",
 ]

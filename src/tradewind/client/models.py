@@ -334,6 +334,21 @@ class Study(_Said):
 
 
 @dataclass(frozen=True, slots=True)
+class Upload(_Said):
+    """How far the upload of a request's results is.
+
+    Attributes:
+        state: ``none`` (they go nowhere), ``later`` (no run has ended yet), ``waiting``, ``done`` or ``failed``.
+        address: The folder that they go to; there is a folder for each run in it.
+        problem: Why they are not there yet.
+    """
+
+    state: str
+    address: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class User(_Said):
     """The user whom the token belongs to.
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tradewind.client.models import Event, Request
+from tradewind.client.models import Event, Request, Upload
 from tradewind.client.wire import SILENCE, Calls, as_json, plain
 from tradewind.errors import BusyError, ServiceError, TooManyError
 
@@ -133,6 +133,23 @@ class RequestCalls(Calls):
             NotFoundError: There is none that you may see.
         """
         self._wire.call("DELETE", f"/requests/{int(request)}")
+
+    def upload_state(self, request: int) -> Upload:
+        """How far the upload of a request's results to the user's folder is.
+
+        Raises:
+            NotFoundError: There is no such request that you may see.
+        """
+        return Upload.from_json(self._get(f"/requests/{int(request)}/upload"))
+
+    def upload_again(self, request: int) -> Upload:
+        """Have the upload of a request's results tried again at once, also one that was given up.
+
+        Raises:
+            NotFoundError: There is no such request that you may see.
+            ConflictError: It is being carried out, its results go nowhere, or they are there.
+        """
+        return Upload.from_json(self._post(f"/requests/{int(request)}/upload"))
 
     def wait(self, request: int, *, timeout: float | None = None, poll: float = 2.0) -> Request:
         """Wait until a request is over.

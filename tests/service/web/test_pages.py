@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.service.live import principal
+from tests.service.live import not_uploaded, principal
 from tests.service.web.stage import GREET, STATES, people, put
 from tests.service.web.visitor import Visitor, words
 
@@ -101,8 +101,8 @@ def test_what_is_anothers_is_not_there(bob: Visitor, failed: int) -> None:
     here, missing = [[bob.get(path.format(number)) for path in paths] for number in (failed, 999)]
     assert [answer.status_code for answer in here] == [404] * len(paths)
     assert [words(answer.text) for answer in here] == [words(answer.text) for answer in missing]
-    actions = ("cancel", "retry", "delete", "link", "unlink")
-    assert [bob.post(f"/requests/{failed}/{action}").status_code for action in actions] == [404] * 5
+    actions = ("cancel", "retry", "delete", "link", "unlink", "upload")
+    assert [bob.post(f"/requests/{failed}/{action}").status_code for action in actions] == [404] * 6
     assert "fine grid" not in bob.get("/requests").text
 
 
@@ -118,6 +118,24 @@ def test_an_error_of_a_request_is_explained(ann: Visitor, failed: int) -> None:
     assert "The program ended with exit code 1: cannot allocate 12.4 GiB of memory" in page
     assert "What to do: resubmit it with more memory." in page
     assert "Retry" in page
+
+
+def test_an_upload_that_was_given_up_is_tried_again(shared: Context, ann: Visitor) -> None:
+    number = put(shared, principal(shared, "ann"), **STATES["done"])
+    button = f'action="/requests/{number}/upload"'
+    assert button not in ann.get(f"/requests/{number}").text
+    assert ann.post(f"/requests/{number}/upload").status_code == 409
+    not_uploaded(shared, number, "failed", "cloud.example.org does not let us in: <b>401</b>")
+    page = ann.get(f"/requests/{number}").text
+    assert button in page
+    assert "The upload to your folder was given up" in words(page)
+    assert escape("Cloud.example.org does not let us in: <b>401</b>.") in page
+    assert ann.post(f"/requests/{number}/upload", csrf="").status_code == 403
+    answer = ann.post(f"/requests/{number}/upload")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/requests/{number}")
+    page = ann.get(f"/requests/{number}").text
+    assert "The upload is tried again within moments." in words(page)
+    assert "Not all is in your folder yet" in words(page)
 
 
 def test_markup_in_words_of_users_stays_words(shared: Context, ann: Visitor) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.client.models import Application, Event, File, LogPart, Request
+from tradewind.client.models import Application, Event, File, LogPart, Request, Upload
 
 if TYPE_CHECKING:
     from tradewind.service.context import Context
@@ -89,6 +89,14 @@ class Here:
     def delete(self, number: int) -> None:
         """Remove a request."""
         self._requests.delete(self._who, number)
+
+    def upload_again(self, number: int) -> Upload:
+        """Have the upload of a request's results tried again."""
+        from dataclasses import asdict
+
+        from tradewind.service.results.state import upload_again
+
+        return Upload.from_json(asdict(upload_again(self._context, self._who, number)))
 
     def history(self, number: int, *, since: int = 0) -> list[Event]:
         """What has happened to a request."""

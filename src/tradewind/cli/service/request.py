@@ -244,6 +244,19 @@ def retry(number: Number, server: Server = None, database: Database = None) -> N
     typer.echo(f"Request {number} is {request.state}")
 
 
+@request_app.command("upload")
+def upload(number: Number, as_json: Json = False, server: Server = None, database: Database = None) -> None:
+    """Have the upload of a request's results tried again at once, also one that was given up."""
+    from tradewind.cli.service.places import emit, opened, printable
+
+    with opened(server, database) as place:
+        found = place.upload_again(number)
+    if as_json:
+        emit(found)
+        return
+    typer.echo(f"The results of request {number} are uploaded to {printable(found.address)} within moments")
+
+
 @request_app.command("delete")
 def delete(number: Number, server: Server = None, database: Database = None) -> None:
     """Remove a request with its files; one that is being carried out is cancelled first."""

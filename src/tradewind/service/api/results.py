@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Shared, Who
 from tradewind.service.results.functions import PlaceRow
-from tradewind.service.results.state import State, upload_of
+from tradewind.service.results.state import State, UploadState, upload_again, upload_of
 from tradewind.service.wire import LARGEST
 
 router = APIRouter(tags=["results"])
@@ -114,7 +114,16 @@ def check_place(who: Who, shared: Shared, address: Address = "") -> Checked:
 @router.get("/requests/{number}/upload")
 def upload(who: Who, shared: Shared, number: Number) -> Upload:
     """How far the upload of a request's results is."""
-    found = upload_of(shared, who, number)
+    return _upload(upload_of(shared, who, number))
+
+
+@router.post("/requests/{number}/upload")
+def try_upload_again(who: Who, shared: Shared, number: Number) -> Upload:
+    """Have the upload of a request's results tried again at once, also one that was given up."""
+    return _upload(upload_again(shared, who, number))
+
+
+def _upload(found: UploadState) -> Upload:
     return Upload(state=found.state, address=found.address, problem=found.problem)
 
 

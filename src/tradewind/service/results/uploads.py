@@ -27,6 +27,8 @@ WAITS = (10.0, 30.0, 120.0, 600.0, 900.0)
 GIVE_UP = 14 * 86400.0
 """Seconds after which an upload that never came to its end is given up; the files stay with the request."""
 
+_GIVEN_UP = ".given-up"
+
 _log = logging.getLogger("tradewind.service.results")
 
 
@@ -42,7 +44,8 @@ class Uploads:
     """Uploads what the requests of this machine still have to upload.
 
     While a request is carried out, its own `tradewind.deployer.results.Results` does; what that leaves as notes is gone
-    on with here, with the place's access as it is set by then.
+    on with here, with the place's access as it is set by then. What somebody wants tried again is tried at the next
+    look, also if it was given up, and has as long again.
 
     Args:
         database: The open database.
@@ -58,6 +61,8 @@ class Uploads:
         self._seconds = seconds
         self._waiting: dict[Path, _Waiting] = {}
         self._told: dict[int, str] = {}
+        self._asked: set[str] = set()
+        self._heard: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="tradewind-uploads", daemon=True)
 
@@ -79,21 +84,44 @@ class Uploads:
 
     def turn(self) -> None:
         """Try what is due, each once."""
-        for folder in sorted(self._folder.glob("*")) if self._folder.is_dir() else ():
-            notes = sorted(folder.glob("*.json"))
-            due = [note for note in notes if self._waiting.get(note, _Waiting()).due <= time.monotonic()]
-            if not due:
+        newest = self._store.last_event()  # before the folders: what is asked of a later one is heard of the next time
+        folders = [folder for folder in sorted(self._folder.glob("*")) if _notes(folder) or _notes(folder, _GIVEN_UP)]
+        if folders:
+            # After a start those count that nobody has answered; later each server hears each wish once.
+            self._asked |= self._store.asked([folder.name for folder in folders], self._heard, newest)
+        self._heard = newest
+        for folder in folders:
+            asked = folder.name in self._asked
+            now = time.monotonic()
+            due = [note for note in _notes(folder) if asked or self._waiting.get(note, _Waiting()).due <= now]
+            if not due and not asked:
                 continue
             request = self._store.request_of(folder.name)
             # Another one's are those of a search on the command line, which sees to them itself.
             if request is None or not request.over or request.hold_holder is not None:
                 continue
+            if asked:
+                self._told.pop(request.id, None)
+                due = self._begin_again(folder)
             problem = ""
             for note in due:
                 if self._stop.is_set():
                     return
                 problem = self._try(note, request) or problem
-            self._tell(request, problem, any(folder.glob("*.json")))
+            if self._tell(request, problem, folder):
+                self._asked.discard(folder.name)
+
+    def _begin_again(self, folder: Path) -> list[Path]:
+        """All notes of a folder, also those that were given up, as if their runs had just ended."""
+        for note in _notes(folder, _GIVEN_UP):
+            with contextlib.suppress(OSError):  # the request may be removed at this moment
+                note.rename(note.with_suffix(".json"))
+        notes = _notes(folder)
+        for note in notes:
+            self._waiting.pop(note, None)
+            with contextlib.suppress(OSError):
+                os.utime(note)
+        return notes
 
     def _try(self, note: Path, request: RequestRow) -> str:
         """Upload what a note says; why not, if it cannot be."""
@@ -129,20 +157,30 @@ class Uploads:
         _log.warning("request %d: results are not uploaded yet, next try in %.0f s: %s", request.id, delay, problem)
         with contextlib.suppress(OSError):
             if time.time() - note.stat().st_mtime > GIVE_UP:
-                note.rename(note.with_suffix(".given-up"))
+                note.rename(note.with_suffix(_GIVEN_UP))
                 self._waiting.pop(note, None)
 
-    def _tell(self, request: RequestRow, problem: str, more: bool) -> None:
-        """Note how it goes, once for each new state."""
+    def _tell(self, request: RequestRow, problem: str, folder: Path) -> bool:
+        """Note how it goes, once for each new state; whether there was anything to say."""
+        more, lost = _notes(folder), _notes(folder, _GIVEN_UP)
+        if more and not problem:  # another process is at it, or the next one is not due yet
+            return False
         if more:
             words, state = f"results are not uploaded yet: {problem}", "waiting"
-        elif problem:
+        elif lost:
+            problem = problem or "others of its runs are"
             words, state = f"results were not uploaded, and it is given up: {problem}", "failed"
         else:
             words, state = "results are uploaded", "done"
-        if (not more or problem) and self._told.get(request.id) != words:
+        if self._told.get(request.id) != words:
             self._told[request.id] = words
             self._store.remark(request.id, words, state)
+        return True
+
+
+def _notes(folder: Path, suffix: str = ".json") -> list[Path]:
+    """The notes of a request that lie in its folder."""
+    return sorted(folder.glob(f"*{suffix}"))
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from tradewind.service.api.download import Download
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.requests.files import LOGS, FileEntry
+from tradewind.service.results.state import trouble_of, upload_again
 from tradewind.service.web.access import Cursor, Number, Posted, Shared, Viewer
 from tradewind.service.web.page import redirect, render, render_part
 from tradewind.service.web.shown import GROUPS, predicted, show, steps
@@ -106,6 +107,7 @@ def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
         "files": files,
         "workflow": any(entry.path.endswith(("/journal.jsonl", "/results.json")) for entry in files),
         "links": shared.links.list(who, number) if row.over else [],
+        "upload": trouble_of(shared, number) if row.over else None,
         "predicted": predicted(row, way),
     }
 
@@ -141,7 +143,7 @@ def file(request: Request, who: Viewer, shared: Shared, number: Number, path: st
 
 @router.post("/requests/{number:int}/{action}")
 def act(request: Request, who: Viewer, shared: Shared, number: Number, action: str, form: Posted) -> Response:
-    """End a request, have it carried out once more, or remove it."""
+    """End a request, have it carried out once more, have its results uploaded, or remove it."""
     here = f"/requests/{number}"
     if action == "cancel":
         row = shared.requests.cancel(who, number)
@@ -150,6 +152,9 @@ def act(request: Request, who: Viewer, shared: Shared, number: Number, action: s
     if action == "retry":
         shared.requests.retry(who, number)
         return redirect(request, here, f"Request {number} is carried out once more.")
+    if action == "upload":
+        upload_again(shared, who, number)
+        return redirect(request, here, "The upload is tried again within moments.")
     if action == "delete":
         shared.requests.delete(who, number)
         return redirect(request, "/requests", f"Request {number} is deleted.")
