@@ -244,10 +244,10 @@ class AccountStore:
 
     def user_of_token(self, digest: str) -> tuple[TokenRow, UserRow] | None:
         """A token that has not run out, with its user; None when there is none."""
-        with self._database.read() as connection:
-            row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
-        if row is None:
+        found = self._database.rows(_OF_TOKEN, digest=digest)
+        if not found:
             return None
+        row = found[0]
         token = TokenRow(*row[len(_USER) :])
         if token.expires is not None and token.expires <= time.time():
             return None

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Database:
             self.place = str(self.path)
             _make_file(self.path, self.place)
         self._busy_timeout = busy_timeout
+        self._texts: dict[sa.Select[Any], tuple[str, list[str], dict[str, Any]]] = {}
         self._file: tuple[int, int] | None = None
         engine = self._engine(parsed)
         self._readers = engine
@@ -79,6 +80,33 @@ class Database:
         """A transaction that sees one moment of the database."""
         with self._transaction(self._readers) as connection:
             yield connection
+
+    def rows(self, query: sa.Select[Any], **values: Any) -> Sequence[Sequence[Any]]:
+        """Rows of one query that is asked all the time; it is kept by the caller, and turned into text once.
+
+        On SQLite nothing stands between it and the driver, whose values are taken as they are: a text, a number, None.
+
+        Args:
+            query: Made once, with a named parameter for each value.
+            **values: The parameters.
+        """
+        if self.path is None:
+            with self.read() as connection:
+                return connection.execute(query, values).all()
+        text, names, fixed = self._texts.get(query) or self._text_of(query)
+        given = fixed | values
+        driver = self._readers.raw_connection()
+        try:
+            return driver.cursor().execute(text, [given[name] for name in names]).fetchall()  # type: ignore[no-any-return]
+        except sqlite3.Error as error:
+            raise faults.of_database(error, self.place, self.path) from error
+        finally:
+            driver.close()
+
+    def _text_of(self, query: sa.Select[Any]) -> tuple[str, list[str], dict[str, Any]]:
+        compiled: Any = query.compile(dialect=self.sql)
+        self._texts[query] = found = (str(compiled), list(compiled.positiontup), dict(compiled.params))
+        return found
 
     @contextlib.contextmanager
     def write(self, *, lasting: bool = True) -> Iterator[Connection]:

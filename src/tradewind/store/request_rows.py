@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tradewind.errors import NotFoundError, StoreError
 from tradewind.store import codec, rows
-from tradewind.store.request_values import DELETED, Remark, RequestRow
+from tradewind.store.request_values import DELETED, Remark, RequestEvent, RequestRow
 from tradewind.store.schema import applications, request_events, requests, users
 
 _EVENTS_LOCK = 0x7477657665  # "tweve": who writes events in PostgreSQL holds this advisory lock until it commits
@@ -21,6 +21,7 @@ _EVENTS_LOCK = 0x7477657665  # "tweve": who writes events in PostgreSQL holds th
 _DOCUMENTS = frozenset({"document", "progress", "plan"})
 _JOINED = frozenset({"user", "application"})
 FIELDS = tuple(name for name in RequestRow.__dataclass_fields__ if name not in _JOINED)
+_READ = (*FIELDS, "user")
 _CHANGEABLE = frozenset(FIELDS) - {"id", "tenant", "user_id", "created", "hold_holder", "hold_expires"}
 QUERY = sa.select(
     *(requests.c[name] for name in FIELDS),
@@ -29,6 +30,18 @@ QUERY = sa.select(
     applications.c.version.label("version"),
 ).select_from(requests.join(users, users.c.id == requests.c.user_id).outerjoin(applications))
 QUERY = QUERY.where(requests.c.state != DELETED)
+# What programs ask all the time is put together once.
+ONE = QUERY.where(requests.c.id == sa.bindparam("number"))
+NEWEST = QUERY.order_by(requests.c.id.desc()).limit(sa.bindparam("limit"))
+NEWEST_OF_TENANT = NEWEST.where(requests.c.tenant == sa.bindparam("tenant"))
+SINCE = (
+    sa.select(request_events)
+    .where(request_events.c.id > sa.bindparam("since"))
+    .order_by(request_events.c.id)
+    .limit(sa.bindparam("limit"))
+)
+SINCE_OF_TENANT = SINCE.join(requests).where(requests.c.tenant == sa.bindparam("tenant"))
+_EVENT = tuple(column.name for column in request_events.c)
 
 
 def one(connection: Connection, where: sa.ColumnElement[bool], *, lock: bool = False) -> RequestRow:
@@ -40,8 +53,19 @@ def one(connection: Connection, where: sa.ColumnElement[bool], *, lock: bool = F
     query = QUERY.where(where)
     row = connection.execute(query.with_for_update(of=requests) if lock else query).first()
     if row is None:
-        raise NotFoundError("there is no such request", hint="the list of requests shows all of yours")
+        raise unknown()
     return read(row)
+
+
+def unknown() -> NotFoundError:
+    """The answer to a number that no request has."""
+    return NotFoundError("there is no such request", hint="the list of requests shows all of yours")
+
+
+def event(row: Sequence[Any]) -> RequestEvent:
+    """The event of a row of `SINCE`."""
+    fields = dict(zip(_EVENT, row, strict=True))
+    return RequestEvent(**{**fields, "details": json.loads(fields["details"])})
 
 
 def note(connection: Connection, number: int, remarks: Sequence[Remark]) -> None:
@@ -81,10 +105,10 @@ def written(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(row: Any) -> RequestRow:
-    """The request of a row."""
-    values = dict(row._mapping)
-    version = values.pop("version")
-    values["application"] = f"{values['application']}@{version}" if values["application"] else ""
+    """The request of a row of `QUERY`."""
+    *values, application, version = row
+    fields = dict(zip(_READ, values, strict=True))
     for name in _DOCUMENTS:
-        values[name] = json.loads(values[name])
-    return RequestRow(**values)
+        text = fields[name]
+        fields[name] = json.loads(text) if text != "{}" else {}
+    return RequestRow(**fields, application=f"{application}@{version}" if application else "")

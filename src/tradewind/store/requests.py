@@ -15,7 +15,21 @@ from tradewind.errors import ConflictError
 from tradewind.store import codec, rows
 from tradewind.store.audit import AuditRow, insert
 from tradewind.store.database import Database
-from tradewind.store.request_rows import FIELDS, QUERY, note, one, read, written
+from tradewind.store.request_rows import (
+    FIELDS,
+    NEWEST,
+    NEWEST_OF_TENANT,
+    ONE,
+    QUERY,
+    SINCE,
+    SINCE_OF_TENANT,
+    event,
+    note,
+    one,
+    read,
+    unknown,
+    written,
+)
 from tradewind.store.request_values import (
     ACTIVE,
     DELETED,
@@ -30,6 +44,11 @@ from tradewind.store.request_values import (
 from tradewind.store.schema import applications, audit, links, notices, request_events, requests, runs
 
 __all__ = ["ACTIVE", "ENDED", "OPEN", "Kind", "Remark", "RequestEvent", "RequestRow", "RequestStore", "Wanted"]
+
+
+_OF_ONE = tuple(
+    query.where(request_events.c.request_id == sa.bindparam("number")) for query in (SINCE, SINCE_OF_TENANT)
+)
 
 
 class RequestStore:
@@ -94,8 +113,10 @@ class RequestStore:
         Raises:
             NotFoundError: There is none.
         """
-        with self._database.read() as connection:
-            return one(connection, requests.c.id == number)
+        found = self._database.rows(ONE, number=number)
+        if not found:
+            raise unknown()
+        return read(found[0])
 
     def page(
         self,
@@ -117,6 +138,10 @@ class RequestStore:
             before: Only those with a smaller number: the next page.
             limit: So many at most.
         """
+        if not (states or application or text) and before is None:
+            of_tenant = {} if tenant is None else {"tenant": tenant}
+            newest = self._database.rows(NEWEST_OF_TENANT if of_tenant else NEWEST, limit=limit, **of_tenant)
+            return [read(row) for row in newest]
         query = QUERY.order_by(requests.c.id.desc()).limit(limit)
         if tenant is not None:
             query = query.where(requests.c.tenant == tenant)
@@ -146,14 +171,11 @@ class RequestStore:
             since: Number of the last event that is known.
             limit: So many at most.
         """
-        query = sa.select(request_events).where(request_events.c.id > since).order_by(request_events.c.id).limit(limit)
+        given: dict[str, Any]
+        query, given = (SINCE, {}) if tenant is None else (SINCE_OF_TENANT, {"tenant": tenant})
         if request_id is not None:
-            query = query.where(request_events.c.request_id == request_id)
-        if tenant is not None:
-            query = query.join(requests).where(requests.c.tenant == tenant)
-        with self._database.read() as connection:
-            found = connection.execute(query).mappings().all()
-        return [RequestEvent(**{**row, "details": json.loads(row["details"])}) for row in found]
+            query, given = _OF_ONE[tenant is not None], {**given, "number": request_id}
+        return [event(row) for row in self._database.rows(query, since=since, limit=limit, **given)]
 
     def latest(self, request_id: int, limit: int) -> tuple[list[RequestEvent], int]:
         """What happened to a request last.

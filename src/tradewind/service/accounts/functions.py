@@ -40,6 +40,7 @@ class Accounts:
         self.store = AccountStore(database)
         self.audit = audit or Audit(database, settings.audit_days)
         self._sessions = Sessions(database, settings)
+        self._noted: dict[str, float] = {}  # when the use of tokens that are known was noted, by digest
 
     def add_user(
         self, name: str, *, role: Role = "user", tenant: str = "", email: str = "", password: str | None = None
@@ -225,12 +226,19 @@ class Accounts:
             )
         token, user = found
         now = time.time()
-        if token.used is None or now - token.used > _TOUCH:
+        if token.used is not None and now - token.used <= _TOUCH:
+            self._noted[digest_of(secret)] = token.used
+        else:
             try:
                 self.store.touch_token(token.id, now)
             except StoreError as error:  # a disk that is full is no reason to refuse what only reads
                 _LOG.warning("the last use of token %d was not kept: %s", token.id, error)
         return Principal(user.id, user.name, user.role, user.tenant, address)  # type: ignore[arg-type]
+
+    def only_reads(self, secret: str) -> bool:
+        """True where `by_token` writes nothing: the token was seen, and its last use noted, a moment ago."""
+        noted = self._noted.get(digest_of(secret))
+        return noted is not None and 0.0 <= time.time() - noted < _TOUCH - 1.0
 
     # ------------------------------------------------------------------ one's own
 

@@ -10,10 +10,24 @@ from starlette.concurrency import run_in_threadpool
 
 from tradewind.service.api import answers
 from tradewind.service.api.access import Shared, Who
+from tradewind.service.api.express import ExpressRoute, at_once
 from tradewind.service.api.models import Event
 from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known, past_events
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], route_class=ExpressRoute)
+
+
+def _past(
+    who: Who,
+    shared: Shared,
+    since: Since = None,
+    limit: Annotated[int, Query(ge=1, le=5000, description="How many at most; streams send all.")] = 500,
+) -> Response:
+    return past_events(shared, who, None, since or 0, limit)
+
+
+def _is_a_streams(request: Request) -> bool:
+    return answers.wants_stream(request) or "last-event-id" in request.headers
 
 
 @router.get(
@@ -23,6 +37,7 @@ router = APIRouter(tags=["events"])
         200: {"description": "What happened; with Accept: text/event-stream, what happens.", **answers.STREAMED}
     },
 )
+@at_once(_past, unless=_is_a_streams, most=500)
 async def list_events(
     request: Request,
     who: Who,

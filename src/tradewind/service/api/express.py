@@ -1,9 +1,11 @@
 """A short way for what programs ask all the time: their call is read, answered, and nothing else is done.
 
-FastAPI resolves the parameters and dependencies of a call one by one, each time anew; on a route that does little, that
-is much of what a call costs (benchmarks/service_load). A route of this kind reads its parameters with one model that is
-made of the same annotations, and finds its caller in the thread that it works in. An unusual call, with a cookie or a
-wrong parameter, goes the ordinary way: what is refused is refused in the same words.
+FastAPI resolves the parameters and dependencies of a call one by one, each time anew, and goes into another thread to
+answer it; on a route that does little, that is most of what a call costs (benchmarks/service_load). A route of this
+kind reads its parameters with one model that is made of the same annotations. Where the database is a file here, it
+reads what it needs at once: that takes less than waking a thread, and readers of SQLite wait for nobody. Else, and
+where the caller's token has to be noted as used, it works in one thread. An unusual call, with a cookie or a wrong
+parameter, goes the ordinary way: what is refused is refused in the same words.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Plan:
-    """What a route takes, and how it is called."""
+    """What a route takes, and how it is called; calls that ``unless`` holds for are not for it."""
 
-    def __init__(self, route: Callable[..., Response]) -> None:
-        self._route = route
+    def __init__(
+        self, route: Callable[..., Response], unless: Callable[[Request], bool] | None = None, most: int = 100
+    ) -> None:
+        self._route, self._unless, self._most = route, unless, most
         self._hints = typing.get_type_hints(route, include_extras=True)
         self._parameters = inspect.signature(route).parameters
         self._query: dict[str, bool] = {}  # the name that a call has for it, and whether it may come several times
@@ -49,6 +53,8 @@ class _Plan:
 
     def values(self, request: Request) -> Mapping[str, Any] | None:
         """The parameters of a call; None for one that goes the ordinary way."""
+        if self._unless is not None and self._unless(request):
+            return None
         given: dict[str, Any] = {name: request.path_params[name] for name in self._path}
         if request.scope["query_string"]:
             query = request.query_params
@@ -59,6 +65,12 @@ class _Plan:
             return self._model.model_validate(given).__dict__
         except ValidationError:
             return None
+
+    def is_short(self, request: Request, token: str, values: Mapping[str, Any]) -> bool:
+        """Whether answering takes no longer than waking a thread for it, and waits for nobody."""
+        shared = context_of(request)
+        is_here = shared.database.dialect == "sqlite" and shared.accounts.only_reads(token)
+        return is_here and (values.get("limit") or 0) <= self._most
 
     def work(self, request: Request, token: str, values: Mapping[str, Any]) -> Response:
         """Find the caller, and answer."""
@@ -101,6 +113,8 @@ class ExpressRoute(APIRoute):
             values = plan.values(request)
             if values is None:
                 return await ordinary(request)
+            if plan.is_short(request, token, values):
+                return plan.work(request, token, values)
             return await run_in_threadpool(plan.work, request, token, values)
 
         return handle
@@ -123,3 +137,21 @@ def in_one_thread(route: Callable[..., Response]) -> Callable[..., Awaitable[Res
     call.__signature__ = plan.signature()  # type: ignore[attr-defined]
     call.plan = plan  # type: ignore[attr-defined]
     return call
+
+
+def at_once(
+    short: Callable[..., Response], *, unless: Callable[[Request], bool], most: int
+) -> Callable[[Callable[..., Awaitable[Response]]], Callable[..., Awaitable[Response]]]:
+    """A route that has a short way beside its own.
+
+    Args:
+        short: Answers the calls that take it; its parameters ``who`` and ``shared``, and those of the call.
+        unless: True for a call that does not.
+        most: The largest ``limit`` of a call that is answered at once; others get a thread.
+    """
+
+    def decorate(route: Callable[..., Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
+        route.plan = _Plan(short, unless, most)  # type: ignore[attr-defined]
+        return route
+
+    return decorate

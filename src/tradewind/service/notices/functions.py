@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tradewind.errors import ConflictError, InputError, QuotaError, UnreachableError
+from tradewind.reach import addresses_of
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.notices.wishes import KEY, OCCASIONS, Occasion, Wishes, check_notify
-from tradewind.service.outside import addresses_of, parse_url
+from tradewind.service.outside import parse_url
 from tradewind.service.people import Principal
 from tradewind.service.requests.functions import Requests
 from tradewind.service.sealing import Sealer

@@ -15,9 +15,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from tradewind.deployer.places import Address, open_place
 from tradewind.errors import ConflictError, DeployError, InputError, NotFoundError, UnreachableError
+from tradewind.reach import addresses_of
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.names import clean
-from tradewind.service.outside import addresses_of, parse_url
+from tradewind.service.outside import parse_url
 from tradewind.service.people import Principal
 from tradewind.service.results.keys import Keys, fingerprints, read_host_keys, scan_host_keys
 from tradewind.service.sealing import SOURCE, Sealer
@@ -263,14 +264,16 @@ class Results:
         )
 
     def _entered(self, user_id: int, parsed: Address, one: Mapping[str, str]) -> dict[str, str]:
+        # What is judged here may point elsewhere by the time of the upload: then it is judged again.
+        reach = {} if self._settings.private_addresses else {"reach": "public"}
         if parsed.scheme == "sftp":
             keys = read_host_keys(one.get("hosts", ""))
             hosts = self._keys.known_hosts(user_id, parsed.host, parsed.port, keys)
-            found = {"identity": str(self._keys.identity(user_id)), "known_hosts": str(hosts)}
+            found = {"identity": str(self._keys.identity(user_id)), "known_hosts": str(hosts), **reach}
             return {**found, **({"user": one["user"]} if one.get("user") else {})}
         if not (one.get("user") and one.get("password")):
             raise InputError(f"{parsed.shown} has no user and password of your own", hint="set the place again")
-        return {key: one[key] for key in ("user", "password", "endpoint") if one.get(key)}
+        return {key: one[key] for key in ("user", "password", "endpoint") if one.get(key)} | reach
 
     def _offered(self, account: UserRow) -> dict[str, dict[str, str]]:
         """The administrator's places, with the user's name and tenant in them."""
@@ -304,6 +307,8 @@ class Results:
         if parsed.scheme == "s3":
             if endpoint:
                 target = parse_url(endpoint)
+                if target.scheme == "http" and not private:
+                    raise InputError("http:// would send results in the clear", hint="write https://")
                 addresses_of(target.host, target.port, private=private)
         else:
             port = parsed.port or {"sftp": 22, "webdav": 80, "webdavs": 443}[parsed.scheme]
