@@ -45,6 +45,17 @@ def test_a_target_ends_a_search_and_frees_what_it_uses() -> None:
     assert not found.outcomes["k"].reached
 
 
+def test_what_runs_when_the_target_is_reached_may_go_on_to_its_end() -> None:
+    nodes = {"n": {"cpu": 2}}
+    jobs = [job("j", [1, 10, 1], parallel=3, target=3.0), job("k", [1, 1, 8, 1], parallel=2)]
+    jobs[0].finishes = True
+    found = simulate(nodes, [ev.TenantSet("A")], jobs, policy())
+    assert found.outcomes["j"].done == 1.0  # as if it were stopped
+    assert found.outcomes["j"].reached
+    assert found.outcomes["k"].done == 11.0  # one at a time while the run of 10 s goes on; 10.0 if it were stopped
+    assert found.starts == 6, "the third run of the first search is not started any more"
+
+
 def test_submission_times_and_an_end() -> None:
     found = simulate({"n": {"cpu": 1}}, [ev.TenantSet("A")], [job("j", [5.0, 5.0], submitted=3.0)], policy(), until=9.0)
     assert found.outcomes["j"].done is None

@@ -77,6 +77,8 @@ class SimulatedJob:
         target: It is over when a value is this or less; when its trials are used up, without it.
         submitted: When it comes.
         core: What its Core takes, by name.
+        finishes: Runs that run when it reaches its target go on to their end, and its Core stays until then: what
+            ``tradewind submit --target`` does. Otherwise they are gone at once.
     """
 
     job: str
@@ -87,6 +89,7 @@ class SimulatedJob:
     target: float | None = None
     submitted: float = 0.0
     core: Mapping[str, float] = field(default_factory=dict)
+    finishes: bool = False
 
 
 @dataclass
@@ -227,7 +230,7 @@ class _Simulator:
     def _end(self, request: str) -> None:
         name, value, seconds = self._planned.pop(request)
         if name in self._over:
-            self._feed(ev.Ended(request))
+            self._feed(ev.Ended(request), *self._left(name, request))
             return
         job, outcome = self.jobs[name], self.result.outcomes[name]
         outcome.runs += 1
@@ -242,8 +245,20 @@ class _Simulator:
         if reached or not self._open[name]:
             outcome.done, outcome.reached = self.now, reached
             self._over.add(name)
-            events.append(ev.JobEnded(name))
+            events += self._left(name, request)
         self._feed(*events)
+
+    def _left(self, name: str, ended: str) -> list[ev.Event]:
+        """What is left of a search that is over when a run of it has ended."""
+        held = self.allocator.jobs.get(name)
+        if held is None:
+            return []
+        if not self.jobs[name].finishes or held.running.keys() <= {ended}:
+            return [ev.JobEnded(name)]
+        waiting = [request.id for request in held.waiting]
+        for each in waiting:
+            del self._planned[each]
+        return [ev.Withdrawn(each) for each in waiting]
 
     def _feed(self, *events: ev.Event) -> None:
         began = time.perf_counter()
