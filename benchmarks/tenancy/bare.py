@@ -127,8 +127,9 @@ def peer(way: str, python: str, here: Ground, folder: Path, seconds: float, task
     assert here.ray is not None
     words = [way, here.ray.address, str(seconds), "2", str(tasks), str(folder)]
     done = subprocess.run(
-        [python, "-c", PEER, *words], check=True, capture_output=True, text=True, timeout=300, cwd=folder
+        [python, "-c", PEER, *words], check=False, capture_output=True, text=True, timeout=300, cwd=folder
     )
+    assert done.returncode == 0, done.stderr[-2000:]
     return float(done.stdout.rpartition("took ")[2])
 
 
@@ -177,8 +178,8 @@ def ways_of(here: Ground, folder: Path, tune: str) -> dict[str, Callable[[float,
     if here.slurm is not None:
         found["bare"] = partial(array, here, folder)
     elif here.ray is not None:
-        found["bare"] = partial(peer, "bare", sys.executable, here, folder)
-        found["actors"] = partial(peer, "actors", sys.executable, here, folder)
+        found["bare"] = partial(peer, "bare", tune or sys.executable, here, folder)
+        found["actors"] = partial(peer, "actors", tune or sys.executable, here, folder)
         if tune:
             found["tune"] = partial(peer, "tune", tune, here, folder)
     else:
@@ -206,7 +207,7 @@ def main() -> int:
     logging.getLogger("tradewind").setLevel(logging.ERROR)
     with (
         tempfile.TemporaryDirectory(prefix="tw-bare-") as name,
-        ground(given.engine, 6 if given.engine == "slurm" else 2) as here,
+        ground(given.engine, 6 if given.engine == "slurm" else 2, given.tune) as here,
         given.results.open("a", newline="") as file,
     ):
         writer = csv.DictWriter(file, FIELDS)

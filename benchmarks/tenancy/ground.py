@@ -55,8 +55,8 @@ class Ground:
 class WideRay(RayCluster):
     """A Ray cluster whose workers have so many CPUs each."""
 
-    def __init__(self, cpus: int) -> None:
-        super().__init__()
+    def __init__(self, cpus: int, python: str) -> None:
+        super().__init__(python)
         self._cpus = cpus
 
     def start_worker(self, name: str) -> None:
@@ -64,8 +64,14 @@ class WideRay(RayCluster):
 
 
 @contextmanager
-def ground(engine: str, cpus: int) -> Iterator[Ground]:
-    """An engine with so many CPUs in all: on three nodes, on Ray's two workers, or on this machine."""
+def ground(engine: str, cpus: int, python: str = "") -> Iterator[Ground]:
+    """An engine with so many CPUs in all: on three nodes, on Ray's two workers, or on this machine.
+
+    Args:
+        engine: Its name.
+        cpus: The CPUs.
+        python: The Python whose Ray is started; empty for this one.
+    """
     # A time limit from outside stops what was started here, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     if engine == "local":
@@ -76,7 +82,7 @@ def ground(engine: str, cpus: int) -> Iterator[Ground]:
             yield Ground(engine, {"use": "slurm", "partition": "main", "interval": 0.1, "grace": 0.3}, slurm=slurm)
     else:
         os.environ.update(ENVIRONMENT)
-        ray = WideRay(-(-cpus // 2))
+        ray = WideRay(-(-cpus // 2), python)
         try:
             ray.start()
             yield Ground(engine, {"use": "ray", "address": ray.address, "scratch": str(ray.folder / "runs")}, ray=ray)

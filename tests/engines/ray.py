@@ -24,9 +24,14 @@ ENVIRONMENT = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABL
 
 
 class RayCluster:
-    """The cluster; started by `start`, stopped by the pids of what it started."""
+    """The cluster; started by `start`, stopped by the pids of what it started.
 
-    def __init__(self) -> None:
+    Args:
+        python: The Python whose Ray it is; empty for this one.
+    """
+
+    def __init__(self, python: str = "") -> None:
+        self._program = Path(python or sys.executable).with_name("ray")
         # Sockets below it have a path of 107 bytes at most.
         self.folder = Path(tempfile.mkdtemp(prefix="tw-ray-"))
         with socket.socket() as free:
@@ -53,8 +58,7 @@ class RayCluster:
         self._launch(name, f"--address={self.address}", "--num-cpus=1", f'--resources={{"{name}": 4}}')
 
     def _launch(self, name: str, *words: str) -> None:
-        program = Path(sys.executable).with_name("ray")
-        command = [str(program), "start", "--block", "--disable-usage-stats", "--memory=8000000000"]
+        command = [str(self._program), "start", "--block", "--disable-usage-stats", "--memory=8000000000"]
         command += ["--object-store-memory=80000000", *words]
         for _ in range(_ATTEMPTS):
             with self._log(name).open("wb") as log:
