@@ -193,3 +193,31 @@ def test_it_needs_no_terminal_and_no_home(tmp_path: Path, quick: Path) -> None:
     done = command.finish()
     assert done.returncode == 0, done.stderr
     assert time.time() - (command.run / "results.json").stat().st_mtime < 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_after_each_line_of_the_journal_nothing_is_lost_or_run_twice(tmp_path: Path, quick: Path) -> None:
+    """Two chains, whose tasks are all begun by their machines: each session is killed after one more line."""
+    links = [
+        sh(f"{name}{n}", f"echo {name}{n} >> log; sleep 0.05; echo {name}{n} > out.{name}{n}", runtime=0.05,
+           after=f"out.{name}{n - 1}" if n else "", writes=f"out.{name}{n}", activity="link")
+        for n in range(6) for name in "ab"
+    ]  # fmt: skip
+    plan = plan_of(flow_of(*links))
+    command = Command(plan, tmp_path, program=quick)
+    for count in range(1, 40):
+        process = command.start()
+        killed(process, command.run, count % 9 + 1, 0.0)
+        if process.returncode == 0:
+            break
+    assert process.returncode == 0
+    records = [json.loads(line) for line in (command.run / "journal.jsonl").read_text().splitlines()]
+    assert sum(each["e"] == "session" for each in records) >= 5
+    assert {each["task"] for each in records if each["e"] == "arm"} >= {"a3", "b3"}
+    assert counted(command.run) == {task.id: 1 for task in plan.flow.tasks}
+    began = [(each["task"], each["attempt"]) for each in records if each["e"] == "start"]
+    assert len(began) == len(set(began)) == 12
+    for name in "ab":
+        names = [line for line in (command.run / "files/log").read_text().split() if line[0] == name]
+        assert names == [f"{name}{n}" for n in range(6)]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.workflow.execution import test_state
 from tests.workflow.execution.plans import QUICK, agents, chunks, counted, flow_of, heft, local, plan_of, sh
+from tests.workflow.execution.world import World, worlds
 
 from tradewind import plugins
 from tradewind.errors import PluginError, WorkflowError
@@ -19,7 +19,8 @@ from tradewind.workflow.execution.events import Ended, Ending, Guided, Launch, M
 from tradewind.workflow.execution.guide import Directing, guide_for
 from tradewind.workflow.execution.options import Options, Progress
 from tradewind.workflow.execution.run import Carried, carry_out
-from tradewind.workflow.execution.state import ExecutionMachine, Graph, Patience, Step
+from tradewind.workflow.execution.state import ExecutionMachine
+from tradewind.workflow.execution.steps import Graph, Patience, Step
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.planner.heft import HeftPlanner
@@ -53,39 +54,42 @@ class ByChance:
         self.running.discard(task)
 
 
-class GuidedWorld(test_state.World):
+class GuidedWorld(World):
     """As the world of a plan, but whoever decides is asked."""
 
-    def _made(self) -> ExecutionMachine:
+    def made(self) -> ExecutionMachine:
         guide = ByChance(tuple(range(len(self.graph.slots))), self.graph, self.chance)
         return ExecutionMachine(self.graph, {}, self.patience, guide)
 
-    def _plan(self) -> None:
+    def plan(self) -> None:
         asked = self.plans.pop()
         most = max(self.graph.slots[vm] for vm in asked.vms)
         if any(self.graph.cores[task] > most for task in asked.tasks):
-            self._do(PlanFailed())
+            self.handle(PlanFailed())
             return
-        assert set(self.running) <= set(asked.tasks), "what runs may have to be run again"
-        self._do(Guided(ByChance(asked.vms, self.graph, self.chance, set(self.running))))
+        running = set(self.machine.places)
+        assert running <= set(asked.tasks), "what runs may have to be run again"
+        self.record({"e": "plan"})
+        self.handle(Guided(ByChance(asked.vms, self.graph, self.chance, running)))
 
 
-def guided(world: test_state.World) -> GuidedWorld:
+def guided(world: World) -> GuidedWorld:
     return GuidedWorld(world.graph, {}, world.patience, world.chance, world.troubles)
 
 
 @settings(max_examples=100, deadline=None)
-@given(test_state.worlds(troubles=0))
-def test_without_trouble_each_task_runs_once(plain: test_state.World) -> None:
+@given(worlds(troubles=0))
+def test_without_trouble_each_task_runs_once(plain: World) -> None:
     world = guided(plain)
     world.run()
     assert world.ending is Ending.DONE
-    assert sorted(launch.task for launch in world.started) == list(range(len(world.graph.parents)))
+    assert sorted(task for _, task in world.started) == list(range(len(world.graph.parents)))
+    assert world.arms == 0
 
 
 @settings(max_examples=250, deadline=None)
-@given(test_state.worlds(troubles=12))
-def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(plain: test_state.World) -> None:
+@given(worlds(troubles=12))
+def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(plain: World) -> None:
     world = guided(plain)
     world.run()
     assert all(count == 1 for count in world.finished.values())

@@ -29,7 +29,7 @@ from tradewind.workflow.execution.events import Ending
 from tradewind.workflow.execution.journal import Journal
 from tradewind.workflow.execution.options import Progress
 from tradewind.workflow.execution.pilots import Terms
-from tradewind.workflow.execution.state import Patience
+from tradewind.workflow.execution.steps import Patience
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import Platform, Vm

@@ -84,7 +84,7 @@ def run(
     from tradewind.workflow.execution.options import Options
     from tradewind.workflow.execution.results import chart
     from tradewind.workflow.execution.run import carry_out
-    from tradewind.workflow.execution.state import Patience
+    from tradewind.workflow.execution.steps import Patience
     from tradewind.workflow.files import read_plan
 
     check_pictures("--gantt", gantt)

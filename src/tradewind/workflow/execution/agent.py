@@ -1,9 +1,12 @@
 """Runs the tasks of one machine of a plan: the program that is started on the machine.
 
-It is a file by itself, with nothing but the standard library, because the machine need not have Tradewind. It listens
-on a TCP port, writes where into the run's folder, and takes JSON lines from one controller at a time, which proves that
-it can read the run's secret. A controller that dies is waited for: tasks go on meanwhile, and how they ended is kept in
-``end.json`` of the attempt's folder. Without a controller and without tasks it ends after some time.
+It and `attempt` are files by themselves, with nothing but the standard library, because the machine need not have
+Tradewind. It listens on a TCP port, writes where into the run's folder, and takes JSON lines from one controller at a
+time, which proves that it can read the run's secret. A controller that dies is waited for: tasks go on meanwhile, and
+how they ended is kept in ``end.json`` of the attempt's folder. Without a controller and without tasks it ends after
+some time.
+
+An order may name attempts that run here: the task is then begun the moment all of them have ended well, without asking.
 
 ``python agent.py RUN_FOLDER MACHINE_FOLDER HOST LINGER``: HOST is where it listens, LINGER is in seconds.
 """
@@ -16,151 +19,25 @@ import hashlib
 import hmac
 import json
 import os
-import resource
 import secrets
 import select
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-Document = dict[str, Any]
+if TYPE_CHECKING or __package__:
+    from tradewind.workflow.execution.attempt import Attempt, Document
+else:  # alone on a machine, where the folder of a program that is started with -I is not looked into
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    from attempt import Attempt, Document
 
 BEAT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
 NO_FOLDER = 78
 """The exit code that says: this machine does not see the run's folder."""
-
-
-class Attempt:
-    """A task that runs.
-
-    Args:
-        order: The controller's order.
-        folder: The attempt's folder.
-    """
-
-    def __init__(self, order: Document, folder: Path) -> None:
-        self.order = order
-        self.folder = folder
-        self.key: str = order["key"]
-        self.work = Path(order["work"])
-        self.began = time.time()
-        self.begun = time.monotonic()
-        self.pid = 0
-        self.kill_at = float("inf")
-        self.stopped = False
-
-    def start(self) -> None:
-        """Start its process.
-
-        Raises:
-            OSError: It cannot be started.
-        """
-        for name in self.order["clears"]:  # of an attempt before: they would hide that this one writes nothing
-            _remove(self.work / name)
-        if self.order["argv"] is None:
-            self.pid = self._sleep(self.begun + self.order["seconds"])
-            return
-        work = self._isolate() if self.order["isolated"] else self.work
-        for name in self.order["outputs"]:
-            (work / name).parent.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, **self.order["env"]}
-        with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
-            process = subprocess.Popen(
-                self.order["argv"],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=work,
-                env=environment,
-                start_new_session=True,
-            )
-        self.pid = process.pid
-        process.returncode = 0  # wait4 reaps it, which tells what it used: the object is to leave it alone
-
-    def _sleep(self, until: float) -> int:
-        """A process that does nothing for as long as the task would take."""
-        pid = os.fork()
-        if pid:
-            return pid
-        try:
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            os.setsid()
-            os.closerange(3, 1 << 16)  # or the controller would not see when the agent dies
-            for name in self.order["outputs"]:
-                (self.work / name).parent.mkdir(parents=True, exist_ok=True)
-                (self.work / name).touch()
-            time.sleep(max(0.0, until - time.monotonic()))
-            os._exit(0)
-        finally:
-            os._exit(1)
-
-    def _isolate(self) -> Path:
-        """A working folder of its own, with nothing but the task's inputs."""
-        work = self.folder / "work"
-        work.mkdir()
-        for name in self.order["inputs"]:
-            if not name.startswith("/"):
-                (work / name).parent.mkdir(parents=True, exist_ok=True)
-                (work / name).symlink_to(self.work / name)
-        return work
-
-    def kill(self, number: int) -> None:
-        """Send a signal to all processes of the task."""
-        self.stopped = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
-
-    def result(self, status: int, used: Any) -> Document:
-        """How it ended, as the controller wants to know it."""
-        seconds = time.monotonic() - self.begun
-        code = os.waitstatus_to_exitcode(status)
-        reason = "" if code == 0 else f"it exited with code {code}" if code > 0 else f"signal {-code} ended it"
-        if not reason:
-            try:
-                reason = self._deliver()
-            except OSError as error:
-                reason = f"its outputs cannot be kept: {error.strerror or error}"
-        # A program starts with what this process has used at most: less than that cannot be told from it.
-        floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {
-            "outcome": "stopped" if self.stopped else "failed" if reason else "done",
-            "reason": reason,
-            "exit_code": code,
-            "began": self.began,
-            "seconds": seconds,
-            "cpu_seconds": used.ru_utime + used.ru_stime,
-            **({"peak_memory_bytes": used.ru_maxrss * 1024} if used.ru_maxrss > floor else {}),
-        }
-
-    def _deliver(self) -> str:
-        """See that the outputs are there, and bring them to where others find them; what is wrong, in words."""
-        isolated = self.order["isolated"] and self.order["argv"] is not None
-        place = self.folder / "work" if isolated else self.work
-        missing = [name for name in self.order["outputs"] if not (place / name).exists()]
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            return f"it ended without writing its output {missing[0]}{more}"
-        if isolated:
-            for name in self.order["outputs"]:
-                (self.work / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).replace(self.work / name)
-            shutil.rmtree(place, ignore_errors=True)
-        return ""
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def write_document(path: Path, document: Document) -> None:
@@ -190,6 +67,7 @@ class Agent:
         self._secret = (run / "secret").read_text(encoding="utf-8")
         self._attempts: dict[int, Attempt] = {}
         self._running: dict[str, Attempt] = {}
+        self._armed: dict[str, Attempt] = {}
         self._ended: dict[str, Document] = {}
         self._listener = socket.create_server((host, 0))
         self._guests: dict[socket.socket, tuple[str, bytes]] = {}
@@ -307,28 +185,45 @@ class Agent:
                 self._stop()
 
     def _start(self, order: Document) -> None:
-        key, folder = order["key"], self._run / order["folder"]
+        key = order["key"]
         if self._leaving or key in self._running:
             return
         if key in self._ended:
             self._say({"event": "ended", "key": key, "result": self._ended[key]})
             return
-        attempt = Attempt(order, folder)
-        try:
-            folder.mkdir(parents=True)
-            attempt.start()
-        except OSError as error:
-            place = f": {error.filename}" if error.filename else ""
-            reason = f"it cannot be started: {error.strerror or error}{place}"
-            lost = isinstance(error, FileExistsError) and error.filename == str(folder)
-            self._tell(attempt, {"outcome": "lost" if lost else "failed", "reason": reason, "seconds": 0.0})
+        after = {each for each in order["after"] if self._ended.get(each, {}).get("outcome") != "done"}
+        attempt = self._armed.pop(key, None) or Attempt(order, self._run / order["folder"])
+        if not after:
+            self._go(attempt)
+        elif after <= self._running.keys():
+            attempt.after = after
+            self._armed[key] = attempt
+            with contextlib.suppress(OSError):  # it is tried again when it is time
+                attempt.prepare()
         else:
-            self._attempts[attempt.pid] = self._running[key] = attempt
+            attempt.drop()  # one of them has ended otherwise, or nobody here knows of it: the controller is to say more
+
+    def _go(self, attempt: Attempt) -> None:
+        try:
+            attempt.go()
+        except OSError as error:
+            reason = f"it cannot be started: {error.strerror or error}"
+            self._tell(attempt, {"outcome": "failed", "reason": reason, "began": attempt.began, "seconds": 0.0})
+        else:
+            self._attempts[attempt.pid] = self._running[attempt.key] = attempt
+
+    def _pull(self, ended: str, *, well: bool) -> None:
+        """Begin what waits for an attempt that has ended well, and forget it if it has not."""
+        for attempt in [each for each in self._armed.values() if ended in each.after]:
+            attempt.after.discard(ended)
+            if not well or not attempt.after:
+                del self._armed[attempt.key]
+                self._go(attempt) if well else attempt.drop()
 
     def _tell(self, attempt: Attempt, result: Document) -> None:
-        result = {"began": attempt.began, **result}
         self._ended[attempt.key] = result
-        # The controller first: what waits for this task can begin while the file is written.
+        # First what waits for it here; then the controller: what waits elsewhere can begin while the file is written.
+        self._pull(attempt.key, well=result["outcome"] == "done")
         self._say({"event": "ended", "key": attempt.key, "result": result})
         if result["outcome"] in ("done", "failed"):
             with contextlib.suppress(OSError):
@@ -351,6 +246,8 @@ class Agent:
 
     def _stop(self) -> None:
         self._leaving = True
+        while self._armed:
+            self._armed.popitem()[1].drop()
         for attempt in self._running.values():
             attempt.kill(signal.SIGTERM)
             attempt.kill_at = min(attempt.kill_at, time.monotonic() + GRACE_SECONDS)

@@ -7,11 +7,9 @@ import os
 import secrets
 import selectors
 import socket
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,47 +17,35 @@ import numpy as np
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError, WorkflowError
 from tradewind.workflow.execution.events import (
+    Arm,
+    Begun,
     Ended,
     Ending,
     Event,
     Finish,
-    Guided,
     Instruction,
     Interrupted,
     Launch,
     MachineLost,
+    MachineSilent,
     MachineUp,
     Outcome,
     PlanFailed,
-    Planned,
     Replan,
 )
 from tradewind.workflow.execution.fleet import Fleet, Told
 from tradewind.workflow.execution.folder import RunFolder, check_names, order_of
-from tradewind.workflow.execution.guide import Guide, guide_for
-from tradewind.workflow.execution.journal import History, Journal, end_record
+from tradewind.workflow.execution.journal import History, Journal, end_record, key_of, start_record
 from tradewind.workflow.execution.options import Options, Progress, look
 from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Terms
+from tradewind.workflow.execution.planning import NewPlan, Planning
 from tradewind.workflow.execution.recovery import recover
-from tradewind.workflow.execution.replan import plan_rest
-from tradewind.workflow.execution.state import ExecutionMachine, Graph, Presence, Step
+from tradewind.workflow.execution.state import ExecutionMachine
+from tradewind.workflow.execution.steps import Graph, Presence, Step
 from tradewind.workflow.files import Plan
-from tradewind.workflow.graph import Numbers
 from tradewind.workflow.planner.base import Planner
 
 _TICK_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class _NewPlan:
-    """What is left has been planned; ``finish`` has the ends of ``tasks``, in seconds from the beginning of the run.
-
-    Where somebody decides during the run, nothing is known of the ends.
-    """
-
-    planned: Planned | Guided
-    tasks: tuple[int, ...]
-    finish: Numbers | None
 
 
 class Controller:
@@ -101,18 +87,19 @@ class Controller:
         graph = Graph(
             self._flow.parents, [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
         )
-        guide = self._guide(range(len(self._flow)), range(len(self._platform.vms)), booted=False)
-        self.machine = ExecutionMachine(graph, plan.schedule.order_in(plan.flow), options.patience, guide)
-        self.fatal: TradewindError | None = None
-        self._reasons: dict[int, str] = {}
         self._seconds = self._platform.seconds(self._flow)
         planned = plan.schedule.finish - plan.schedule.start
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
+        self._planning = Planning(self._flow, self._platform, self._seconds, planner, options, self.history, self._post)
+        guide = self._planning.guide(range(len(self._flow)), range(len(self._platform.vms)), booted=False)
+        self.machine = ExecutionMachine(graph, plan.schedule.order_in(plan.flow), options.patience, guide)
+        self.fatal: TradewindError | None = None
+        self._reasons: dict[int, str] = {}
         self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
         self._late = 0.0
         self._session: float | None = time.time()
         self._events: deque[Event] = deque()
-        self._reports: deque[Report | _NewPlan | PlanFailed] = deque()
+        self._reports: deque[Report | NewPlan | PlanFailed] = deque()
         self._notes: list[str] = []
         self._numbers: dict[int, int] = {}
         self._held: list[tuple[float, int]] = []
@@ -190,7 +177,7 @@ class Controller:
 
     # ------------------------------------------------------------------ events
 
-    def _post(self, report: Report | _NewPlan | PlanFailed) -> None:
+    def _post(self, report: Report | NewPlan | PlanFailed) -> None:
         """Take a report from another thread."""
         self._reports.append(report)
         try:
@@ -206,26 +193,32 @@ class Controller:
             pause = min([_TICK_SECONDS, *(max(0.0, moment - now) for moment, _ in self._held[:1])])
             for told in self._fleet.wait(pause, self._wake):
                 self._hear(told)
+                self._settle()  # what ends next may have been armed until now
             while self._reports:
                 self._report(self._reports.popleft())
             self._release()
             self._give_up()
             if not self._wanted():
                 self._events.append(Interrupted())
-            while self._events and self.machine.ending is None:
-                self._carry_out(self.machine.handle(self._events.popleft()))
+            self._settle()
             if time.monotonic() - shown > 0.2:
                 shown = time.monotonic()
                 self._watch(self.progress())
                 self._notes.clear()
 
-    def _report(self, report: Report | _NewPlan | PlanFailed) -> None:
+    def _settle(self) -> None:
+        while self._events and self.machine.ending is None:
+            self._carry_out(self.machine.handle(self._events.popleft()))
+
+    def _report(self, report: Report | NewPlan | PlanFailed) -> None:
         match report:
             case Linked(vm, connection, host, offset):
                 self._fleet.add(vm, connection, offset)
                 for task, (where, attempt) in self.machine.places.items():
                     if where == vm:  # it may not have heard of it, or tell again how it ended
                         self._send(task, vm, attempt)
+                if (armed := self.machine.armed.get(vm)) is not None:
+                    self._send(armed.task, vm, armed.attempt, armed.after)
                 held = any(vm == each for _, each in self._held)
                 if not held and self.machine.presence[vm] is Presence.COMING:
                     self._record({"e": "up", "vm": self._platform.vms[vm].name, "host": host})
@@ -233,12 +226,13 @@ class Controller:
             case Gone(vm, reason, fatal):
                 self.fatal = fatal or self.fatal
                 self._lose(vm, reason)
-            case _NewPlan(planned, tasks, finish):
+            case NewPlan(planned, tasks, finish):
                 self._record({"e": "plan", "tasks": len(tasks), "planner": self._planner.name})
                 if finish is not None:
                     self._finish[list(tasks)], self._late = finish, 0.0
                 self._events.append(planned)
             case PlanFailed():
+                self.fatal = self._planning.fatal
                 self._events.append(report)
 
     def _hold(self, vm: int) -> None:
@@ -282,14 +276,25 @@ class Controller:
         heapq.heapify(self._held)
         self._notes.append(reason)
         self._record({"e": "down", "vm": self._platform.vms[vm].name, "lost": True, "reason": reason})
-        for task, (where, attempt) in list(self.machine.places.items()):
-            if where == vm:
-                result = self._folder.end(self._flow.tasks[task].id, attempt)
-                if result is not None:  # it ended, and its machine was lost before it could say so
+        self._events.append(MachineSilent(vm))
+        self._settle()
+        ended = True
+        while ended and self.machine.ending is None:
+            ended = False
+            for task, attempt in self._there(vm):
+                if (result := self._folder.end(self._flow.tasks[task].id, attempt)) is not None:
+                    ended = True  # its machine was lost before it could say so
                     self._ended(task, attempt, result, 0.0)
-                else:
-                    self._record(self._end(task, attempt, {"outcome": "lost", "reason": reason}, 0.0))
+            self._settle()  # and so another may have begun there
+        if self.machine.ending is not None:
+            return
+        for task, attempt in self._there(vm):
+            self._record(self._end(task, attempt, {"outcome": "lost", "reason": reason}, 0.0))
         self._events.append(MachineLost(vm))
+
+    def _there(self, vm: int) -> list[tuple[int, int]]:
+        """The tasks that run on a machine, each with its attempt."""
+        return [(task, attempt) for task, (where, attempt) in self.machine.places.items() if where == vm]
 
     def _hear(self, told: Told) -> None:
         name, _, attempt = told.key.rpartition("#")
@@ -316,74 +321,37 @@ class Controller:
     # ------------------------------------------------------------------ instructions
 
     def _carry_out(self, instructions: Sequence[Instruction]) -> None:
-        launches = [each for each in instructions if isinstance(each, Launch)]
-        if launches:
-            self._record(*(self._start_record(each) for each in launches))
+        records = [self._record_of(each) for each in instructions if isinstance(each, Launch | Begun | Arm)]
+        if records:
+            self._record(*records)
         for each in instructions:
             match each:
                 case Launch(task, vm, attempt):
                     self._send(task, vm, attempt)
+                case Arm(task, vm, attempt, after):
+                    self._send(task, vm, attempt, after)
                 case Replan(tasks, vms):
                     self._notes.append(f"planning {len(tasks)} tasks again for {len(vms)} machines")
-                    busy = self._busy(vms)
-                    threading.Thread(target=self._replan, args=(tasks, vms, busy), daemon=True).start()
-                case Finish():
+                    self._planning.begin(each, self.machine)
+                case Begun() | Finish():
                     pass
 
-    def _start_record(self, launch: Launch) -> dict[str, Any]:
-        return {
-            "e": "start",
-            "task": self._flow.tasks[launch.task].id,
-            "attempt": launch.attempt,
-            "vm": self._platform.vms[launch.vm].name,
-            "pilot": self._numbers[launch.vm],
-        }
+    def _record_of(self, each: Launch | Begun | Arm) -> dict[str, Any]:
+        task, vm = self._flow.tasks[each.task].id, self._platform.vms[each.vm].name
+        record = start_record(task, each.attempt, vm, self._numbers[each.vm])
+        return record if not isinstance(each, Arm) else {**record, "e": "arm", "after": self._keys(each.after)}
 
-    def _send(self, task: int, vm: int, attempt: int) -> None:
+    def _keys(self, tasks: Collection[int]) -> list[str]:
+        """The attempts that some tasks which run are at, as machines know them."""
+        return [key_of(self._flow.tasks[task].id, self.machine.places[task][1]) for task in sorted(tasks)]
+
+    def _send(self, task: int, vm: int, attempt: int, after: Collection[int] = ()) -> None:
         seconds = float(self._seconds[task, vm]) * self._options.scale
         known = self._flow.producers
         it = self._flow.tasks[task]
         common = [name for name in it.outputs if len(known[name]) > 1]
         order = order_of(it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common)
-        self._fleet.send(vm, order)
-
-    def _busy(self, vms: Sequence[int]) -> dict[int, float]:
-        """Seconds of the plan until each machine has a free slot."""
-        now, busy = time.time(), {}
-        starts = self.history.attempts
-        for vm in vms:
-            ends, used = [], 0
-            for task, (where, attempt) in self.machine.places.items():
-                if where == vm:
-                    at = starts[self._flow.tasks[task].id, attempt].at
-                    ends.append(max(0.0, float(self._seconds[task, vm]) - (now - at) / self._options.scale))
-                    used += self._flow.tasks[task].cores
-            busy[vm] = min(ends) if ends and used >= self._platform.vms[vm].slots else 0.0
-        return busy
-
-    def _replan(self, tasks: tuple[int, ...], vms: tuple[int, ...], busy: dict[int, float]) -> None:
-        """Plan what is left; in a thread, because a planner may take seconds."""
-        try:
-            if (guide := self._guide(tasks, vms, booted=True)) is not None:
-                self._post(_NewPlan(Guided(guide), tasks, None))
-                return
-            orders, _, _, finish = plan_rest(self._flow, self._platform, tasks, vms, busy, self._planner)
-        except TradewindError as error:
-            self.fatal = error
-            self._post(PlanFailed())
-            return
-        now = self.history.clock(time.time())
-        self._post(_NewPlan(Planned(orders), tasks, now + finish * self._options.scale))
-
-    def _guide(self, tasks: Sequence[int], vms: Sequence[int], *, booted: bool) -> Guide | None:
-        """Who decides during the run, where somebody is to."""
-        if not self._options.online:
-            return None
-
-        def clock() -> float:
-            return self.history.clock(time.time()) / self._options.scale
-
-        return guide_for(self._flow, self._platform, tasks, vms, self._planner, clock, booted=booted)
+        self._fleet.send(vm, {**order, "after": self._keys(after)})
 
     @property
     def failed(self) -> dict[str, str]:

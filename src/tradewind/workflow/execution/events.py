@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from tradewind.workflow.execution.arming import Armed
+
 if TYPE_CHECKING:
     from tradewind.workflow.execution.guide import Guide
 
@@ -46,17 +48,26 @@ class Opened:
         running: Tasks that may still be running, each with its machine and the number of the attempt.
         attempts: How often each task was started, those of earlier sessions included.
         replan: The plan's order does not hold any more.
+        armed: By machine, the task that it begins by itself after some of those that run.
     """
 
     finished: frozenset[int] = frozenset()
     running: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     attempts: Mapping[int, int] = field(default_factory=dict)
     replan: bool = False
+    armed: Mapping[int, Armed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineUp:
     """A machine can run tasks."""
+
+    vm: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSilent:
+    """A machine is as good as gone: nothing more is started there, and it is told what has ended before it is lost."""
 
     vm: int
 
@@ -107,7 +118,7 @@ class Interrupted:
     """Somebody wants to stop."""
 
 
-Event = Opened | MachineUp | MachineLost | Ended | Planned | Guided | PlanFailed | Interrupted
+Event = Opened | MachineUp | MachineSilent | MachineLost | Ended | Planned | Guided | PlanFailed | Interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,40 @@ class Launch:
     Attributes:
         task: The task.
         vm: Its machine.
+        attempt: Which attempt, from 1.
+    """
+
+    task: int
+    vm: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Write down that a machine begins a task by itself after others, then give it the task.
+
+    The machine does so when all of the others have ended well, and forgets it when one of them has ended otherwise.
+
+    Attributes:
+        task: The task.
+        vm: The machine.
+        attempt: Which attempt, from 1.
+        after: The tasks that it waits for: they run on that machine.
+    """
+
+    task: int
+    vm: int
+    attempt: int
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Write down that a machine has begun the task that it was given beforehand; it need not be told.
+
+    Attributes:
+        task: The task.
+        vm: The machine.
         attempt: Which attempt, from 1.
     """
 
@@ -150,4 +195,4 @@ class Finish:
     ending: Ending
 
 
-Instruction = Launch | Replan | Finish
+Instruction = Launch | Arm | Begun | Replan | Finish

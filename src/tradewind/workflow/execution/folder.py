@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.errors import DeployError, WorkflowError
+from tradewind.workflow.execution.journal import key_of
 from tradewind.workflow.graph import Task, Workflow
 
 _NAME = 120
@@ -48,6 +49,11 @@ class RunFolder:
         """The times, planned and actual."""
         return self.path / "results.json"
 
+    @property
+    def programs(self) -> Path:
+        """The programs that run on the machines."""
+        return self.path / "pilots"
+
     def attempt(self, task: str, attempt: int) -> str:
         """The folder of an attempt, below the run's."""
         return f"tasks/{plain(task)}/{attempt}"
@@ -59,7 +65,7 @@ class RunFolder:
             found = json.loads(text)
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return found if isinstance(found, dict) and found.get("outcome") in ("done", "failed") else None
 
     def pilot(self, vm: str, pilot: int) -> Path:
         """The folder of a machine's pilot."""
@@ -83,6 +89,21 @@ class RunFolder:
             return secret.read_text(encoding="utf-8")
         except OSError as error:
             raise _refused(self.path, error) from error
+
+    def install(self) -> None:
+        """Put the programs that run on the machines into it, as they are now: it may have those of another version.
+
+        Raises:
+            DeployError: They cannot be written.
+        """
+        try:
+            self.programs.mkdir(exist_ok=True)
+            for name in ("attempt.py", "agent.py"):
+                part = self.programs / f".{name}.{os.getpid()}"
+                shutil.copyfile(Path(__file__).with_name(name), part)
+                part.replace(self.programs / name)
+        except OSError as error:
+            raise _refused(self.programs, error) from error
 
     def clear(self) -> None:
         """Remove all that an earlier run has left in it, but not what else lies there.
@@ -210,7 +231,7 @@ def order_of(
     outputs = [name for name in task.outputs if name not in own or not task.command]
     return {
         "op": "start",
-        "key": f"{task.id}#{attempt}",
+        "key": key_of(task.id, attempt),
         "folder": folder.attempt(task.id, attempt),
         "work": str(folder.files),
         "argv": list(task.command) or None,

@@ -136,6 +136,25 @@ class Attempted:
     end: Record | None = None
 
 
+@dataclass(frozen=True)
+class Arming:
+    """A task that was given to its machine beforehand, and of which nobody has written that it began.
+
+    Attributes:
+        task: The task's id.
+        attempt: Which attempt, from 1.
+        vm: The name of its machine.
+        pilot: Which pilot of that machine, from 1.
+        after: The attempts after whose good end the machine begins it, as the machine knows them (`key_of`).
+    """
+
+    task: str
+    attempt: int
+    vm: str
+    pilot: int
+    after: tuple[str, ...]
+
+
 @dataclass
 class History:
     """The journal of a run, put together.
@@ -146,6 +165,7 @@ class History:
         sessions: How often a controller was started.
         pilots: The newest pilot of each machine, by name.
         attempts: All attempts, in order of their starts.
+        armings: The newest of each task that has not begun since.
         ups: When each machine came up and was given back or lost (None while it is there), in order.
         replans: How often what was left was planned again.
         lost: Machines that were lost, with the reason.
@@ -157,6 +177,7 @@ class History:
     sessions: int = 0
     pilots: dict[str, int] = field(default_factory=dict)
     attempts: dict[tuple[str, int], Attempted] = field(default_factory=dict)
+    armings: dict[str, Arming] = field(default_factory=dict)
     ups: list[tuple[str, float, float | None]] = field(default_factory=list)
     replans: int = 0
     lost: list[Record] = field(default_factory=list)
@@ -188,7 +209,11 @@ class History:
                     self.lost.append(record)
             case "began":
                 self.began = record["at"]
+            case "arm":
+                place = (record["attempt"], record["vm"], record["pilot"])
+                self.armings[record["task"]] = Arming(record["task"], *place, tuple(record["after"]))
             case "start":
+                self.armings.pop(record["task"], None)
                 key = (record["task"], record["attempt"])
                 self.attempts[key] = Attempted(*key, record["vm"], record["pilot"], record["at"])
             case "end":
@@ -228,6 +253,23 @@ class History:
     def open(self) -> list[Attempted]:
         """The attempts of which nobody has written how they ended."""
         return [each for each in self.attempts.values() if each.end is None]
+
+
+def key_of(task: str, attempt: int) -> str:
+    """An attempt, as machines know it."""
+    return f"{task}#{attempt}"
+
+
+def start_record(task: str, attempt: int, vm: str, pilot: int) -> Record:
+    """The beginning of an attempt, for the journal.
+
+    Args:
+        task: The task's id.
+        attempt: Which attempt.
+        vm: The name of its machine.
+        pilot: Which pilot of that machine.
+    """
+    return {"e": "start", "task": task, "attempt": attempt, "vm": vm, "pilot": pilot}
 
 
 def end_record(task: str, attempt: int, result: dict[str, Any], offset: float) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tradewind.workflow.execution.journal import History
-from tradewind.workflow.execution.state import ExecutionMachine, Patience, Presence, Step
+from tradewind.workflow.execution.state import ExecutionMachine
+from tradewind.workflow.execution.steps import Patience, Presence, Step
 from tradewind.workflow.graph import Numbers
 from tradewind.workflow.platform import Platform
 
@@ -87,7 +88,7 @@ def look(
         notes: What has happened, in words.
     """
     steps = machine.steps
-    waiting = [task for task, step in enumerate(steps) if step in (Step.WAITING, Step.RUNNING)]
+    waiting = [task for task, step in enumerate(steps) if step in (Step.WAITING, Step.ARMED, Step.RUNNING)]
     now = time.time()
     seconds = None if history.began is None else history.clock(now)
     left = None

@@ -8,9 +8,7 @@ job of Slurm costs about a tenth of a second on a quiet controller, and waits in
 from __future__ import annotations
 
 import json
-import os
 import queue
-import shutil
 import socket
 import sys
 import threading
@@ -145,6 +143,7 @@ class Pilots:
         Args:
             numbers: Which pilot of each machine is to be made.
         """
+        self._folder.install()
         fresh = [self._make(vm, number) for vm, number in numbers.items()]
         self._pilots |= {pilot.vm: pilot for pilot in fresh}
         self._news.put(lambda: self._submit(fresh))
@@ -158,12 +157,6 @@ class Pilots:
         machine = self._vms[vm]
         folder = self._folder.pilot(machine.name, number)
         folder.mkdir(parents=True, exist_ok=True)
-        program = self._folder.path / "pilots"
-        program.mkdir(exist_ok=True)
-        if not (program / "agent.py").exists():
-            part = program / f".agent.{os.getpid()}"
-            shutil.copyfile(Path(__file__).with_name("agent.py"), part)
-            part.replace(program / "agent.py")
         host = "127.0.0.1" if self._here else "0.0.0.0"  # noqa: S104  (who connects must know the secret)
         run_id = f"{self._run_id}-m{vm + 1}-{number}"
         words = (
@@ -185,7 +178,7 @@ class Pilots:
             expires=time.time() + _LEASE_SECONDS,
             argv=words,
             folder=folder / "run",
-            workdir=program,
+            workdir=self._folder.programs,
             offer=Offer("plan", machine.kind or machine.name, vcpu, memory, machine.price_per_hour),
             configuration=Configuration({}),
             env={"TRADEWIND_MACHINE": machine.name},

@@ -5,10 +5,70 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from tradewind.workflow.execution.arming import Armed
 from tradewind.workflow.execution.events import Opened
 from tradewind.workflow.execution.folder import RunFolder
-from tradewind.workflow.execution.journal import History, end_record
+from tradewind.workflow.execution.journal import Arming, Attempted, History, end_record, start_record
 from tradewind.workflow.graph import Workflow
+
+
+class _Recovery:
+    """See `recover`."""
+
+    def __init__(
+        self,
+        flow: Workflow,
+        folder: RunFolder,
+        history: History,
+        machines: dict[str, tuple[int, int]],
+        record: Callable[..., None],
+    ) -> None:
+        self._flow, self._folder, self._history = flow, folder, history
+        self._machines, self._record = machines, record
+        self.running: dict[int, tuple[int, int]] = {}
+        self.armed: dict[int, Armed] = {}
+        self.attempts: dict[int, int] = {}
+
+    def settle(self, each: Attempted) -> None:
+        """Find out what has become of an attempt of which nobody has written how it ended."""
+        place, there = self._place(each)
+        if there:
+            self.running[self._flow.index[each.task]] = (place, each.attempt)
+            return
+        result = self._folder.end(each.task, each.attempt)
+        found: dict[str, Any] = result or {"outcome": "lost", "reason": "nobody knows what became of it"}
+        self._record(end_record(each.task, each.attempt, found, 0.0))
+
+    def settle_armed(self, each: Arming) -> None:
+        """Find out whether a task that was given to its machine beforehand has begun, will begin, or never will."""
+        task, (place, there) = self._flow.index[each.task], self._place(each)
+        awaited = [self._history.attempts[_split(key)] for key in each.after]
+        outcomes = [None if other.end is None else other.end["outcome"] for other in awaited]
+        if any(outcome not in ("done", None) for outcome in outcomes):
+            # A machine that is there has forgotten it; one that is gone may have begun it before anybody was told.
+            self._burn(task, each.attempt - there)
+        elif None in outcomes:  # so the machine is there
+            after = [other.task for other in awaited if other.end is None]
+            self.armed[place] = Armed(task, each.attempt, frozenset(self._flow.index[name] for name in after))
+            self._burn(task, each.attempt)
+        elif there or (self._folder.path / self._folder.attempt(each.task, each.attempt)).exists():
+            self._record(start_record(each.task, each.attempt, each.vm, each.pilot))
+            self.settle(self._history.attempts[each.task, each.attempt])
+        else:  # its machine was told to stop before it could begin it
+            self._burn(task, each.attempt)
+
+    def _place(self, each: Attempted | Arming) -> tuple[int, bool]:
+        place, pilot = self._machines.get(each.vm, (-1, -1))
+        return place, pilot == each.pilot
+
+    def _burn(self, task: int, attempt: int) -> None:
+        """No later attempt may have this number, or one before it."""
+        self.attempts[task] = max(self.attempts.get(task, 0), attempt)
+
+
+def _split(key: str) -> tuple[str, int]:
+    task, _, attempt = key.rpartition("#")
+    return task, int(attempt)
 
 
 def recover(
@@ -21,35 +81,31 @@ def recover(
     """The beginning of a session, from all that earlier sessions have left.
 
     An attempt of which nobody has written how it ended is still running if its machine is there; it has ended if the
-    machine left a note of that in its folder; otherwise it is lost, and the task is run again.
+    machine left a note of that in its folder; otherwise it is lost, and the task is run again. A task that was given
+    to its machine beforehand has begun if all that it waited for has ended well.
 
     Args:
         flow: The workflow.
         folder: The run's folder.
         history: Its journal.
         machines: The machines of earlier sessions that are still there: name -> (place, number of its pilot).
-        record: Writes into the journal what is found out here.
+        record: Writes into the journal, and so into ``history``, what is found out here.
     """
-    running: dict[int, tuple[int, int]] = {}
+    found = _Recovery(flow, folder, history, machines, record)
     for each in history.open():
-        task = flow.index[each.task]
-        place, pilot = machines.get(each.vm, (-1, -1))
-        if pilot == each.pilot:
-            running[task] = (place, each.attempt)
-            continue
-        result = folder.end(each.task, each.attempt)
-        found: dict[str, Any] = result or {"outcome": "lost", "reason": "nobody knows what became of it"}
-        record(end_record(each.task, each.attempt, found, 0.0))
+        found.settle(each)
+    for arming in list(history.armings.values()):
+        found.settle_armed(arming)
     done = {flow.index[task]: each.attempt for task, each in history.done().items()}
     for task in sorted(_lacking(flow, folder, done)):
         reason = "an output that is still needed is not there any more"
         record(
             {"e": "end", "task": flow.tasks[task].id, "attempt": done.pop(task), "outcome": "gone", "reason": reason}
         )
-    attempts: dict[int, int] = {}
-    for each in history.attempts.values():
-        attempts[flow.index[each.task]] = max(attempts.get(flow.index[each.task], 0), each.attempt)
-    return Opened(finished=frozenset(done), running=running, attempts=attempts, replan=history.replans > 0)
+    attempts = found.attempts
+    for task_id, attempt in history.attempts:
+        attempts[flow.index[task_id]] = max(attempts.get(flow.index[task_id], 0), attempt)
+    return Opened(frozenset(done), found.running, attempts, replan=history.replans > 0, armed=found.armed)
 
 
 def _lacking(flow: Workflow, folder: RunFolder, done: Collection[int]) -> set[int]:

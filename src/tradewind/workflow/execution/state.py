@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tradewind.errors import WorkflowError
+from tradewind.workflow.execution.arming import Armed, awaited
 from tradewind.workflow.execution.events import (
+    Arm,
+    Begun,
     Ended,
     Ending,
     Event,
@@ -23,6 +25,7 @@ from tradewind.workflow.execution.events import (
     Interrupted,
     Launch,
     MachineLost,
+    MachineSilent,
     MachineUp,
     Opened,
     Outcome,
@@ -30,63 +33,19 @@ from tradewind.workflow.execution.events import (
     Planned,
     Replan,
 )
+from tradewind.workflow.execution.steps import Graph, Patience, Presence, Step
 
 if TYPE_CHECKING:
     from tradewind.workflow.execution.guide import Guide
-
-
-class Step(Enum):
-    """Where a task is; ``BLOCKED`` waits for one that failed for good."""
-
-    WAITING = auto()
-    RUNNING = auto()
-    DONE = auto()
-    FAILED = auto()
-    BLOCKED = auto()
-
-
-class Presence(Enum):
-    """Where a machine is."""
-
-    COMING = auto()
-    UP = auto()
-    LOST = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """What the state machine needs to know of a workflow and of its machines.
-
-    Attributes:
-        parents: For each task the tasks that it waits for.
-        cores: Slots that each task takes.
-        slots: Slots of each machine.
-    """
-
-    parents: Sequence[Sequence[int]]
-    cores: Sequence[int]
-    slots: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often an attempt is repeated.
-
-    Attributes:
-        retries: How often a task that failed is started again; the last time on another machine, if there is one.
-        losses: How often a task may lose its machine; after that the task is believed to be the reason.
-    """
-
-    retries: int = 2
-    losses: int = 3
 
 
 class ExecutionMachine:
     """A plan that is carried out: where every task is, and what is to be started next.
 
     Each machine starts its tasks in the order of the plan: a task begins when all before it on its machine have begun,
-    its parents have ended, and enough slots are free. With a guide there is no order: it is asked for a task and its
-    machine whenever something has happened.
+    its parents have ended, and enough slots are free. Where all that the next one waits for runs on its machine, it is
+    armed: given to the machine beforehand. With a guide there is no order: it is asked for a task and its machine
+    whenever something has happened.
 
     Args:
         graph: The workflow and its machines.
@@ -99,6 +58,7 @@ class ExecutionMachine:
         presence: Where each machine is.
         attempts: How often each task was started.
         places: The machine and the attempt of each task that runs.
+        armed: By machine, the task that it begins by itself; nothing else is started there meanwhile.
         ending: Why it is over, or None.
     """
 
@@ -112,9 +72,11 @@ class ExecutionMachine:
         self.presence = [Presence.COMING] * len(graph.slots)
         self.attempts = [0] * len(graph.parents)
         self.places: dict[int, tuple[int, int]] = {}
+        self.armed: dict[int, Armed] = {}
         self.ending: Ending | None = None
         self._queues = [deque(order.get(vm, ())) for vm in range(len(graph.slots))]
         self._free = list(graph.slots)
+        self._running: list[set[int]] = [set() for _ in graph.slots]
         self._children: list[list[int]] = [[] for _ in graph.parents]
         for task, parents in enumerate(graph.parents):
             for parent in parents:
@@ -160,6 +122,9 @@ class ExecutionMachine:
             case MachineUp(vm):
                 if self.presence[vm] is Presence.COMING:
                     self.presence[vm] = Presence.UP
+            case MachineSilent(vm):
+                if self.presence[vm] is Presence.UP:
+                    self.presence[vm] = Presence.COMING
             case MachineLost(vm):
                 out += self._lose(vm)
             case Ended():
@@ -188,10 +153,16 @@ class ExecutionMachine:
             self._complete(task)
         for task, (vm, attempt) in event.running.items():
             self._place(task, vm, attempt)
+        for vm, armed in event.armed.items():
+            for queue in self._queues:
+                if armed.task in queue:
+                    queue.remove(armed.task)
+            self._hold(armed, vm)
 
     def _place(self, task: int, vm: int, attempt: int) -> None:
         self.steps[task] = Step.RUNNING
         self.places[task] = (vm, attempt)
+        self._running[vm].add(task)
         self._free[vm] -= self.graph.cores[task]
         self._ready.pop(task, None)
 
@@ -212,11 +183,12 @@ class ExecutionMachine:
             return []  # an attempt that was given up
         vm, task = place[0], event.task
         self._release(task)
+        begun = self._pull(vm, task, well=event.outcome is Outcome.DONE)
         if self._guide is not None:
             self._guide.ended(task, vm, failed=event.outcome is not Outcome.DONE)
         if event.outcome is Outcome.DONE:
             self._complete(task)
-            return []
+            return begun
         if event.outcome is Outcome.LOST:
             return self._lost(task, vm)
         self._failures[task] += 1
@@ -231,6 +203,7 @@ class ExecutionMachine:
 
     def _release(self, task: int) -> None:
         vm, _ = self.places.pop(task)
+        self._running[vm].discard(task)
         self._free[vm] += self.graph.cores[task]
         self.steps[task] = Step.WAITING
         self._ready[task] = None
@@ -271,6 +244,7 @@ class ExecutionMachine:
         if self.presence[vm] is Presence.LOST:
             return []
         self.presence[vm] = Presence.LOST
+        self._withdraw(vm)
         orphans = any(self.steps[task] is Step.WAITING for task in self._queues[vm])
         self._queues[vm].clear()
         out: list[Instruction] = []
@@ -283,6 +257,52 @@ class ExecutionMachine:
                 out += self._lost(task, vm)
         orphans = orphans or self._guide is not None  # who decides must know of every machine
         return out or (self._replan() if orphans else [])
+
+    # ------------------------------------------------------------------ what a machine begins by itself
+
+    def _arm(self, task: int, vm: int) -> list[Instruction]:
+        """Give the next task to its machine beforehand, if it is certain what it waits for."""
+        running = self._running[vm]
+        if vm in self.armed or self._planning or task in self._moved or self._unmet[task] > len(running):
+            return []
+        missing = [parent for parent in self.graph.parents[task] if self.steps[parent] is not Step.DONE]
+        after = awaited(self.graph, task, missing, running, self._free[vm])
+        if after is None:
+            return []
+        self.attempts[task] += 1
+        self._queues[vm].popleft()
+        self._hold(Armed(task, self.attempts[task], frozenset(after)), vm)
+        return [Arm(task, vm, self.attempts[task], after)]
+
+    def _hold(self, armed: Armed, vm: int) -> None:
+        self.armed[vm] = armed
+        self.steps[armed.task] = Step.ARMED
+        self._ready.pop(armed.task, None)
+
+    def _pull(self, vm: int, ended: int, *, well: bool) -> list[Instruction]:
+        """One of the tasks on a machine has ended: what was to begin after it has begun, or is not armed any more."""
+        armed = self.armed.get(vm)
+        if armed is None or ended not in armed.after:
+            return []
+        if not well:  # the machine has forgotten it, so that this attempt has not been
+            self._withdraw(vm)
+            self.attempts[armed.task] -= 1
+            return []
+        if left := armed.after - {ended}:
+            self.armed[vm] = replace(armed, after=left)
+            return []
+        del self.armed[vm]
+        self._place(armed.task, vm, armed.attempt)
+        return [Begun(armed.task, vm, armed.attempt)]
+
+    def _withdraw(self, vm: int) -> None:
+        """Put what is armed back to the front of its queue; it counts as no failure and no loss."""
+        armed = self.armed.pop(vm, None)
+        if armed is not None:
+            self.steps[armed.task] = Step.WAITING
+            self._queues[vm].appendleft(armed.task)
+            if not self._unmet[armed.task]:
+                self._ready[armed.task] = None
 
     # ------------------------------------------------------------------ plans of what is left
 
@@ -346,12 +366,13 @@ class ExecutionMachine:
         """Start what is due by the order of each machine."""
         out: list[Instruction] = []
         for vm, queue in enumerate(self._queues):
-            if self.presence[vm] is not Presence.UP:
+            if self.presence[vm] is not Presence.UP or vm in self.armed:
                 continue
             while queue:
                 task = queue[0]
                 if self.steps[task] is Step.WAITING:
                     if self._unmet[task] or self._free[vm] < self.graph.cores[task]:
+                        out += self._arm(task, vm)
                         break
                     out.append(self._launch(task, vm))
                 queue.popleft()

@@ -1,0 +1,46 @@
+"""Which task a machine can be given beforehand, so that it begins it by itself the moment it can."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tradewind.workflow.execution.steps import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """A task that its machine begins by itself, once some of those that run there have ended well.
+
+    Attributes:
+        task: The task.
+        attempt: Which attempt, from 1.
+        after: The tasks that run on that machine, of which it waits for all.
+    """
+
+    task: int
+    attempt: int
+    after: frozenset[int]
+
+
+def awaited(
+    graph: Graph, task: int, missing: Sequence[int], running: Collection[int], free: int
+) -> tuple[int, ...] | None:
+    """The tasks after whose end another can begin, and not before; None if that depends on the order of their ends.
+
+    These are the parents that have not ended, and each of the others without whose slots there would not be enough even
+    if all the rest had ended. Where that does not suffice, several sets of tasks would do.
+
+    Args:
+        graph: The workflow and its machines.
+        task: The task, first in the queue of its machine.
+        missing: Its parents that have not ended.
+        running: The tasks that run on its machine.
+        free: Free slots there.
+    """
+    if not set(missing) <= set(running):
+        return None
+    cores, lacking = graph.cores, graph.cores[task] - free
+    everything = sum(cores[other] for other in running)
+    needed = [other for other in running if other in missing or everything - cores[other] < lacking]
+    return tuple(sorted(needed)) if sum(cores[other] for other in needed) >= lacking else None

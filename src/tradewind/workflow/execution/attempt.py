@@ -1,0 +1,306 @@
+"""One attempt at a task, on the machine that runs it: a process that is prepared first, and begins when it is told to.
+
+Like `agent`, beside which it lies on the machines, it has nothing but the standard library. All that can be done before
+the task may begin is done by then: the process is there, and waits for one word. Should its agent die, it goes away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+Document = dict[str, Any]
+
+_FEW_FILES = 1 << 16
+_GO = struct.Struct("d")
+
+
+class Attempt:
+    """A task that will run, runs, or has run.
+
+    Args:
+        order: The controller's order.
+        folder: The attempt's folder.
+
+    Attributes:
+        key: What the controller calls it.
+        after: The keys of the attempts that it waits for.
+        pid: Its process, or 0.
+        kill_at: When it is to be killed, by the monotonic clock.
+        stopped: It is to end early.
+    """
+
+    def __init__(self, order: Document, folder: Path) -> None:
+        self.order = order
+        self.folder = folder
+        self.key: str = order["key"]
+        self.after: set[str] = set()
+        self.work = Path(order["work"])
+        self.began = time.time()
+        self.begun = time.monotonic()
+        self.pid = 0
+        self.kill_at = float("inf")
+        self.stopped = False
+        self._go = self._words = -1
+
+    # ------------------------------------------------------------------ in the agent
+
+    def prepare(self) -> None:
+        """Make its process, which waits for `go`.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        if self.pid:
+            return
+        waits, go = os.pipe()
+        try:
+            words, says = os.pipe()
+        except OSError:
+            os.close(waits)
+            os.close(go)
+            raise
+        try:
+            pid = os.fork()
+        except OSError:
+            for fd in (waits, go, words, says):
+                os.close(fd)
+            raise
+        if not pid:
+            _Child(self).run(waits, says)
+        os.close(waits)
+        os.close(says)
+        self.pid, self._go, self._words = pid, go, words
+
+    def go(self) -> None:
+        """Begin now.
+
+        Raises:
+            OSError: There is no process, and none can be made.
+        """
+        self.prepare()
+        self.began, self.begun = time.time(), time.monotonic()
+        try:
+            os.write(self._go, _GO.pack(self.begun))
+        except BrokenPipeError:  # somebody has ended it while it waited
+            self.drop()
+            self.prepare()
+            os.write(self._go, _GO.pack(self.begun))
+        os.close(self._go)
+        self._go = -1
+
+    def drop(self) -> None:
+        """Let go of its process, if there is one: it ends without having done anything."""
+        for fd in (self._go, self._words):
+            if fd >= 0:
+                os.close(fd)
+        self.pid, self._go, self._words = 0, -1, -1
+
+    def kill(self, number: int) -> None:
+        """Send a signal to all processes of the task."""
+        self.stopped = True
+        assert self.pid, "this would be everybody"
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:  # it has not even got a group of its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def result(self, status: int, used: Any) -> Document:
+        """How it ended, as the controller wants to know it.
+
+        Args:
+            status: Of its process, as wait gives it.
+            used: What its process has used.
+        """
+        seconds = time.monotonic() - self.begun
+        before, peak, error = self._hear()
+        self.drop()
+        if error is not None and not self.stopped:
+            place = f": {error['file']}" if error["file"] else ""
+            reason = f"it cannot be started: {error['words']}{place}"
+            lost = error["there"]  # somebody has begun this attempt before, and nobody knows what became of it
+            return {"outcome": "lost" if lost else "failed", "reason": reason, "began": self.began, "seconds": 0.0}
+        code = os.waitstatus_to_exitcode(status)
+        reason = "" if code == 0 else f"it exited with code {code}" if code > 0 else f"signal {-code} ended it"
+        if not reason:
+            try:
+                reason = self._deliver()
+            except OSError as wrong:
+                reason = f"its outputs cannot be kept: {wrong.strerror or wrong}"
+        return {
+            "outcome": "stopped" if self.stopped else "failed" if reason else "done",
+            "reason": reason,
+            "exit_code": code,
+            "began": self.began,
+            "seconds": seconds,
+            "cpu_seconds": max(0.0, used.ru_utime + used.ru_stime - before),
+            # What it had used before it was the program counts too: less than that cannot be told from it.
+            **({"peak_memory_bytes": used.ru_maxrss * 1024} if used.ru_maxrss > peak else {}),
+        }
+
+    def _hear(self) -> tuple[float, int, Any]:
+        """Of its process: processor time and memory (KiB) that it had used when it began; why it could not."""
+        with contextlib.suppress(BlockingIOError):  # somebody else holds the other end, and has said nothing
+            os.set_blocking(self._words, False)
+            said = os.read(self._words, 1 << 16)
+            used, error = {"cpu": 0.0, "peak": 0}, None
+            for line in said.splitlines():
+                document = json.loads(line)
+                used, error = (used, document) if "words" in document else (document, error)
+            return used["cpu"], int(used["peak"]), error
+        return 0.0, 0, None
+
+    def _deliver(self) -> str:
+        """See that the outputs are there, and bring them to where others find them; what is wrong, in words."""
+        isolated = self.order["isolated"] and self.order["argv"] is not None
+        place = self.folder / "work" if isolated else self.work
+        missing = [name for name in self.order["outputs"] if not (place / name).exists()]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            return f"it ended without writing its output {missing[0]}{more}"
+        if isolated:
+            for name in self.order["outputs"]:
+                (self.work / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).replace(self.work / name)
+            shutil.rmtree(place, ignore_errors=True)
+        return ""
+
+
+class _Child:
+    """The process of an attempt, until it is the task's program; what it does at the end is prepared before.
+
+    Args:
+        attempt: The attempt.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._order = attempt.order
+        self._folder, self._work = attempt.folder, attempt.work
+        self._outputs = [(name, self._work / name) for name in self._order["outputs"]]
+        self._clears = [self._work / name for name in self._order["clears"]]
+
+    def run(self, waits: int, says: int) -> NoReturn:
+        """Wait for the word, and do the task."""
+        try:
+            gc.disable()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            low, high = sorted((waits, says))
+            for first, last in ((3, low), (low + 1, high), (high + 1, _FEW_FILES)):
+                os.closerange(first, last)  # or others would not see when the agent dies
+            begin = self._sleeper(says) if self._order["argv"] is None else self._starter(says)
+            word = os.read(waits, _GO.size)
+            if len(word) == _GO.size:  # or the agent is gone, or does not want it any more
+                begin(_GO.unpack(word)[0])
+        finally:
+            os._exit(1)
+
+    def _sleeper(self, says: int) -> Callable[[float], None]:
+        """Nothing, for as long as the task would take."""
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        seconds: float = self._order["seconds"]
+
+        def begin(now: float) -> None:
+            try:
+                self._clear()
+                for _, file in self._outputs:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.touch()
+            except OSError as error:
+                self._fail(says, error, error.filename)
+            self._say_used(says)
+            time.sleep(max(0.0, now + seconds - time.monotonic()))
+            os._exit(0)
+
+        return begin
+
+    def _starter(self, says: int) -> Callable[[float], None]:
+        """The task's program."""
+        argv, environment = self._order["argv"], {**os.environ, **self._order["env"]}
+        folders = [""] if "/" in argv[0] else os.get_exec_path(environment)
+        programs = [Path(folder, argv[0]) for folder in folders]
+        null = os.open(os.devnull, os.O_RDONLY)
+        with contextlib.suppress(OSError):
+            os.execve("", argv, environment)  # noqa: S606  (what fails here has its memory ready when it counts)
+        logs = [(1, self._folder / "stdout"), (2, self._folder / "stderr")]
+
+        def begin(now: float) -> None:
+            try:
+                self._clear()
+                work = self._isolate() if self._order["isolated"] else self._work
+                for name, _ in self._outputs:
+                    if "/" in name:
+                        (work / name).parent.mkdir(parents=True, exist_ok=True)
+                os.dup2(null, 0)
+                for fd, log in logs:
+                    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), fd)
+                os.chdir(work)
+            except OSError as error:
+                self._fail(says, error, error.filename)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs do not
+                signal.signal(number, signal.SIG_DFL)
+            self._say_used(says)
+            self._fail(says, self._execute(programs, argv, environment), argv[0])
+
+        return begin
+
+    def _execute(self, programs: list[Path], argv: list[str], environment: dict[str, str]) -> OSError:
+        """Become the program; why that cannot be, preferably not that one of the places does not have it."""
+        wrong = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        for program in programs:
+            try:
+                os.execve(program, argv, environment)  # noqa: S606
+            except OSError as error:
+                if wrong.errno == errno.ENOENT and error.errno != errno.ENOTDIR:
+                    wrong = error
+        return wrong
+
+    def _clear(self) -> None:
+        """Make the attempt's folder, and remove what an attempt before has left: it would hide that this one does not.
+
+        Raises:
+            FileExistsError: Somebody has begun this attempt before.
+            OSError: It cannot be done.
+        """
+        self._folder.mkdir(parents=True)
+        for path in self._clears:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _isolate(self) -> Path:
+        """A working folder of its own, with nothing but the task's inputs."""
+        work = self._folder / "work"
+        work.mkdir()
+        for name in self._order["inputs"]:
+            if not name.startswith("/"):
+                (work / name).parent.mkdir(parents=True, exist_ok=True)
+                (work / name).symlink_to(self._work / name)
+        return work
+
+    def _say_used(self, says: int) -> None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        document = {"cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss}
+        os.write(says, json.dumps(document).encode() + b"\n")
+
+    def _fail(self, says: int, error: OSError, file: Any) -> NoReturn:
+        there = isinstance(error, FileExistsError) and str(file) == str(self._folder)
+        document = {"words": error.strerror or str(error), "file": None if file is None else str(file), "there": there}
+        os.write(says, json.dumps(document).encode() + b"\n")
+        os._exit(1)

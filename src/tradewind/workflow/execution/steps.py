@@ -1,0 +1,54 @@
+"""Where the tasks and the machines of a plan that is carried out are, and what is known of them beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Step(Enum):
+    """Where a task is; its machine begins an ``ARMED`` one by itself; a ``BLOCKED`` one needs one that failed."""
+
+    WAITING = auto()
+    ARMED = auto()
+    RUNNING = auto()
+    DONE = auto()
+    FAILED = auto()
+    BLOCKED = auto()
+
+
+class Presence(Enum):
+    """Where a machine is."""
+
+    COMING = auto()
+    UP = auto()
+    LOST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What the state machine needs to know of a workflow and of its machines.
+
+    Attributes:
+        parents: For each task the tasks that it waits for.
+        cores: Slots that each task takes.
+        slots: Slots of each machine.
+    """
+
+    parents: Sequence[Sequence[int]]
+    cores: Sequence[int]
+    slots: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often an attempt is repeated.
+
+    Attributes:
+        retries: How often a task that failed is started again; the last time on another machine, if there is one.
+        losses: How often a task may lose its machine; after that the task is believed to be the reason.
+    """
+
+    retries: int = 2
+    losses: int = 3

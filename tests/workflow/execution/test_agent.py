@@ -1,0 +1,302 @@
+"""The program on a machine, spoken to as the controller does: what it begins by itself, and what it never begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.workflow.execution.plans import sh, until
+
+from tradewind.workflow.execution.agent import proof
+from tradewind.workflow.execution.folder import RunFolder, order_of
+from tradewind.workflow.graph import Task
+
+
+class Machine:
+    """An agent in a process, and a connection to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = RunFolder(folder / "run")
+        self.folder.path.mkdir()
+        self.secret = self.folder.prepare()
+        self.folder.install()
+        place = self.folder.pilot("vm", 1)
+        place.mkdir(parents=True)
+        words = [sys.executable, "-I", "-S", "agent.py", str(self.folder.path), str(place), "127.0.0.1", "5"]
+        self.process = subprocess.Popen(words, cwd=self.folder.programs)
+        until(lambda: (place / "address.json").exists())
+        self.address = json.loads((place / "address.json").read_text())
+        self.link()
+
+    def part(self) -> None:
+        self.lines.close()
+        self.connection.close()
+
+    def link(self) -> None:
+        self.connection = socket.create_connection(("127.0.0.1", self.address["port"]), timeout=10)
+        self.lines = self.connection.makefile()
+        challenge = json.loads(self.lines.readline())["challenge"]
+        self.connection.sendall(proof(self.secret, challenge).encode() + b"\n")
+        assert self.hear("welcome")
+
+    def hear(self, what: str = "ended") -> dict[str, Any]:
+        while True:
+            said: dict[str, Any] = json.loads(self.lines.readline())
+            if said["event"] != "beat":
+                assert said["event"] == what, said
+                return said
+
+    def expect(self, key: str, outcome: str) -> dict[str, Any]:
+        """The next thing that it says."""
+        said = self.hear()
+        assert (said["key"], said["result"]["outcome"]) == (key, outcome), said
+        return dict(said["result"])
+
+    def order(self, task: Task, *after: str, attempt: int = 1, isolated: bool = False, seconds: float = 0.1) -> None:
+        order = order_of(task, attempt, self.folder, isolated=isolated, seconds=seconds)
+        self.connection.sendall(json.dumps({**order, "after": list(after)}).encode() + b"\n")
+
+    def children(self) -> list[psutil.Process]:
+        return [each for each in psutil.Process(self.process.pid).children() if each.status() != psutil.STATUS_ZOMBIE]
+
+    def stop(self) -> None:
+        self.connection.sendall(b'{"op": "stop"}\n')
+
+    @property
+    def log(self) -> list[str]:
+        file = self.folder.files / "log"
+        return file.read_text().split() if file.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    made.part()
+    made.process.kill()
+    made.process.wait()
+
+
+def says(task: str, then: str = "true", **more: Any) -> Task:
+    return sh(task, f"echo {task} >> log; {then}", **more)
+
+
+def waiting_in(machine: Machine) -> psutil.Process:
+    """The one process that is no program yet."""
+
+    def found() -> list[psutil.Process]:
+        return [each for each in machine.children() if "agent.py" in each.cmdline()]
+
+    until(lambda: len(found()) == 1)
+    return found()[0]
+
+
+def test_what_waits_begins_the_moment_the_other_has_ended(machine: Machine) -> None:
+    machine.order(says("one", "sleep 0.3"))
+    machine.order(says("two", "echo word; cat in; exit 1", writes="sub/two"), "one#1")
+    until(lambda: len(machine.children()) == 2)  # it is there, and waits
+    assert machine.log in ([], ["one"])
+    assert not (machine.folder.path / machine.folder.attempt("two", 1)).exists()
+    first = machine.expect("one#1", "done")
+    second = machine.expect("two#1", "failed")
+    assert second["reason"] == "it exited with code 1"
+    assert machine.log == ["one", "two"]
+    assert second["began"] >= first["began"] + first["seconds"] - 0.001
+    assert second["began"] - first["began"] - first["seconds"] < 0.5
+    assert (machine.folder.path / "tasks/two/1/stdout").read_text() == "word\n"
+    assert (machine.folder.path / "tasks/two/1/stderr").read_text().startswith("cat: in:")
+    assert (machine.folder.files / "sub").is_dir()
+
+
+def test_what_waits_for_a_failure_is_forgotten_and_can_be_ordered_again(machine: Machine) -> None:
+    machine.order(says("one", "sleep 0.2; exit 4"))
+    machine.order(says("two"), "one#1")
+    until(lambda: len(machine.children()) == 2)
+    machine.expect("one#1", "failed")
+    until(lambda: not machine.children())
+    machine.order(says("one", "sleep 0.2"), attempt=2)
+    machine.order(says("two"), "one#2")
+    machine.expect("one#2", "done")
+    machine.expect("two#1", "done")
+    assert machine.log == ["one", "one", "two"]
+
+
+def test_it_waits_for_all_of_several(machine: Machine) -> None:
+    machine.order(says("one", "sleep 0.1"))
+    machine.order(says("two", "sleep 0.4"))
+    machine.order(says("three"), "one#1", "two#1")
+    machine.expect("one#1", "done")
+    assert "three" not in machine.log
+    machine.expect("two#1", "done")
+    machine.expect("three#1", "done")
+
+
+def test_what_has_ended_before_the_order_comes_lets_it_begin_or_not(machine: Machine) -> None:
+    machine.order(says("good"))
+    machine.order(says("bad", "exit 1"))
+    ended = {machine.hear()["key"] for _ in range(2)}
+    assert ended == {"good#1", "bad#1"}
+    machine.order(says("never"), "bad#1", "good#1")
+    machine.order(says("unknown"), "elsewhere#1")
+    machine.order(says("two"), "good#1")
+    machine.expect("two#1", "done")
+    assert sorted(machine.log) == ["bad", "good", "two"]
+    assert not machine.children()
+
+
+def test_the_same_order_again_begins_nothing_twice(machine: Machine) -> None:
+    machine.order(says("one", "sleep 0.3"))
+    for _ in range(3):
+        machine.order(says("two", "sleep 0.2"), "one#1")
+    machine.part()
+    machine.link()  # another controller, which gives the orders again
+    machine.order(says("one", "sleep 0.3"))
+    machine.order(says("two", "sleep 0.2"), "one#1")
+    until(lambda: len(machine.children()) == 2)
+    machine.expect("one#1", "done")
+    machine.order(says("two", "sleep 0.2"))
+    machine.expect("two#1", "done")
+    machine.order(says("two", "sleep 0.2"))
+    machine.expect("two#1", "done")
+    assert machine.log == ["one", "two"]
+
+
+def test_without_a_controller_it_begins_and_tells_later(machine: Machine) -> None:
+    machine.order(says("one", "sleep 0.2"))
+    machine.order(says("two"), "one#1")
+    until(lambda: len(machine.children()) == 2)
+    machine.part()
+    until(lambda: machine.log == ["one", "two"])
+    until(lambda: machine.folder.end("two", 1))
+    machine.link()
+    machine.order(says("one", "sleep 0.2"))
+    machine.order(says("two"), "one#1")
+    machine.expect("one#1", "done")
+    machine.expect("two#1", "done")
+    assert machine.log == ["one", "two"]
+
+
+def test_what_waits_goes_with_its_agent(machine: Machine) -> None:
+    machine.order(says("one", "sleep 1"))
+    machine.order(says("two"), "one#1")
+    until(lambda: len(machine.children()) == 2)
+    there, waiting = machine.children(), waiting_in(machine)
+    machine.process.kill()
+    machine.process.wait()
+    until(lambda: not waiting.is_running() or waiting.status() == psutil.STATUS_ZOMBIE)
+    time.sleep(0.2)
+    assert "two" not in machine.log
+    for each in there:
+        each.kill()
+
+
+def test_what_waits_is_not_begun_by_a_stop(machine: Machine) -> None:
+    machine.order(says("one", "sleep 30"))
+    machine.order(says("two"), "one#1")
+    until(lambda: len(machine.children()) == 2)
+    machine.stop()
+    machine.expect("one#1", "stopped")
+    assert machine.process.wait(10) == 0
+    assert machine.log == ["one"]
+
+
+def test_a_waiting_process_that_is_killed_is_made_again(machine: Machine) -> None:
+    machine.order(says("one", "sleep 0.5"))
+    machine.order(says("two"), "one#1")
+    until(lambda: len(machine.children()) == 2)
+    waiting_in(machine).kill()
+    machine.expect("one#1", "done")
+    machine.expect("two#1", "done")
+    assert machine.log == ["one", "two"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_why_a_program_cannot_be_started(machine: Machine, waits: bool) -> None:
+    machine.order(says("one", "sleep 0.2"))
+    (machine.folder.files / "plain").write_text("no program")
+    after = ["one#1"] if waits else []
+    machine.order(Task("two", "a", 0.1, command=("no-such-program",)), *after)
+    machine.order(Task("three", "a", 0.1, command=("./plain",)), *after)
+    machine.order(Task("four", "a", 0.1, (), ("plain/out",), command=("true",)), *after)
+    said = {each["key"]: each["result"] for each in (machine.hear() for _ in range(4))}
+    assert said["one#1"]["outcome"] == "done"
+    reasons = {key: result["reason"] for key, result in said.items() if result["outcome"] == "failed"}
+    assert reasons == {
+        "two#1": "it cannot be started: No such file or directory: no-such-program",
+        "three#1": "it cannot be started: Permission denied: ./plain",
+        "four#1": f"it cannot be started: Not a directory: {machine.folder.files / 'plain/out'}",
+    }
+    assert said["two#1"]["seconds"] == 0.0
+    until(lambda: machine.folder.end("two", 1))
+
+
+def test_an_attempt_that_somebody_has_begun_before_is_lost(machine: Machine) -> None:
+    (machine.folder.files / "out").write_text("of another")
+    (machine.folder.path / machine.folder.attempt("two", 1)).mkdir(parents=True)
+    machine.order(says("one", "sleep 0.2"))
+    machine.order(says("two", writes="out"), "one#1")
+    machine.expect("one#1", "done")
+    assert machine.expect("two#1", "lost")["reason"].startswith("it cannot be started: File exists: ")
+    assert (machine.folder.files / "out").read_text() == "of another"
+    assert machine.log == ["one"]
+
+
+def test_a_working_folder_of_its_own_and_what_it_uses(machine: Machine) -> None:
+    (machine.folder.files / "in").write_text("x")
+    use = (
+        "import time; x = bytearray(150 << 20); end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    )
+    machine.order(says("one", "sleep 0.2"))
+    big = Task("two", "a", 0.1, ("in",), (), command=(sys.executable, "-S", "-c", use))
+    machine.order(big, "one#1", isolated=True)
+    machine.order(sh("three", "ls > seen; kill -s 0 $$ && touch d/e", after="in", writes="seen d/e"), "one#1",
+                  isolated=True)  # fmt: skip
+    said = {each["key"]: each["result"] for each in (machine.hear() for _ in range(3))}
+    assert {result["outcome"] for result in said.values()} == {"done"}, said
+    assert said["two#1"]["peak_memory_bytes"] > 150 << 20, said["two#1"]
+    assert 0.3 <= said["two#1"]["cpu_seconds"] < 2.0
+    assert "peak_memory_bytes" not in said["one#1"]  # a shell needs less than what started it
+    assert (machine.folder.files / "seen").read_text().split() == ["d", "in", "seen"]
+    assert (machine.folder.files / "d/e").exists()
+
+
+def test_tasks_that_only_sleep_leave_their_outputs_and_take_their_time(machine: Machine) -> None:
+    machine.order(Task("one", "a", 0.1, (), ("a",)), seconds=0.2)
+    machine.order(Task("two", "a", 0.1, ("a",), ("b/c",)), "one#1", seconds=0.3)
+    machine.expect("one#1", "done")
+    assert (machine.folder.files / "a").exists()
+    assert not (machine.folder.files / "b").exists() or machine.children()
+    assert 0.3 <= machine.expect("two#1", "done")["seconds"] < 1.0
+    assert (machine.folder.files / "b/c").exists()
+
+
+def test_a_program_finds_signals_and_files_as_if_a_shell_had_started_it(machine: Machine) -> None:
+    script = "import os, signal, sys; print(sorted(os.listdir('/proc/self/fd')), signal.getsignal(signal.SIGTERM) is signal.SIG_DFL); print(os.getpgid(0) == os.getpid(), sys.stdin.read() == '')"  # noqa: E501
+    machine.order(Task("one", "a", 0.1, command=(sys.executable, "-S", "-c", script)))
+    machine.expect("one#1", "done")
+    fds, term, *rest = (machine.folder.path / "tasks/one/1/stdout").read_text().replace("]", "];").split(";")
+    assert fds == "['0', '1', '2', '3']"  # the last is the listing itself
+    assert (term.split(), rest) == (["True", "True", "True"], [])
+    pipe = Task("two", "a", 0.1, command=("sh", "-c", "yes | head -1"))
+    machine.order(pipe)
+    machine.expect("two#1", "done")
+    assert (machine.folder.path / "tasks/two/1/stderr").read_text() == ""  # yes was ended by the closed pipe
+
+
+def test_a_signal_to_the_machine_ends_what_runs_and_what_waits(machine: Machine) -> None:
+    machine.order(says("one", "sleep 30"))
+    machine.order(says("two"), "one#1")
+    until(lambda: len(machine.children()) == 2)
+    os.kill(machine.process.pid, signal.SIGTERM)
+    assert machine.process.wait(10) == 0
+    assert machine.log == ["one"]
