@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.service.told import certificate, http_server
 
 from tradewind.errors import InputError, UnreachableError
-from tradewind.service.outside import addresses_of, is_public, parse_url, post
+from tradewind.reach import addresses_of, is_public
+from tradewind.service.outside import parse_url, post
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ USER, PASSWORD = "tradewind", "sesame"
 
 
 def certificate(folder: Path, name: str = "127.0.0.1") -> tuple[Path, Path]:
-    """A certificate that signs itself, for an address of this machine, and its key."""
+    """A certificate that signs itself, for this machine and a name, and its key."""
     import ipaddress
 
     from cryptography import x509
@@ -32,7 +32,8 @@ def certificate(folder: Path, name: str = "127.0.0.1") -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")])
+    here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    names = x509.SubjectAlternativeName([here, x509.DNSName("localhost"), x509.DNSName(name)])
     made = (
         x509.CertificateBuilder()
         .subject_name(subject)

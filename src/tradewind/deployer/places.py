@@ -19,7 +19,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from tradewind.deployer.environment import resolve_secrets
-from tradewind.errors import DeployError, MissingProgramError
+from tradewind.errors import DeployError, InputError, MissingProgramError
+from tradewind.reach import addresses_of
 
 SCHEMES = ("s3", "gs", "sftp", "webdav", "webdavs", "file")
 """What an address may begin with."""
@@ -96,6 +97,8 @@ class Access:
         endpoint: Another address than the provider's own, for object stores that speak its language.
         identity: The file with the private SSH key, or empty.
         known_hosts: The file with the server's host key, or empty for the user's own.
+        reach: ``public`` for a place that somebody else names: connections go to addresses that everybody can reach,
+            judged when they are made, and only with what stands here. Empty for all addresses.
     """
 
     user: str = ""
@@ -103,6 +106,7 @@ class Access:
     endpoint: str = ""
     identity: str = ""
     known_hosts: str = ""
+    reach: str = ""
 
     @classmethod
     def of(cls, address: Address, given: Mapping[str, Mapping[str, str]]) -> Access:
@@ -246,6 +250,19 @@ def safe_below(folder: Path, name: str) -> Path:
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
         raise DeployError(f"the server has a file named {name!r}, which leads out of its folder", retryable=False)
     return folder.joinpath(*parts)
+
+
+def judged(address: Address, port: int) -> list[str]:
+    """The addresses of the server of a place that only addresses which everybody can reach may have.
+
+    Raises:
+        UnreachableError: It has none.
+        DeployError: One of them is inside.
+    """
+    try:
+        return addresses_of(address.host, port, private=False)
+    except InputError as error:
+        raise DeployError(f"{address.shown}: {error.message}", hint=error.hint, retryable=False) from None
 
 
 def no_such(address: Address) -> DeployError:

@@ -13,6 +13,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import GCSStore, S3Store
 
+from tradewind.deployer.gate import Gate
 from tradewind.deployer.places import SILENCE_SECONDS, Access, Address, Place, no_such, safe_below
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 
@@ -27,6 +28,13 @@ class ObjectPlace(Place):
         super().__init__(address, access)
         self._prefix = address.path.strip("/")
         self._store: Any = None
+        self._gate: Gate | None = None
+
+    def close(self) -> None:
+        """Close the way out."""
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = self._store = None
 
     def fetch(self, target: Path) -> None:
         """Bring an object, or all objects below a prefix; see `Place.fetch`."""
@@ -82,7 +90,10 @@ class ObjectPlace(Place):
         address, access = self.address, self.access
         options: Any = {"timeout": timedelta(seconds=600), "connect_timeout": timedelta(seconds=10)}
         options["read_timeout"] = timedelta(seconds=SILENCE_SECONDS)
-        if access.endpoint.startswith("http://") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        if access.reach == "public" and access.endpoint:  # the names of Amazon and Google are nobody else's
+            self._gate = Gate(address.shown)
+            options["proxy_url"] = self._gate.url
+        elif access.endpoint.startswith("http://") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
             options["allow_http"] = True
         if address.scheme == "gs":
             extra: Any = {"url": access.endpoint} if access.endpoint else None
@@ -112,6 +123,8 @@ class ObjectPlace(Place):
         except (FileNotFoundError, exceptions.NotFoundError) as error:
             raise no_such(self.address) from error
         except exceptions.BaseError as error:
+            if self._gate is not None and self._gate.refusal is not None:
+                raise self._gate.refusal from error
             words = _first(error)
             if "404" in words or "NoSuchBucket" in str(error):
                 raise no_such(self.address) from error

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path, PurePosixPath
 
-from tradewind.deployer.places import Access, Address, Place, no_such
+from tradewind.deployer.places import Access, Address, Place, judged, no_such
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 
 _CONNECT_SECONDS = 10
@@ -39,6 +39,7 @@ class SftpPlace(Place):
     def __init__(self, address: Address, access: Access) -> None:
         super().__init__(address, access)
         self._folder: Path | None = None  # of the socket of the connection
+        self._judged = ""
 
     def fetch(self, target: Path) -> None:
         """Bring a file or a folder with all that is in it; see `Place.fetch`."""
@@ -104,8 +105,20 @@ class SftpPlace(Place):
             words += ["-o", f"UserKnownHostsFile={access.known_hosts}"]
         if address.port is not None:
             words += ["-P", str(address.port)]
+        if access.reach == "public":
+            words += self._pinned()
         user = access.user or address.user
         return [*words, "--", f"{user}@{address.host}" if user else address.host]
+
+    def _pinned(self) -> list[str]:
+        """Options that lead to the address that was judged; the host's key is still looked up by the name.
+
+        Nothing of this machine's own ``ssh_config`` counts: neither its keys nor its jump hosts are for this place.
+        """
+        port = self.address.port or 22
+        self._judged = self._judged or judged(self.address, port)[0]
+        name = self.address.host if port == 22 else f"[{self.address.host}]:{port}"
+        return ["-F", "none", "-o", f"HostName={self._judged}", "-o", f"HostKeyAlias={name}"]
 
     def _run(self, lines: list[str], *, seconds: float = _SECONDS) -> None:
         """Carry out a batch; a line after ``-`` may fail.

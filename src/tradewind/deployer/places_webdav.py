@@ -15,8 +15,9 @@ from typing import IO
 from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
-from tradewind.deployer.places import SILENCE_SECONDS, Access, Address, Place, no_such, safe_below
+from tradewind.deployer.places import SILENCE_SECONDS, Access, Address, Place, judged, no_such, safe_below
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
+from tradewind.reach import Pinned, PinnedTls
 
 _LIST = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/></prop></propfind>'
 _LONGEST_LIST = 64 << 20
@@ -157,16 +158,24 @@ class WebdavPlace(Place):
             answer.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        address = self.address
-        if address.scheme == "webdavs":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(address.host, address.port, timeout=SILENCE_SECONDS, context=context)
-        return http.client.HTTPConnection(address.host, address.port, timeout=SILENCE_SECONDS)
+        address, seconds = self.address, SILENCE_SECONDS
+        tls = ssl.create_default_context() if address.scheme == "webdavs" else None
+        if self.access.reach == "public":
+            port = address.port or (443 if tls else 80)
+            addresses = judged(address, port)
+            if tls is not None:
+                return PinnedTls(address.host, port, addresses, seconds, tls)
+            return Pinned(address.host, port, addresses, seconds)
+        if tls is not None:
+            return http.client.HTTPSConnection(address.host, address.port, timeout=seconds, context=tls)
+        return http.client.HTTPConnection(address.host, address.port, timeout=seconds)
 
     def _login(self) -> dict[str, str]:
         user = self.access.user or self.address.user
         password = self.access.secret() if user and self.access.password else ""
         if not password:
+            if self.access.reach == "public":
+                return {}
             try:
                 found = netrc.netrc().authenticators(self.address.host)
             except (OSError, netrc.NetrcParseError):

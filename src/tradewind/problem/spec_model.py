@@ -246,6 +246,9 @@ class PlaceModel(Part):
     endpoint: str = Field("", description="For s3:// and gs://: another address than the provider's own.")
     identity: str = Field("", description="For sftp://: the file with the private key.")
     known_hosts: str = Field("", description="For sftp://: the file with the server's host key.")
+    reach: Literal["public"] | None = Field(
+        None, description="Only to addresses that everybody can reach, judged at each connection; else to all."
+    )
 
 
 class DeployModel(Part):

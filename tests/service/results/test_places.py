@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.engines.files import PASSWORD, USER, Process, Server, objects, sftp, 
 from tests.engines.ssh import Sshd
 from tests.service.requests.world import World, until, working, world
 
+from tradewind.deployer.places import open_place
 from tradewind.errors import ConflictError, CredentialsError, DeployError, InputError, NotFoundError
 from tradewind.service.people import Principal
 from tradewind.service.results.functions import KEY
@@ -120,6 +123,35 @@ def test_a_password_is_sealed_and_never_shown(there: World) -> None:
     assert "sealed:" not in kept(there, there.ann)
     with pytest.raises(NotFoundError):
         results.remove_place(there.ann, address)
+
+
+def test_places_of_users_are_judged_when_they_are_connected_to(
+    inside: World, there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that pointed outside when the place was set, and points inside when something is written."""
+    answers = ["8.8.8.8"]
+
+    def answer(host: str, port: int, *_args: Any, **_more: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answers[0], port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    results, ann = inside.context.results, inside.ann
+    for address, endpoint in (("webdavs://rebind.example.org/x", ""), ("s3://bucket/x", "https://rebind.example.org")):
+        answers[0] = "8.8.8.8"
+        results.set_place(ann, address, user="ann", password="secret", endpoint=endpoint)
+        found = results.destination(ann.user_id, address)
+        assert found.places[address]["reach"] == "public"
+        answers[0] = "127.0.0.1"
+        with closing(open_place(address, found.places)) as place, pytest.raises(DeployError, match="inside"):
+            place.read("x")
+        with pytest.raises(InputError, match="inside"):
+            results.destination(ann.user_id, address)
+    with pytest.raises(InputError, match="in the clear"):
+        results.set_place(ann, "s3://bucket/y", user="ann", password="secret", endpoint="http://rebind.example.org")
+    # Where the administrator lets users reach what the server reaches, nothing is judged.
+    there.context.results.set_place(there.ann, "webdav://rebind.example.org/x", user="ann", password="secret")
+    found = there.context.results.destination(there.ann.user_id, "webdav://rebind.example.org/x")
+    assert "reach" not in found.places["webdav://rebind.example.org/x"]
 
 
 def test_places_are_of_one_user(there: World) -> None:

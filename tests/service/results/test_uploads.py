@@ -140,6 +140,18 @@ def test_one_of_several_that_was_given_up_is_not_called_uploaded(there: World, t
     assert notes(there, "") == []
 
 
+def test_a_request_that_was_removed_on_another_server_holds_up_no_other(
+    there: World, target: Path, tmp_path: Path
+) -> None:
+    rows = [waiting(there, target) for _ in range(2)]
+    with another_server(there, tmp_path / "elsewhere") as other:
+        other.requests.delete(there.ann, rows[0].id)
+    target.unlink()
+    uploads_of(there).turn()
+    assert upload_of(there.context, there.ann, rows[1].id).state == "done"
+    assert len(list(target.glob("**/SHA256SUMS"))) == 1
+
+
 def test_only_what_waits_or_has_failed_can_be_tried_again(there: World, target: Path) -> None:
     pending = there.submit(results=str(target))
     with pytest.raises(ConflictError, match="is being carried out"):
