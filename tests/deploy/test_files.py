@@ -59,6 +59,32 @@ def test_compose_publishes_to_this_machine_only(compose: dict[str, Any]) -> None
     assert "ports" not in compose["services"]["database"]
 
 
+def test_a_container_that_is_made_anew_has_the_name_that_its_runs_were_started_under(compose: dict[str, Any]) -> None:
+    service = compose["services"]["tradewind"]
+    assert service["hostname"] == "tradewind"
+    assert "deploy" not in service, "two containers of one name would take each other's runs for dead"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_server_begins_only_with_a_password(compose: dict[str, Any], tmp_path: Path, there: bool) -> None:
+    tini, dashes, shell, option, script, name = compose["services"]["tradewind"]["entrypoint"]
+    assert (tini, dashes, shell, option) == ("tini", "--", "sh", "-c")
+    secret, kept = tmp_path / "database", tmp_path / ".pgpass"
+    if there:
+        secret.write_text("s3cret\n")
+    script = script.replace("$$", "$").replace("/run/secrets/database", str(secret)).replace("/data/.pgpass", str(kept))
+    script = script.replace("exec tradewind", "exec echo tradewind")
+    done = subprocess.run([shell, option, script, name, "serve"], capture_output=True, text=True, timeout=20)
+    if there:
+        assert (done.returncode, done.stdout) == (0, "tradewind serve\n")
+        assert kept.read_text() == "*:*:*:tradewind:s3cret\n"
+        assert kept.stat().st_mode & 0o077 == 0
+    else:
+        assert done.returncode != 0
+        assert done.stdout == ""
+        assert str(secret) in done.stderr
+
+
 def test_the_unit_has_settings_of_ours_and_gives_nothing_away() -> None:
     text = (DEPLOY / "tradewind.service").read_text()
     variables = dict(
