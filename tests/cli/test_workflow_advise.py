@@ -81,6 +81,36 @@ def test_speeds_and_filters_change_the_choice(tmp_path: Path, capsys: pytest.Cap
     assert single["best"]["makespan"] == pytest.approx(single["best"]["serial"])
 
 
+MIXED = """\
+API Name,Provider,CPU,Memory,Category,Price,Family
+small,here,1,4,general,0.05,old
+quick,here,2,8,compute,0.36,new
+"""
+
+
+def test_a_set_of_two_types_is_shown_written_and_left_out_on_demand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "two.csv").write_text(MIXED)
+    csv = ("--csv", str(tmp_path / "two.csv"), "--provider", "here", "--speed", "new=2.5", "--boot", "20s")
+    vms, plan = tmp_path / "vms.yaml", tmp_path / "plan.json"
+    words = (*csv, "--deadline", "200s", "--refine", "0")
+    text, _ = advise(tmp_path, capsys, *words, "--out", str(plan), "--vms-out", str(vms))
+    assert text.splitlines()[1].startswith("take 1 x quick + 3 x small (here)")
+    assert "The cheapest set of one type found is" in text
+    assert "sets of 2 to 2 types" not in text
+    assert "sets of 2 types" in text
+    written = read_plan(plan)
+    check(written.flow, written.platform, written.schedule)
+    assert {vm.kind for vm in written.platform.vms} == {"quick", "small"}
+    assert open_platform(str(vms)) == written.platform
+    both, single = (document(tmp_path, capsys, *words, "--mix", mix) for mix in ("2", "1"))
+    assert both["best"]["cost"] == pytest.approx(0.024933332, abs=1e-9)
+    assert single["best"]["cost"] > 1.15 * both["best"]["cost"]
+    assert [len(found["best"]["machines"]) for found in (both, single)] == [2, 1]
+    assert (single["mixed"]["sets"], both["mixed"]["sets"]) == (0, 15)
+
+
 def test_only_burstable_offers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, _ = drawn(tmp_path, 1)
     (tmp_path / "prices.csv").write_text(PRICES.splitlines()[0] + "\ncredit,here,2,4,burstable,0.01,old\n")

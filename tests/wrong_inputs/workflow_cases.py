@@ -97,6 +97,24 @@ ADVICE: Sequence[Case] = [
         "hefd",
     ),
     _advise(
+        "mix",
+        "sets of no type of machines",
+        2,
+        "Invalid value for '--mix': Input should be greater than or equal to 1 "
+        "(tradewind workflow advise --help shows what there is)",
+        "--mix",
+        "0",
+    ),
+    _advise(
+        "mix-many",
+        "sets of more types than can be searched",
+        2,
+        "Invalid value for '--mix': Input should be less than or equal to 4 "
+        "(tradewind workflow advise --help shows what there is)",
+        "--mix",
+        "5",
+    ),
+    _advise(
         "searcher",
         "a misspelt searcher of machines",
         13,

@@ -57,7 +57,7 @@ def drawn(folder: Path, seed: int, count: int = 24) -> tuple[Path, Workflow]:
 
 def wanted(path: Path, flow: Workflow, **changes: Any) -> Wanted:
     """A question over the small catalogue that chance has no part in."""
-    given = {"terms": TERMS, "max_vms": 6, "refine": 0.0, "front": 4, "seconds": 100.0, **changes}
+    given = {"terms": TERMS, "max_vms": 6, "mix": 1, "refine": 0.0, "front": 4, "seconds": 100.0, **changes}
     return Wanted(file=path, flow=flow, **given)
 
 

@@ -11,7 +11,8 @@ from tests.workflow.advice.samples import OFFERS, TERMS, drawn, every_set, store
 
 from tradewind.errors import NoOfferError, NothingFeasibleError
 from tradewind.problem import Billing, Offer, TrialState
-from tradewind.workflow.advice.advice import Advice, advise, choice_to_json, to_json, vms_yaml
+from tradewind.workflow.advice.advice import Advice, advise
+from tradewind.workflow.advice.documents import choice_to_json, to_json, vms_yaml
 from tradewind.workflow.advice.machines import kept_cost
 from tradewind.workflow.advice.study import Wanted
 from tradewind.workflow.files import open_platform
@@ -42,7 +43,7 @@ def test_the_advice_is_the_optimum_of_an_exhaustive_search(
     best = min(good.values(), key=lambda pair: pair if quickest else pair[::-1])
     seen = found.best.figures
     assert (seen.makespan if quickest else seen.cost) == pytest.approx(best[0] if quickest else best[1], abs=2e-9)
-    assert sets[found.best.offer.key] == pytest.approx((seen.makespan, seen.cost), abs=2e-9)
+    assert sets[found.best.key] == pytest.approx((seen.makespan, seen.cost), abs=2e-9)
     assert found.searched.proven
     assert len(found.searched.trials) <= found.searched.sets
     for trial in found.searched.trials:
@@ -81,7 +82,7 @@ def test_a_better_plan_lets_a_set_win_that_the_quick_plan_left_too_slow(tmp_path
     assert refined.best.figures.cost <= without.best.figures.cost
     assert refined.best.figures.makespan <= late
     assert refined.best.planner == "search"
-    assert refined.best.figures.makespan < sets[refined.best.offer.key][0]
+    assert refined.best.figures.makespan < sets[refined.best.key][0]
 
 
 def test_what_cannot_be_done_says_what_comes_closest(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_what_was_assumed_is_said(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 3, 12)
     arm = replace(OFFERS[0], instance_type="arm-1", price_per_hour=0.01, arch="arm64")
     found = ask(wanted(path, flow, max_vms=2), tmp_path, (*OFFERS, arm))
-    assert found.best.offer.instance_type == "arm-1"
+    assert found.best.offers[0].instance_type == "arm-1"
     assert "arm-1 has arm64 processors" in found.warnings[1]
     assert "2 of 4 types count as speed 1" in found.warnings[0]
     usual = ask(wanted(path, flow, max_vms=2, terms=replace(TERMS, speeds={"*": 1.0})), tmp_path)
@@ -140,7 +141,7 @@ def test_what_was_assumed_is_said(tmp_path: Path) -> None:
 def test_the_same_question_gets_the_same_answer(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 8)
     one, other = (ask(wanted(path, flow, deadline=500.0), tmp_path) for _ in range(2))
-    assert one.best.offer == other.best.offer
+    assert one.best.offers == other.best.offers
     assert one.best.schedule.start.tolist() == other.best.schedule.start.tolist()
     tried = [[trial.offer.key for trial in each.searched.trials] for each in (one, other)]
     assert tried[0] == tried[1]

@@ -58,6 +58,7 @@ def advise(
     deadline: _Deadline = None,
     budget: _Budget = None,
     max_vms: Annotated[int, typer.Option(min=1, max=1000, help="VMs of a set at most.")] = 16,
+    mix: Annotated[int, typer.Option(min=1, max=4, help="Types of VMs in one set at most.")] = 2,
     provider: Annotated[_Texts, _listed("Catalogue or provider")] = None,
     region: Annotated[_Texts, _listed("Region")] = None,
     types: _Types = None,
@@ -74,7 +75,7 @@ def advise(
     latency: Annotated[str, typer.Option(help="Time for each file that is read.")] = "0s",
     planner: Annotated[str, typer.Option(help="Who plans while sets are compared.")] = "heft",
     searcher: _Searcher = "bounds",
-    trials: Annotated[int, typer.Option(min=1, help="Sets to try at most.")] = 300,
+    trials: Annotated[int, typer.Option(min=1, help="Sets of one type to try at most, and as many mixed ones.")] = 300,
     seconds: Annotated[str, typer.Option(help="Processor time that the search may take.")] = "20s",
     refine: _Refine = "1s",
     seed: Seed = 0,
@@ -100,6 +101,7 @@ def advise(
         deadline=None if deadline is None else _positive(parse_duration(deadline), "--deadline", deadline),
         budget=None if budget is None else _positive(parse_money(budget), "--budget", budget),
         max_vms=max_vms,
+        mix=mix,
         planner=planner,
         searcher=searcher,
         trials=trials,
@@ -119,7 +121,7 @@ def _advise(
     from tradewind.cli.common import emit_json, open_store
     from tradewind.paths import data_folder
     from tradewind.workflow.advice.advice import advise as advise_on
-    from tradewind.workflow.advice.advice import to_json
+    from tradewind.workflow.advice.documents import to_json
 
     opened = open_store(store)
     try:
@@ -236,7 +238,7 @@ def _offers(
 
 
 def _write(advice: Advice, wanted: Wanted, out: Path | None, vms_out: Path | None) -> None:
-    from tradewind.workflow.advice.advice import vms_yaml
+    from tradewind.workflow.advice.documents import vms_yaml
     from tradewind.workflow.files import Plan, write_plan, write_text
 
     best = advice.best
@@ -248,11 +250,12 @@ def _write(advice: Advice, wanted: Wanted, out: Path | None, vms_out: Path | Non
 
 def _show(advice: Advice, wanted: Wanted, offers: int, out: Path | None, vms_out: Path | None) -> None:
     from tradewind.units import format_duration, format_money
+    from tradewind.workflow.advice.runner import describe
 
     best, searched = advice.best, advice.searched
-    found, offer = best.figures, best.offer
+    found = best.figures
     typer.echo(f"{wanted.flow.name}: {len(wanted.flow)} tasks")
-    typer.echo(f"take {offer.nodes} x {offer.instance_type} ({_where(offer)}), planned by {best.planner}")
+    typer.echo(f"take {describe(best.offers)} ({_where(best.offers[0])}), planned by {best.planner}")
     rows = {
         "makespan": f"{format_duration(found.makespan)}, from the order of the VMs to the end",
         "lower bound": f"{format_duration(found.lower_bound)}; the plan is {found.gap:.1%} above it",
@@ -302,6 +305,7 @@ def _table(advice: Advice, wanted: Wanted) -> None:
 
 def _cells(row: Choice, advice: Advice, wanted: Wanted) -> tuple[str, ...]:
     from tradewind.units import format_duration, format_money
+    from tradewind.workflow.advice.runner import describe
 
     found = row.figures
     broken = []
@@ -310,9 +314,9 @@ def _cells(row: Choice, advice: Advice, wanted: Wanted) -> tuple[str, ...]:
     if wanted.budget is not None and found.cost > wanted.budget:
         broken.append("too dear")
     return (
-        "*" if row.offer.key == advice.best.offer.key else "",
-        f"{row.offer.nodes} x {row.offer.instance_type}",
-        _where(row.offer),
+        "*" if row.key == advice.best.key else "",
+        describe(row.offers),
+        _where(row.offers[0]),
         str(sum(vm.slots for vm in row.platform.vms)),
         format_duration(found.makespan),
         f"{found.gap:.1%}",

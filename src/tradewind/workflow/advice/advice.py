@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tradewind.errors import NothingFeasibleError
 from tradewind.problem import COST, Offer, Trial, TrialState
 from tradewind.store.base import Store
 from tradewind.units import format_duration, format_money
 from tradewind.workflow.advice.machines import kept_cost
+from tradewind.workflow.advice.mixing import TRIFLE, Mixing, Planned, key_of, mix_sets
 from tradewind.workflow.advice.runner import carried_out, describe, make_planner
 from tradewind.workflow.advice.study import Searched, Wanted, search_sets
 from tradewind.workflow.bounds import lower_bound
@@ -21,6 +21,9 @@ from tradewind.workflow.platform import Platform
 
 _NEAR = 4
 """Sets beside the best one for which a better plan is looked for."""
+
+_NEAR_MIXED, _BETTER = 2, 1.1
+"""Mixed sets for which one is looked for, and by which factor it may have to be better at most."""
 
 _SHOWN = 10
 """Sets of the table at most."""
@@ -31,18 +34,23 @@ class Choice:
     """One set of machines with a plan.
 
     Attributes:
-        offer: The machines.
+        offers: The machines: each kind with its number of nodes, the fastest first.
         platform: The same as machines of a workflow.
         schedule: The plan.
         planner: Who made it.
         figures: Its figures; the cost is that of all machines from their order to the end.
     """
 
-    offer: Offer
+    offers: tuple[Offer, ...]
     platform: Platform
     schedule: Schedule
     planner: str
     figures: Figures
+
+    @property
+    def key(self) -> str:
+        """What makes two sets the same."""
+        return key_of(self.offers)
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,8 @@ class Advice:
         best: The set to take.
         front: Sets of which none is both quicker and cheaper than another one, the cheapest first; `best` is among
             them.
-        searched: The search behind it.
+        searched: The search over sets of one type.
+        mixing: The search over sets of several types.
         reasons: Why, in sentences.
         warnings: What was assumed, in sentences.
     """
@@ -61,6 +70,7 @@ class Advice:
     best: Choice
     front: tuple[Choice, ...]
     searched: Searched
+    mixing: Mixing
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -83,22 +93,28 @@ def advise(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: P
     """
     searched = search_sets(wanted, offers, store, data_folder)
     made = _Maker(wanted, data_folder)
+    mixing = made.mixing(offers, searched)
     tried = [trial for trial in searched.trials if trial.state is TrialState.SUCCEEDED]
-    rows = {trial.offer.key: made.choice(trial.offer) for trial in _front(tried, wanted)}
+    seen = [Planned((trial.offer,), trial.observation.runtime, trial.observation.cost)
+            for trial in tried if trial.observation is not None]  # fmt: skip
+    promising = [*_front(seen), *_front(mixing.planned)]
+    rows = {planned.key: made.choice(planned.offers) for planned in promising}
     if wanted.refine > 0:
         for offer in _promising(wanted, searched, tried):
-            better = made.refined(offer)
-            known = rows.get(offer.key)
-            if known is None or better.figures.makespan < known.figures.makespan:
-                rows[offer.key] = better
-    best = min((row for row in rows.values() if fits(wanted, row)), key=lambda row: _order(wanted, row), default=None)
+            _keep(rows, made.refined((offer,)))
+        for machines in _near_mixed(wanted, mixing, _best(wanted, rows.values())):
+            _keep(rows, made.refined(machines))
+    every = _without_trifles(rows.values())
+    best = _best(wanted, every)
     if best is None:
-        raise _nothing(wanted, searched, list(rows.values()))
-    front = [row for row in rows.values() if not any(_beats(other, row) for other in rows.values())]
+        raise _nothing(wanted, searched, mixing, every)
+    front = [row for row in every if not any(_beats(other, row) for other in every)]
     shown = _thinned(sorted(front, key=lambda row: row.figures.cost), best)
     bounded = tuple(made.bounded(row) for row in shown)
-    best = next(row for row in bounded if row.offer.key == best.offer.key)
-    return Advice(best, bounded, searched, _reasons(wanted, searched, best), _warnings(wanted, searched, best))
+    best = next(row for row in bounded if row.key == best.key)
+    single = _best(wanted, (row for row in every if len(row.offers) == 1))
+    reasons = (*_reasons(wanted, searched, best), *_mixed_reasons(wanted, mixing, best, single))
+    return Advice(best, bounded, searched, mixing, reasons, _warnings(wanted, searched, best))
 
 
 def fits(wanted: Wanted, choice: Choice) -> bool:
@@ -114,15 +130,20 @@ class _Maker:
         self._wanted, self._data_folder = wanted, data_folder
         self._planner = make_planner(wanted.planner, wanted.seed, data_folder)
 
-    def choice(self, offer: Offer) -> Choice:
-        """The set as the search saw it."""
-        platform = self._wanted.terms.platform(offer, self._wanted.flow)
-        schedule = carried_out(self._wanted.flow, platform, self._planner)
-        return self._with_figures(Choice(offer, platform, schedule, self._planner.name, _NONE))
+    def mixing(self, offers: Sequence[Offer], searched: Searched) -> Mixing:
+        """The search over sets of several types, in the time that is left."""
+        left = self._wanted.seconds - searched.seconds
+        return mix_sets(self._wanted, offers, searched, self._planner, left) if self._wanted.mix > 1 else Mixing()
 
-    def refined(self, offer: Offer) -> Choice:
+    def choice(self, offers: tuple[Offer, ...]) -> Choice:
+        """The set as the search saw it."""
+        platform = self._wanted.terms.together(offers, self._wanted.flow)
+        schedule = carried_out(self._wanted.flow, platform, self._planner)
+        return self._with_figures(Choice(offers, platform, schedule, self._planner.name, _NONE))
+
+    def refined(self, offers: tuple[Offer, ...]) -> Choice:
         """The set with the plan of a longer search, where that is better."""
-        quick = self.choice(offer)
+        quick = self.choice(offers)
         planner = make_planner({"use": "search", "seconds": self._wanted.refine}, self._wanted.seed, self._data_folder)
         schedule = carried_out(self._wanted.flow, quick.platform, planner)
         if schedule.makespan >= quick.schedule.makespan:
@@ -141,15 +162,35 @@ class _Maker:
 _NONE = Figures(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _front(tried: Sequence[Trial], wanted: Wanted) -> list[Trial]:
-    """The trials of which no other is both quicker and cheaper, and the best one."""
-    seen = [(trial, trial.observation) for trial in tried if trial.observation is not None]
-    seen.sort(key=lambda pair: (pair[1].cost, pair[1].runtime))
+def _keep(rows: dict[str, Choice], better: Choice) -> None:
+    known = rows.get(better.key)
+    if known is None or better.figures.makespan < known.figures.makespan:
+        rows[better.key] = better
+
+
+def _best(wanted: Wanted, rows: Iterable[Choice]) -> Choice | None:
+    return min((row for row in rows if fits(wanted, row)), key=lambda row: _order(wanted, row), default=None)
+
+
+def _without_trifles(rows: Iterable[Choice]) -> list[Choice]:
+    """Sets without those of several types that are better than one of a single type by a trifle at most."""
+
+    def trifle(row: Choice, single: Choice) -> bool:
+        a, b = single.figures, row.figures
+        return a.cost * (1.0 - TRIFLE) <= b.cost and a.makespan * (1.0 - TRIFLE) <= b.makespan
+
+    given = list(rows)
+    singles = [row for row in given if len(row.offers) == 1]
+    return [row for row in given if len(row.offers) == 1 or not any(trifle(row, single) for single in singles)]
+
+
+def _front(seen: Sequence[Planned]) -> list[Planned]:
+    """The sets of which no other is both quicker and cheaper."""
     kept, quickest = [], math.inf
-    for trial, observation in seen:
-        if observation.runtime < quickest:
-            kept.append(trial)
-            quickest = observation.runtime
+    for planned in sorted(seen, key=lambda each: (each.cost, each.makespan)):
+        if planned.makespan < quickest:
+            kept.append(planned)
+            quickest = planned.makespan
     return kept
 
 
@@ -176,6 +217,19 @@ def _promising(wanted: Wanted, searched: Searched, tried: Sequence[Trial]) -> li
     return ([best.offer] if best else []) + near[:_NEAR]
 
 
+def _near_mixed(wanted: Wanted, mixing: Mixing, best: Choice | None) -> list[tuple[Offer, ...]]:
+    """The mixed sets that a slightly better plan would put first, the one that needs the least of it first."""
+    least = math.inf if best is None else _order(wanted, best)[0]
+
+    def needed(planned: Planned) -> float:
+        value = planned.cost if wanted.metric == COST else planned.makespan
+        over = planned.makespan / (wanted.deadline or math.inf), planned.cost / (wanted.budget or math.inf)
+        return max(*over, value / least)
+
+    near = sorted((planned for planned in mixing.planned if needed(planned) <= _BETTER), key=needed)
+    return [planned.offers for planned in near[:_NEAR_MIXED]]
+
+
 def _order(wanted: Wanted, choice: Choice) -> tuple[float, float]:
     found = choice.figures
     return (found.cost, found.makespan) if wanted.metric == COST else (found.makespan, found.cost)
@@ -191,7 +245,7 @@ def _thinned(rows: Sequence[Choice], best: Choice) -> list[Choice]:
     if len(rows) <= _SHOWN:
         return list(rows)
     places = {round(i * (len(rows) - 1) / (_SHOWN - 1)) for i in range(_SHOWN)}
-    chosen = next(place for place, row in enumerate(rows) if row.offer.key == best.offer.key)
+    chosen = next(place for place, row in enumerate(rows) if row.key == best.key)
     return [rows[place] for place in sorted(places | {chosen})]
 
 
@@ -205,7 +259,7 @@ def limits(wanted: Wanted) -> str:
 def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...]:
     what = "cheapest" if wanted.metric == COST else "quickest"
     within = f" that ends {limits(wanted)}" if limits(wanted) else ""
-    first = f"{describe(best.offer)} is the {what} set found{within}."
+    first = f"{describe(best.offers)} is the {what} set found{within}."
     left = searched.sets - len(searched.trials)
     if not searched.proven:
         second = f"{left} of {searched.sets} sets were not tried, and some of them could be better: {searched.why}."
@@ -215,6 +269,25 @@ def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...
     else:
         second = f"All {searched.sets} sets were tried."
     return first, second
+
+
+def _mixed_reasons(wanted: Wanted, mixing: Mixing, best: Choice, single: Choice | None) -> tuple[str, ...]:
+    """What is to be said of sets of several types; nothing where none could be made."""
+    if not mixing.sets:
+        return ()
+    better = "cheaper" if wanted.metric == COST else "quicker"
+    found = []
+    if len(best.offers) > 1:
+        kind = "cheapest" if wanted.metric == COST else "quickest"
+        found.append("No set of one type was found that does so." if single is None else
+                     f"{_words(f'The {kind} set of one type found is', single)}.")  # fmt: skip
+    types = "2" if wanted.mix == 2 else f"2 to {wanted.mix}"
+    tried = f"Of {mixing.sets} sets of {types} types, {len(mixing.planned)} were planned"
+    if mixing.proven:
+        found.append(f"{tried}; none of the others can be {better}: their bounds say so.")
+    else:
+        found.append(f"{tried}; one of the others, or of those that were not looked at, could be {better}.")
+    return tuple(found)
 
 
 def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...]:
@@ -228,16 +301,19 @@ def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ..
             f"the catalogue does not say how fast a vCPU is: {which} as speed 1, the machine that the run times "
             "are for; say better with --speed c7i=1.3"
         )
-    if best.offer.arch == "arm64":
-        kind = best.offer.instance_type
-        found.append(f"{kind} has arm64 processors: the programs must be built for them; --arch x86_64 leaves them out")
+    if best.offers[0].arch == "arm64":
+        kind = " and ".join(offer.instance_type for offer in best.offers)
+        verb = "has" if len(best.offers) == 1 else "have"
+        found.append(
+            f"{kind} {verb} arm64 processors: the programs must be built for them; --arch x86_64 leaves them out"
+        )
     minimum = terms.billing.minimum_seconds
     paid = f"each VM is paid from its order to the end, {format_duration(terms.boot_seconds)} of boot included"
     found.append(paid + (f", and for {format_duration(minimum)} at least" if minimum else ""))
     return (*wanted.flow.warnings, *found)
 
 
-def _nothing(wanted: Wanted, searched: Searched, rows: Sequence[Choice]) -> NothingFeasibleError:
+def _nothing(wanted: Wanted, searched: Searched, mixing: Mixing, rows: Sequence[Choice]) -> NothingFeasibleError:
     """What to say where no set keeps the limits."""
     message = f"no set of up to {wanted.max_vms} VMs was found that ends {limits(wanted)}".rstrip()
     if not rows:
@@ -247,7 +323,8 @@ def _nothing(wanted: Wanted, searched: Searched, rows: Sequence[Choice]) -> Noth
     words = [_words("the quickest found is", quick)]
     if wanted.budget is not None and cheap is not quick:
         words.append(_words("the cheapest", cheap))
-    if searched.proven and not _possible(wanted, searched):
+    # A mixed set is planned only where its bounds leave room.
+    if searched.proven and mixing.proven and not mixing.planned and not _possible(wanted, searched):
         message = f"no set of up to {wanted.max_vms} VMs can end {limits(wanted)}"
     return NothingFeasibleError(message, hint="; ".join(words))
 
@@ -264,72 +341,4 @@ def _possible(wanted: Wanted, searched: Searched) -> bool:
 
 def _words(what: str, choice: Choice) -> str:
     found = choice.figures
-    return f"{what} {describe(choice.offer)}: {format_duration(found.makespan)}, {format_money(found.cost)}"
-
-
-def to_json(advice: Advice, wanted: Wanted) -> dict[str, Any]:
-    """Advice as a document."""
-    searched = advice.searched
-    return {
-        "workflow": wanted.flow.name,
-        "tasks": len(wanted.flow),
-        "deadline": wanted.deadline,
-        "budget": wanted.budget,
-        "best": choice_to_json(advice.best, wanted),
-        "front": [choice_to_json(row, wanted) for row in advice.front],
-        "reasons": list(advice.reasons),
-        "warnings": list(advice.warnings),
-        "sets": searched.sets,
-        "tried": len(searched.trials),
-        "proven": searched.proven,
-        "study": {"id": searched.study, "name": searched.name},
-    }
-
-
-def choice_to_json(choice: Choice, wanted: Wanted) -> dict[str, Any]:
-    """One set as a document."""
-    found, offer = choice.figures, choice.offer
-    return {
-        "provider": offer.provider,
-        "region": offer.region,
-        "type": offer.instance_type,
-        "count": offer.nodes,
-        "slots": choice.platform.vms[0].slots,
-        "speed": choice.platform.vms[0].speed,
-        "price_per_hour": offer.price_per_hour,
-        "makespan": found.makespan,
-        "lower_bound": found.lower_bound,
-        "gap": found.gap,
-        "serial": found.serial,
-        "utilisation": found.utilisation,
-        "cost": found.cost,
-        "fits": fits(wanted, choice),
-        "planner": choice.planner,
-    }
-
-
-def vms_yaml(choice: Choice) -> str:
-    """The machines of a set as a file for ``--vms``, the offer in a comment."""
-    offer, platform = choice.offer, choice.platform
-    vm, billing = platform.vms[0], platform.billing
-    where = ":".join(part for part in (offer.provider, offer.region, offer.instance_type) if part)
-    return "\n".join(
-        [
-            f"# {offer.nodes} x {where}",
-            "vms:",
-            f"  - {{kind: {_quoted(vm.kind)}, count: {offer.nodes}, speed: {vm.speed!r}, slots: {vm.slots}, "
-            f"price: {vm.price_per_hour!r}, boot: {vm.boot_seconds!r}s}}",
-            f"storage: {platform.storage}",
-            f"bandwidth: {platform.bandwidth!r}",
-            f"latency: {platform.latency!r}s",
-            f"billing: {{setup: {billing.setup_seconds!r}s, minimum: {billing.minimum_seconds!r}s, "
-            f"granularity: {billing.granularity_seconds!r}s}}",
-            "",
-        ]
-    )
-
-
-def _quoted(text: str) -> str:
-    import json
-
-    return json.dumps(text)
+    return f"{what} {describe(choice.offers)}: {format_duration(found.makespan)}, {format_money(found.cost)}"

@@ -21,6 +21,9 @@ SPEED = "speed"
 _JUST = 1e-9
 """Seconds that a machine is kept at least: one without any use costs its minimum, too."""
 
+_POWERS = (4.0, 1.2, 1.5, 2.0, 3.0, 6.0, 10.0, 30.0)
+"""Powers of the mean that makes a makespan of the path and the work; the first one before anything is known."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -82,11 +85,23 @@ class Terms:
         Raises:
             WorkflowError: A task of the workflow fits none of them.
         """
+        return self.together((offer,), flow)
+
+    def together(self, offers: Sequence[Offer], flow: Workflow) -> Platform:
+        """The machines of several offers as one set, of each as many as it has nodes.
+
+        Raises:
+            WorkflowError: A task of the workflow does not fit the machines of one of them.
+        """
+        vms = tuple(vm for offer in offers for vm in self._vms(offer, flow))
+        return Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
+
+    def _vms(self, offer: Offer, flow: Workflow) -> tuple[Vm, ...]:
         slots = self.room(offer, flow)
         if not slots:
             has = f"{offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB"
             raise WorkflowError(f"a task needs {need(flow)}, and {offer.instance_type} has {has}")
-        vms = tuple(
+        return tuple(
             Vm(
                 name=f"{offer.instance_type}-{place + 1}",
                 speed=self.speed(offer),
@@ -97,7 +112,6 @@ class Terms:
             )
             for place in range(offer.nodes)
         )
-        return Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
 
 
 def need(flow: Workflow) -> str:
@@ -180,6 +194,24 @@ class Outlook:
         path, work = self._path_and_work(self._terms.speed(offer))
         return path, work / (slots * offer.nodes)
 
+    def parts_together(self, speeds: Numbers, slots: Numbers) -> tuple[Numbers, Numbers]:
+        """As `parts`, for many sets of several kinds of machines at once.
+
+        The path runs at the speed of the fastest kind. For the work, an hour of a slot is given the worth of its speed:
+        a task that takes ``runtime / speed + reading`` seconds on a kind is then worth ``runtime + reading * speed``,
+        and at least that on the slowest kind; all slots together offer the sum of their speeds each second.
+
+        Args:
+            speeds: Speed of each kind; shape (sets, kinds).
+            slots: Slots of all machines of each kind, 0 where it is not in the set; the same shape.
+        """
+        used = slots > 0
+        best, least = np.where(used, speeds, 0.0).max(axis=1), np.where(used, speeds, math.inf).min(axis=1)
+        steps, place = np.unique(best, return_inverse=True)
+        path = np.array([self._path_and_work(float(speed))[0] for speed in steps])[place.reshape(-1)]
+        run, read = float(self._flow.runtimes @ self._cores), float(self._reading @ self._cores)
+        return path, (run + read * least) / (slots * speeds).sum(axis=1)
+
     def makespan(self, offer: Offer) -> float:
         """Seconds that the machines of an offer need at least; infinite where a task does not fit."""
         return self._terms.boot_seconds + max(self.parts(offer))
@@ -197,3 +229,39 @@ class Outlook:
     def idle(self, offer: Offer) -> bool:
         """True where one machine less has room for all tasks at once, so that it is as good and cheaper."""
         return offer.nodes > 1 and (offer.nodes - 1) * self._terms.room(offer, self._flow) >= self.most
+
+
+def probable(path: Numbers, work: Numbers, power: float) -> Numbers:
+    """Seconds that plans probably take: ``(path**k + work**k) ** (1/k)``, between the bound and the sum of the parts.
+
+    Args:
+        path: Seconds of the longest path.
+        work: Seconds of the work over all slots.
+        power: The k; plans of a workflow that is hard to pack have a smaller one.
+    """
+    longest = np.maximum(np.maximum(path, work), _JUST)
+    return np.asarray(longest * ((path / longest) ** power + (work / longest) ** power) ** (1.0 / power))
+
+
+def fitting_power(path: Numbers, work: Numbers, seconds: Numbers, boot: float) -> float:
+    """The power of `probable` that fits best what was planned.
+
+    Args:
+        path: Seconds of the longest path, for each set.
+        work: Seconds of its work over all slots.
+        seconds: Its makespan, boot included.
+        boot: Seconds from the order of the machines until they can run a task.
+    """
+    seen = seconds > 0
+    times = np.log(seconds[seen])
+
+    def error(power: float) -> float:
+        return float(np.abs(np.log(boot + probable(path[seen], work[seen], power)) - times).sum())
+
+    return min(_POWERS, key=error)
+
+
+def billed(billing: Billing, seconds: Numbers) -> Numbers:
+    """As `Billing.billed_seconds`, for many times at once."""
+    units = np.maximum(billing.setup_seconds + seconds, billing.minimum_seconds) / billing.granularity_seconds
+    return np.asarray(np.ceil(units - np.minimum(0.5, 1e-9 * np.maximum(1.0, units))) * billing.granularity_seconds)

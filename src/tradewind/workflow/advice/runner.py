@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -164,9 +164,9 @@ def carried_out(flow: Workflow, platform: Platform, planner: Planner) -> Schedul
     return schedule
 
 
-def describe(offer: Offer) -> str:
-    """A set of machines in words: ``4 x c7i.large``."""
-    return f"{offer.nodes} x {offer.instance_type}"
+def describe(offers: Sequence[Offer]) -> str:
+    """A set of machines in words: ``1 x c7i.2xlarge + 4 x c7i.large``."""
+    return " + ".join(f"{offer.nodes} x {offer.instance_type}" for offer in offers)
 
 
 def within(seconds: float) -> str:

@@ -15,7 +15,7 @@ from tradewind.errors import SpecError
 from tradewind.problem import COST, RUNTIME, Offer, Problem, Proposal, Trial
 from tradewind.searcher.base import Concludes, Explains, NothingLeft, Searcher, SearchState
 from tradewind.units import format_duration, format_money
-from tradewind.workflow.advice.machines import Outlook
+from tradewind.workflow.advice.machines import Outlook, fitting_power, probable
 from tradewind.workflow.graph import Numbers
 
 _STAGE = "stage"
@@ -23,9 +23,6 @@ BEST, FRONT = "could be the best", "could be worth its money"
 """Why a set is tried."""
 
 _CLOSE = 1e-9
-
-_POWERS = (4.0, 1.2, 1.5, 2.0, 3.0, 6.0, 10.0, 30.0)
-"""Powers of the mean that makes a makespan of the path and the work; the first one before anything is known."""
 
 
 class BoundSearcherSettings(plugins.Settings):
@@ -129,18 +126,17 @@ class BoundSearcher(Searcher, Concludes, Explains):
 
     def _expected(self, offers: Sequence[Offer], power: float) -> Numbers:
         """Seconds that plans on the machines of some offers probably take."""
+        return np.asarray(self._outlook.boot + probable(*self._parts(offers), power))
+
+    def _parts(self, offers: Sequence[Offer]) -> tuple[Numbers, Numbers]:
         parts = np.array([self._outlook.parts(offer) for offer in offers]).reshape(-1, 2)
-        longest = np.maximum(parts.max(axis=1), _CLOSE)
-        spread = ((parts / longest[:, None]) ** power).sum(axis=1) ** (1.0 / power)
-        return np.asarray(self._outlook.boot + longest * spread)
+        return parts[:, 0], parts[:, 1]
 
     def _power(self) -> float:
         """The power that fits what was tried best."""
         seen = [(trial.offer, trial.observation.runtime) for trial in self.history if trial.observation is not None]
-        ran = [(offer, runtime) for offer, runtime in seen if runtime > 0]
-        times = np.log([runtime for _, runtime in ran])
-        offers = [offer for offer, _ in ran]
-        return min(_POWERS, key=lambda power: float(np.abs(np.log(self._expected(offers, power)) - times).sum()))
+        seconds = np.array([runtime for _, runtime in seen])
+        return fitting_power(*self._parts([offer for offer, _ in seen]), seconds, self._outlook.boot)
 
     def _next_of_front(self, tried: Sequence[Trial], free: Any) -> int | None:
         """The set farthest in time from all tried ones, of those that could be quicker or cheaper than each of them."""

@@ -43,7 +43,8 @@ class Wanted:
         max_vms: Machines of a set at most.
         planner: Who plans during the search: a name, or ``{use: name, ...}``.
         searcher: ``bounds``, or the name of any searcher.
-        trials: Sets to try at most.
+        mix: Kinds of machines in one set at most; 1 for sets of one type alone.
+        trials: Sets of one type to try at most, and mixed sets as well.
         front: Sets to try for the choice of time against money, by the searcher ``bounds``.
         seconds: Processor time that the search may take.
         refine: Processor seconds that a better plan is looked for, for each of the best sets; 0 for none.
@@ -60,6 +61,7 @@ class Wanted:
     max_vms: int = 16
     planner: str | Mapping[str, Any] = "heft"
     searcher: str = BOUNDS
+    mix: int = 2
     trials: int = 300
     front: int = 15
     seconds: float = 20.0
@@ -87,6 +89,7 @@ class Searched:
         why: Why the search ended.
         proven: True when no set that was not tried can be better, whoever plans.
         outlook: What sets must take and cost at least.
+        seconds: Processor time that the search took.
     """
 
     study: int
@@ -97,6 +100,7 @@ class Searched:
     why: str
     proven: bool
     outlook: Outlook
+    seconds: float
 
 
 def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: Path) -> Searched:
@@ -131,6 +135,7 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
         wanted.terms.platform(smallest, wanted.flow),
         make_planner(wanted.planner, wanted.seed, data_folder),
     )
+    began = time.process_time()
     rules = [_in_time(wanted.seconds)]
     search = build_search(spec, study, store, data_folder, problem=problem, searcher=own, rules=rules)
     stop = search.run()
@@ -143,7 +148,8 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
     tried = {trial.configuration.key for trial in trials}
     free = [place for place in range(len(candidates)) if candidates.configuration(place).key not in tried]
     proven = not len(judge.hopeful(trials, np.array(free, dtype=np.intp)))
-    return Searched(study.id, study.name, trials, tuple(kept), len(candidates), stop.reason, proven, outlook)
+    took = time.process_time() - began
+    return Searched(study.id, study.name, trials, tuple(kept), len(candidates), stop.reason, proven, outlook, took)
 
 
 def _in_time(seconds: float) -> Rule:
