@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from tradewind.store import codec, rows
 from tradewind.store.accounts import UserRow, user_of
 from tradewind.store.database import Database
-from tradewind.store.request_rows import one
+from tradewind.store.request_rows import QUERY, read
 from tradewind.store.requests import RequestEvent, RequestRow
 from tradewind.store.schema import notices, request_events, requests, service_values, users
 from tradewind.store.values import add_value
@@ -104,25 +104,30 @@ class NoticeStore:
         Returns:
             How many events were looked at.
         """
+        while (count := self._gather(write)) is None:  # another one was quicker, perhaps not with all of it
+            pass
+        return count
+
+    def _gather(self, write: Callable[[Happening], Iterable[NoticeRow]]) -> int | None:
         with self._database.read() as connection:
-            newest = connection.scalar(sa.select(sa.func.max(request_events.c.id))) or 0
-            known = connection.scalar(sa.select(service_values.c.value).where(service_values.c.name == _CURSOR))
-        if int(known or 0) >= newest:
-            return 0
-        with self._database.write() as connection:
-            add_value(connection, _CURSOR, "0")
             query = sa.select(service_values.c.value).where(service_values.c.name == _CURSOR)
-            # Whoever else gathers waits here until this transaction is over, and then begins behind it.
+            known = connection.scalar(query)
+            last, found = _happenings(connection, int(known or 0))
+        if last is None:
+            return 0
+        written = [notice for happening in found for notice in write(happening)]
+        # Nobody waits for what was read and composed above, only for what is written.
+        with self._database.write(lasting=bool(written)) as connection:
+            add_value(connection, _CURSOR, "0")
+            # Whoever else gathers waits here until this transaction is over, and then sees that it was done.
             locked = query.with_for_update() if self._database.dialect == "postgresql" else query
-            found = _happenings(connection, int(connection.scalar(locked) or 0))
-            for happening in found:
-                for notice in write(happening):
-                    _add(connection, notice)
-            if found:
-                last = str(found[-1].event.id)
-                mine = service_values.c.name == _CURSOR
-                connection.execute(sa.update(service_values).where(mine).values(value=last))
-        return len(found)
+            if connection.scalar(locked) != (known or "0"):
+                return None
+            for notice in written:
+                _add(connection, notice)
+            mine = service_values.c.name == _CURSOR
+            connection.execute(sa.update(service_values).where(mine).values(value=str(last.id)))
+        return last.count
 
     def add(self, notice: NoticeRow) -> NoticeRow:
         """Add a notice; its ``id`` and its ``delivery`` are set here."""
@@ -189,7 +194,36 @@ class NoticeStore:
             return [_read(row) for row in connection.execute(query)]
 
 
-def _happenings(connection: Connection, since: int) -> list[Happening]:
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last event that was read, and how many were."""
+
+    id: int
+    count: int
+
+
+def _happenings(connection: Connection, since: int) -> tuple[_Last | None, list[Happening]]:
+    """What changed the state of a request after an event; requests that are gone have nobody to tell it to."""
+    events = _events(connection, since)
+    if not events:
+        return None, []
+    turned = [row for row in events if row["stage"] != row["before"]]
+    numbers = {row["request_id"] for row in turned}
+    of = {row.id: row for row in map(read, connection.execute(QUERY.where(requests.c.id.in_(numbers))))}
+    owners = {request.user_id for request in of.values()}
+    known = connection.execute(sa.select(users).where(users.c.id.in_(owners))).mappings()
+    by_id = {row["id"]: user_of(row) for row in known}
+    found = []
+    for row in turned:
+        request = of.get(row["request_id"])
+        if request is not None:
+            values = {name: row[name] for name in RequestEvent.__dataclass_fields__}
+            event = RequestEvent(**{**values, "details": json.loads(row["details"])})
+            found.append(Happening(event, row["before"] or "", request, by_id[request.user_id]))
+    return _Last(events[-1]["id"], len(events)), found
+
+
+def _events(connection: Connection, since: int) -> Sequence[Mapping[Any, Any]]:
     earlier = request_events.alias("earlier")
     before = (
         sa.select(earlier.c.stage)
@@ -199,14 +233,7 @@ def _happenings(connection: Connection, since: int) -> list[Happening]:
         .scalar_subquery()
     )
     query = sa.select(request_events, before.label("before")).where(request_events.c.id > since)
-    found = []
-    for row in connection.execute(query.order_by(request_events.c.id).limit(_READ_AT_ONCE)).mappings():
-        values = {name: row[name] for name in RequestEvent.__dataclass_fields__}
-        event = RequestEvent(**{**values, "details": json.loads(row["details"])})
-        request = one(connection, requests.c.id == event.request_id)
-        user = connection.execute(sa.select(users).where(users.c.id == request.user_id)).mappings().one()
-        found.append(Happening(event, row["before"] or "", request, user_of(user)))
-    return found
+    return connection.execute(query.order_by(request_events.c.id).limit(_READ_AT_ONCE)).mappings().all()
 
 
 def _add(connection: Connection, notice: NoticeRow) -> int:

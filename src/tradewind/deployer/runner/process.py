@@ -31,7 +31,7 @@ from tradewind.deployer.runner.base import (
     ThisMachine,
 )
 from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
-from tradewind.deployer.runner.warden_client import WardenClient
+from tradewind.deployer.runner.warden_client import WardenClient, take_warden
 from tradewind.deployer.runner.warden_files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
@@ -127,7 +127,7 @@ class ProcessRunner(
         for _ in range(2):  # a warden that was killed is replaced once; started.json keeps it from a second copy
             if self._warden is None or not self._warden.alive:
                 self._hang_up()
-                self._warden = WardenClient(self._folder / "warden.log")
+                self._warden = take_warden(self._folder / "warden.log")
             answer = self._warden.start(order)
             if answer is not None:
                 break

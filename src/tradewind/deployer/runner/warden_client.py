@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -33,10 +34,43 @@ main()
 
 _PACKAGE = Path(__file__).parents[2]
 
+_LOCK = threading.Lock()
+_LEFT: set[int] = set()  # wardens that were let go of, and have to be waited for once they have ended
+_IDLE: list[WardenClient] = []
+_kept = 0
+
 
 def warden_command() -> list[str]:
     """The command line that starts a warden."""
     return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(_PACKAGE)]
+
+
+def keep_wardens(count: int) -> None:
+    """Let so many wardens that have nothing to do wait for the next runner of this process.
+
+    Starting one takes more processor time than a short run; a process that makes a runner for each of many runs, as the
+    service's worker does, keeps some. They end with this process.
+    """
+    global _kept
+    _kept = count
+
+
+def take_warden(log: Path) -> WardenClient:
+    """A warden that waits, or a new one.
+
+    Args:
+        log: File that gets the warden's own error messages.
+
+    Raises:
+        DeployError: It cannot be started.
+    """
+    with _LOCK:
+        for idle in [each for each in _IDLE if each.log == log]:
+            _IDLE.remove(idle)
+            if not idle.ended() and idle.alive:
+                return idle
+            idle.let_go()
+    return WardenClient(log)
 
 
 class WardenClient:
@@ -50,7 +84,8 @@ class WardenClient:
     """
 
     def __init__(self, log: Path) -> None:
-        self._begun: dict[str, float] = {}
+        self.log = log
+        self._runs: set[str] = set()
         self._ended: deque[Mapping[str, Any]] = deque()
         self._text = b""
         self._open = True
@@ -150,15 +185,37 @@ class WardenClient:
             return []
         *lines, self._text = (self._text + piece).split(b"\n")
         events = [json.loads(line) for line in lines]
-        self._ended.extend(event["result"] for event in events if event["event"] == "ended")
+        for event in events:
+            if event["event"] == "started":
+                self._runs.add(event["run_id"])
+            elif event["event"] == "ended":
+                self._runs.discard(event["run_id"])
+                self._ended.append(event["result"])
         return events
 
     def close(self) -> None:
-        """Let go of the warden; it ends when its jobs have."""
+        """Let go of the warden; it ends when its jobs have, or waits for the next runner (`keep_wardens`)."""
+        with _LOCK:
+            if self._open and not self._runs and len(_IDLE) < _kept:
+                _IDLE.append(self)
+            else:
+                self.let_go()
+            for pid in tuple(_LEFT):
+                _wait_for(pid)
+
+    def let_go(self) -> None:
+        """Close the pipes; the warden ends when its jobs have."""
         self._open = False
         os.close(self._write)
         os.close(self._read)
-        try:
-            os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:
+        _LEFT.add(self.pid)
+
+
+def _wait_for(pid: int) -> None:
+    """See whether a warden has ended: one that nobody waits for stays in the system's table of processes."""
+    try:
+        if os.waitpid(pid, os.WNOHANG)[0] == 0:
             return
+    except ChildProcessError:
+        pass
+    _LEFT.discard(pid)

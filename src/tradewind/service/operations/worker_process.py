@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tradewind.deployer.runner.warden_client import keep_wardens
 from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
 from tradewind.service.notices.sending import Sending
@@ -85,6 +86,7 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
         StoreError: The database cannot be opened.
     """
     context = open_context(settings, url, data_folder)
+    keep_wardens(settings.runs)
     try:
         sending = Sending(context.database, settings, context.notices)
         sending.start()
