@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.service.apart import run_apart
 
 from tradewind.errors import TradewindError
 from tradewind.service.app import create_app
@@ -155,7 +156,7 @@ def ask(parts: Parts, *, most: float = 0.01, seconds: float = 0.2) -> tuple[list
         scope = {"type": "http", "method": "POST", "path": "/x", "scheme": "http", "headers": [], "client": ("::1", 1)}
         await guard(scope, receive, send)  # type: ignore[arg-type]
 
-    asyncio.run(run())
+    run_apart(run())
     return answer, refused, bytes(read)
 
 
@@ -199,4 +200,4 @@ def test_an_error_of_the_application_stays_its_own() -> None:
 
     scope = {"type": "http", "method": "GET", "path": "/", "scheme": "http", "headers": []}
     with pytest.raises(ValueError, match="of ours"):
-        asyncio.run(Guard(app, ServiceSettings())(scope, None, None))  # type: ignore[arg-type]
+        run_apart(Guard(app, ServiceSettings())(scope, None, None))  # type: ignore[arg-type]

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
 import pytest
+import sqlalchemy as sa
 from tests.store.test_requests import add
 
 from tradewind.errors import NotFoundError
+from tradewind.store import schema
 from tradewind.store.accounts import AccountStore, UserRow
 from tradewind.store.database import Database
 from tradewind.store.links import LinkRow, LinkStore
 from tradewind.store.notices import Happening, NoticeRow, NoticeStore
 from tradewind.store.operations import OperationsStore
+from tradewind.store.request_values import DELETED
 from tradewind.store.requests import Remark, RequestStore
 from tradewind.store.values import ValueStore
 
@@ -89,6 +92,16 @@ def test_what_is_told_of_an_event(servers: list[Database]) -> None:
     assert [(one.before, one.event.stage) for one in seen] == [("", "pending"), ("pending", "done")]
     assert (seen[1].event.details, seen[1].request.state, seen[1].user.name) == ({"n": 1}, "done", "ann")
     assert NoticeStore(servers[0]).gather(note) == 0
+
+
+def test_a_request_that_is_gone_holds_up_no_others(servers: list[Database]) -> None:
+    requests = RequestStore(servers[0])
+    gone, there = add(requests), add(requests)
+    with servers[0].write() as connection:  # as it is between being wished away and being removed
+        connection.execute(sa.update(schema.requests).where(schema.requests.c.id == gone.id).values(state=DELETED))
+    seen: list[int] = []
+    assert NoticeStore(servers[1]).gather(lambda happening: seen.append(happening.request.id) or []) == 2  # type: ignore[func-returns-value]
+    assert seen == [there.id]
 
 
 def test_what_fails_while_it_is_written_is_looked_at_again(servers: list[Database]) -> None:

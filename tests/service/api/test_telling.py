@@ -71,6 +71,8 @@ def test_keys_are_shown_once(there: House) -> None:
 def test_tests_are_few(there: House) -> None:
     place = "/api/v1/me/notices/test"
     assert there.client.post(place, params={"kind": "email"}, headers=there.ann).status_code == 422  # no address
+    hook = {"webhook": "http://127.0.0.1:9999/x"}
+    assert there.client.patch("/api/v1/me/notices", json=hook, headers=there.ann).status_code == 200
     codes = [there.client.post(place, params={"kind": "webhook"}, headers=there.ann).status_code for _ in range(7)]
     assert codes == [202] * 5 + [429] * 2
     recent = there.client.get("/api/v1/me/notices/recent", headers=there.ann).json()

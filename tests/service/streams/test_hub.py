@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.service.apart import run_apart
 from tests.service.live import HELLO, move, principal
 
 from tradewind.errors import BusyError, TooManyError
@@ -114,7 +115,7 @@ def test_each_hears_what_it_may(context: Context, people: dict[str, Principal]) 
         await asyncio.sleep(0.05)
         assert not any(listener.waiting for listener in listeners.values())
 
-    asyncio.run(scene())
+    run_apart(scene())
 
 
 def test_many_listeners_hear_all_in_order(context: Context, people: dict[str, Principal]) -> None:
@@ -140,7 +141,7 @@ def test_many_listeners_hear_all_in_order(context: Context, people: dict[str, Pr
         assert numbers == sorted(set(numbers))
         assert all(one == each[0] for one in each)
 
-    asyncio.run(scene())
+    run_apart(scene())
 
 
 def test_a_reader_that_does_not_read_is_left(context: Context, people: dict[str, Principal]) -> None:
@@ -151,7 +152,7 @@ def test_a_reader_that_does_not_read_is_left(context: Context, people: dict[str,
         assert listener.gone
         assert len(listener.waiting) == 1000
 
-    asyncio.run(scene())
+    run_apart(scene())
 
 
 def test_places_are_counted(context: Context, people: dict[str, Principal]) -> None:

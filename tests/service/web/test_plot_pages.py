@@ -156,10 +156,10 @@ def test_charts_are_linked_zoomed_and_saved(open_page: Opener, shelf: Shelf) -> 
     page.keyboard.press("+")
     show_all = page.locator("#map-tools").get_by_role("button", name="Show all")
     expect(show_all).to_be_visible()
-    ticks = page.locator("#map svg text.tick").all_inner_texts()
+    ticks = page.locator("#map svg text.tick").all_text_contents()
     show_all.click()
     expect(show_all).to_be_hidden()
-    assert page.locator("#map svg text.tick").all_inner_texts() != ticks
+    assert page.locator("#map svg text.tick").all_text_contents() != ticks
     page.locator("#map-tools summary").click()
     across = page.locator("#map-tools").get_by_label("Logarithmic across")
     assert across.is_checked() is ("(log)" in (page.locator("#map svg text.label").first.text_content() or ""))
