@@ -194,7 +194,8 @@ class Agent:
         after = {each for each in order["after"] if self._ended.get(each, {}).get("outcome") != "done"}
         attempt = self._armed.pop(key, None) or Attempt(order, self._run / order["folder"])
         if not after:
-            self._go(attempt)
+            if (wrong := self._go(attempt)) is not None:
+                self._tell(attempt, wrong)
         elif after <= self._running.keys():
             attempt.after = after
             self._armed[key] = attempt
@@ -203,31 +204,44 @@ class Agent:
         else:
             attempt.drop()  # one of them has ended otherwise, or nobody here knows of it: the controller is to say more
 
-    def _go(self, attempt: Attempt) -> None:
+    def _go(self, attempt: Attempt) -> Document | None:
+        """Begin an attempt; what is to be told if it cannot be begun."""
         try:
             attempt.go()
         except OSError as error:
-            reason = f"it cannot be started: {error.strerror or error}"
-            self._tell(attempt, {"outcome": "failed", "reason": reason, "began": attempt.began, "seconds": 0.0})
-        else:
-            self._attempts[attempt.pid] = self._running[attempt.key] = attempt
+            attempt.drop()
+            place = f": {error.filename}" if error.filename else ""
+            reason = f"it cannot be started: {error.strerror or error}{place}"
+            # Its folder is there: somebody has begun this attempt before, and nobody knows what became of it.
+            lost = isinstance(error, FileExistsError) and str(error.filename) == str(attempt.folder)
+            outcome = "lost" if lost else "failed"
+            return {"outcome": outcome, "reason": reason, "began": attempt.began, "seconds": 0.0}
+        self._attempts[attempt.pid] = self._running[attempt.key] = attempt
+        return None
 
-    def _pull(self, ended: str, *, well: bool) -> None:
-        """Begin what waits for an attempt that has ended well, and forget it if it has not."""
+    def _pull(self, ended: str, *, well: bool) -> list[tuple[Attempt, Document]]:
+        """Begin what waits for an attempt that has ended well, and forget it if it has not; what cannot be begun."""
+        wrong = []
         for attempt in [each for each in self._armed.values() if ended in each.after]:
             attempt.after.discard(ended)
             if not well or not attempt.after:
                 del self._armed[attempt.key]
-                self._go(attempt) if well else attempt.drop()
+                if not well:
+                    attempt.drop()
+                elif (result := self._go(attempt)) is not None:
+                    wrong.append((attempt, result))
+        return wrong
 
     def _tell(self, attempt: Attempt, result: Document) -> None:
         self._ended[attempt.key] = result
         # First what waits for it here; then the controller: what waits elsewhere can begin while the file is written.
-        self._pull(attempt.key, well=result["outcome"] == "done")
+        wrong = self._pull(attempt.key, well=result["outcome"] == "done")
         self._say({"event": "ended", "key": attempt.key, "result": result})
         if result["outcome"] in ("done", "failed"):
             with contextlib.suppress(OSError):
                 write_document(attempt.folder / "end.json", result)
+        for other, reason in wrong:
+            self._tell(other, reason)
 
     def _reap(self) -> None:
         while True:

@@ -15,6 +15,7 @@ import resource
 import shutil
 import signal
 import struct
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,10 +88,15 @@ class Attempt:
         """Begin now.
 
         Raises:
-            OSError: There is no process, and none can be made.
+            FileExistsError: Its folder is there: somebody has begun this attempt before.
+            OSError: It cannot be begun.
         """
-        self.prepare()
         self.began, self.begun = time.time(), time.monotonic()
+        place = self._make_room()
+        if not self.pid and self.order["argv"] is not None:
+            self._start(place)
+            return
+        self.prepare()
         try:
             os.write(self._go, _GO.pack(self.begun))
         except BrokenPipeError:  # somebody has ended it while it waited
@@ -99,6 +105,48 @@ class Attempt:
             os.write(self._go, _GO.pack(self.begun))
         os.close(self._go)
         self._go = -1
+
+    def _make_room(self) -> Path:
+        """Its folder, and where it works; what an attempt before has left would hide that this one writes nothing."""
+        self.folder.mkdir(parents=True)
+        for name in self.order["clears"]:
+            path = self.work / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if self.order["argv"] is None:
+            return self.work
+        place = self._isolate() if self.order["isolated"] else self.work
+        for name in self.order["outputs"]:
+            if "/" in name:
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def _isolate(self) -> Path:
+        """A working folder of its own, with nothing but the task's inputs."""
+        work = self.folder / "work"
+        work.mkdir()
+        for name in self.order["inputs"]:
+            if not name.startswith("/"):
+                (work / name).parent.mkdir(parents=True, exist_ok=True)
+                (work / name).symlink_to(self.work / name)
+        return work
+
+    def _start(self, place: Path) -> None:
+        """Start its program, of which nothing was known before: a process that waits first would take longer now."""
+        with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
+            process = subprocess.Popen(
+                self.order["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=place,
+                env={**os.environ, **self.order["env"]},
+                start_new_session=True,
+            )
+        self.pid = process.pid
+        process.returncode = 0  # wait4 reaps it, which tells what it used: the object is to leave it alone
 
     def drop(self) -> None:
         """Let go of its process, if there is one: it ends without having done anything."""
@@ -130,8 +178,7 @@ class Attempt:
         if error is not None and not self.stopped:
             place = f": {error['file']}" if error["file"] else ""
             reason = f"it cannot be started: {error['words']}{place}"
-            lost = error["there"]  # somebody has begun this attempt before, and nobody knows what became of it
-            return {"outcome": "lost" if lost else "failed", "reason": reason, "began": self.began, "seconds": 0.0}
+            return {"outcome": "failed", "reason": reason, "began": self.began, "seconds": 0.0}
         code = os.waitstatus_to_exitcode(status)
         reason = "" if code == 0 else f"it exited with code {code}" if code > 0 else f"signal {-code} ended it"
         if not reason:
@@ -139,6 +186,8 @@ class Attempt:
                 reason = self._deliver()
             except OSError as wrong:
                 reason = f"its outputs cannot be kept: {wrong.strerror or wrong}"
+        # A program starts with what its process has used before: less than that cannot be told from it.
+        floor = peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {
             "outcome": "stopped" if self.stopped else "failed" if reason else "done",
             "reason": reason,
@@ -146,12 +195,13 @@ class Attempt:
             "began": self.began,
             "seconds": seconds,
             "cpu_seconds": max(0.0, used.ru_utime + used.ru_stime - before),
-            # What it had used before it was the program counts too: less than that cannot be told from it.
-            **({"peak_memory_bytes": used.ru_maxrss * 1024} if used.ru_maxrss > peak else {}),
+            **({"peak_memory_bytes": used.ru_maxrss * 1024} if used.ru_maxrss > floor else {}),
         }
 
     def _hear(self) -> tuple[float, int, Any]:
         """Of its process: processor time and memory (KiB) that it had used when it began; why it could not."""
+        if self._words < 0:
+            return 0.0, 0, None
         with contextlib.suppress(BlockingIOError):  # somebody else holds the other end, and has said nothing
             os.set_blocking(self._words, False)
             said = os.read(self._words, 1 << 16)
@@ -188,8 +238,6 @@ class _Child:
     def __init__(self, attempt: Attempt) -> None:
         self._order = attempt.order
         self._folder, self._work = attempt.folder, attempt.work
-        self._outputs = [(name, self._work / name) for name in self._order["outputs"]]
-        self._clears = [self._work / name for name in self._order["clears"]]
 
     def run(self, waits: int, says: int) -> NoReturn:
         """Wait for the word, and do the task."""
@@ -213,53 +261,53 @@ class _Child:
         """Nothing, for as long as the task would take."""
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        seconds: float = self._order["seconds"]
 
         def begin(now: float) -> None:
             try:
-                self._clear()
-                for _, file in self._outputs:
+                for name in self._order["outputs"]:
+                    file = self._work / name
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.touch()
             except OSError as error:
                 self._fail(says, error, error.filename)
-            self._say_used(says)
-            time.sleep(max(0.0, now + seconds - time.monotonic()))
+            time.sleep(max(0.0, now + self._order["seconds"] - time.monotonic()))
             os._exit(0)
 
+        self._say_used(says)
         return begin
 
     def _starter(self, says: int) -> Callable[[float], None]:
-        """The task's program."""
+        """The task's program. Each page of memory that is touched at the end costs: all is gone through once before."""
         argv, environment = self._order["argv"], {**os.environ, **self._order["env"]}
+        isolated = self._order["isolated"]
         folders = [""] if "/" in argv[0] else os.get_exec_path(environment)
-        programs = [Path(folder, argv[0]) for folder in folders]
-        null = os.open(os.devnull, os.O_RDONLY)
-        with contextlib.suppress(OSError):
-            os.execve("", argv, environment)  # noqa: S606  (what fails here has its memory ready when it counts)
-        logs = [(1, self._folder / "stdout"), (2, self._folder / "stderr")]
+        programs = [os.fsencode(Path(folder, argv[0]) if folder else argv[0]) for folder in folders]
+        null = os.open(os.devnull, os.O_RDWR)
 
-        def begin(now: float) -> None:
+        def begin(place: bytes, logs: list[tuple[int, bytes]], names: list[bytes]) -> None:
             try:
-                self._clear()
-                work = self._isolate() if self._order["isolated"] else self._work
-                for name, _ in self._outputs:
-                    if "/" in name:
-                        (work / name).parent.mkdir(parents=True, exist_ok=True)
                 os.dup2(null, 0)
                 for fd, log in logs:
-                    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), fd)
-                os.chdir(work)
+                    made = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+                    os.dup2(made, fd)
+                    os.close(made)
+                os.chdir(place)
             except OSError as error:
                 self._fail(says, error, error.filename)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs do not
-                signal.signal(number, signal.SIG_DFL)
-            self._say_used(says)
-            self._fail(says, self._execute(programs, argv, environment), argv[0])
+            wrong = self._execute(names, argv, environment)
+            if names is programs:
+                self._fail(says, wrong, argv[0])
 
-        return begin
+        devnull = os.fsencode(os.devnull)
+        begin(b"/", [(1, devnull), (2, devnull)], [b"", b""])
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs do not
+            signal.signal(number, signal.SIG_DFL)
+        place = os.fsencode(self._folder / "work" if isolated else self._work)
+        logs = [(1, os.fsencode(self._folder / "stdout")), (2, os.fsencode(self._folder / "stderr"))]
+        self._say_used(says)
+        return lambda now: begin(place, logs, programs)
 
-    def _execute(self, programs: list[Path], argv: list[str], environment: dict[str, str]) -> OSError:
+    def _execute(self, programs: list[bytes], argv: list[str], environment: dict[str, str]) -> OSError:
         """Become the program; why that cannot be, preferably not that one of the places does not have it."""
         wrong = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         for program in programs:
@@ -270,37 +318,12 @@ class _Child:
                     wrong = error
         return wrong
 
-    def _clear(self) -> None:
-        """Make the attempt's folder, and remove what an attempt before has left: it would hide that this one does not.
-
-        Raises:
-            FileExistsError: Somebody has begun this attempt before.
-            OSError: It cannot be done.
-        """
-        self._folder.mkdir(parents=True)
-        for path in self._clears:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-
-    def _isolate(self) -> Path:
-        """A working folder of its own, with nothing but the task's inputs."""
-        work = self._folder / "work"
-        work.mkdir()
-        for name in self._order["inputs"]:
-            if not name.startswith("/"):
-                (work / name).parent.mkdir(parents=True, exist_ok=True)
-                (work / name).symlink_to(self._work / name)
-        return work
-
     def _say_used(self, says: int) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         document = {"cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss}
         os.write(says, json.dumps(document).encode() + b"\n")
 
     def _fail(self, says: int, error: OSError, file: Any) -> NoReturn:
-        there = isinstance(error, FileExistsError) and str(file) == str(self._folder)
-        document = {"words": error.strerror or str(error), "file": None if file is None else str(file), "there": there}
+        document = {"words": error.strerror or str(error), "file": os.fsdecode(file) if file else ""}
         os.write(says, json.dumps(document).encode() + b"\n")
         os._exit(1)
