@@ -319,11 +319,18 @@ def _lock(connection: Connection, number: int) -> bool:
 
 def _due(connection: Connection, choose: Choose) -> _Found | None:
     """The request that is due among the first ones of all tenants."""
-    first = sa.func.min(requests.c.id).label("first")
-    query = sa.select(requests.c.tenant, first).where(_WAITS, requests.c.cluster == "").group_by(requests.c.tenant)
-    running = running_of(connection)
-    due = connection.execute(query).all()
-    lines = [line_of(connection, row.tenant, row.first, running.get(row.tenant, 0)) for row in due]
+    # All tenants at once: nobody else can write meanwhile.
+    first = sa.select(sa.func.min(requests.c.id)).where(_WAITS, requests.c.cluster == "").group_by(requests.c.tenant)
+    columns = (*(requests.c[name] for name in ("id", "tenant", "plan", "cost")), tenants.c.weight, tenants.c.quota)
+    both = requests.outerjoin(tenants, tenants.c.name == requests.c.tenant)
+    due = connection.execute(sa.select(*columns).select_from(both).where(requests.c.id.in_(first))).all()
+    running = running_of(connection) if due else {}
+    lines = []
+    for row in due:
+        weight, quota = (row.weight, json.loads(row.quota)) if row.quota is not None else (1.0, {})
+        spent = _spent(connection, row.tenant) if "dollars" in quota else 0.0
+        now = running.get(row.tenant, 0)
+        lines.append(Line(row.tenant, row.id, json.loads(row.plan), row.cost, weight, quota, now, spent))
     chosen = choose(lines) if lines else None
     if chosen is None:
         return None
