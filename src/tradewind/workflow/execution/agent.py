@@ -234,9 +234,9 @@ class Agent:
 
     def _tell(self, attempt: Attempt, result: Document) -> None:
         self._ended[attempt.key] = result
-        # First what waits for it here; then the controller: what waits elsewhere can begin while the file is written.
-        wrong = self._pull(attempt.key, well=result["outcome"] == "done")
+        # The controller first, and then what waits for it here: what waits elsewhere can begin while this is done.
         self._say({"event": "ended", "key": attempt.key, "result": result})
+        wrong = self._pull(attempt.key, well=result["outcome"] == "done")
         if result["outcome"] in ("done", "failed"):
             with contextlib.suppress(OSError):
                 write_document(attempt.folder / "end.json", result)

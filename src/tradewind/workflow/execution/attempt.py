@@ -1,13 +1,12 @@
-"""One attempt at a task, on the machine that runs it: a process that is prepared first, and begins when it is told to.
+"""One attempt at a task, on the machine that runs it: a program, or a process that only sleeps.
 
-Like `agent`, beside which it lies on the machines, it has nothing but the standard library. All that can be done before
-the task may begin is done by then: the process is there, and waits for one word. Should its agent die, it goes away.
+Like `agent`, beside which it lies on the machines, it has nothing but the standard library. A process that only sleeps
+can be made before its task may begin, and waits for one word then. Should its agent die, it goes away.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import json
 import os
@@ -58,12 +57,12 @@ class Attempt:
     # ------------------------------------------------------------------ in the agent
 
     def prepare(self) -> None:
-        """Make its process, which waits for `go`.
+        """Make its process, which waits for `go`, if it only sleeps; a program is started faster without a fork.
 
         Raises:
             OSError: It cannot be made.
         """
-        if self.pid:
+        if self.pid or self.order["argv"] is not None:
             return
         waits, go = os.pipe()
         try:
@@ -93,7 +92,7 @@ class Attempt:
         """
         self.began, self.begun = time.time(), time.monotonic()
         place = self._make_room()
-        if not self.pid and self.order["argv"] is not None:
+        if self.order["argv"] is not None:
             self._start(place)
             return
         self.prepare()
@@ -134,7 +133,7 @@ class Attempt:
         return work
 
     def _start(self, place: Path) -> None:
-        """Start its program, of which nothing was known before: a process that waits first would take longer now."""
+        """Start its program."""
         with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
             process = subprocess.Popen(
                 self.order["argv"],
@@ -229,7 +228,7 @@ class Attempt:
 
 
 class _Child:
-    """The process of an attempt, until it is the task's program; what it does at the end is prepared before.
+    """The process of an attempt that only sleeps.
 
     Args:
         attempt: The attempt.
@@ -250,7 +249,7 @@ class _Child:
             low, high = sorted((waits, says))
             for first, last in ((3, low), (low + 1, high), (high + 1, _FEW_FILES)):
                 os.closerange(first, last)  # or others would not see when the agent dies
-            begin = self._sleeper(says) if self._order["argv"] is None else self._starter(says)
+            begin = self._sleeper(says)
             word = os.read(waits, _GO.size)
             if len(word) == _GO.size:  # or the agent is gone, or does not want it any more
                 begin(_GO.unpack(word)[0])
@@ -275,48 +274,6 @@ class _Child:
 
         self._say_used(says)
         return begin
-
-    def _starter(self, says: int) -> Callable[[float], None]:
-        """The task's program. Each page of memory that is touched at the end costs: all is gone through once before."""
-        argv, environment = self._order["argv"], {**os.environ, **self._order["env"]}
-        isolated = self._order["isolated"]
-        folders = [""] if "/" in argv[0] else os.get_exec_path(environment)
-        programs = [os.fsencode(Path(folder, argv[0]) if folder else argv[0]) for folder in folders]
-        null = os.open(os.devnull, os.O_RDWR)
-
-        def begin(place: bytes, logs: list[tuple[int, bytes]], names: list[bytes]) -> None:
-            try:
-                os.dup2(null, 0)
-                for fd, log in logs:
-                    made = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-                    os.dup2(made, fd)
-                    os.close(made)
-                os.chdir(place)
-            except OSError as error:
-                self._fail(says, error, error.filename)
-            wrong = self._execute(names, argv, environment)
-            if names is programs:
-                self._fail(says, wrong, argv[0])
-
-        devnull = os.fsencode(os.devnull)
-        begin(b"/", [(1, devnull), (2, devnull)], [b"", b""])
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs do not
-            signal.signal(number, signal.SIG_DFL)
-        place = os.fsencode(self._folder / "work" if isolated else self._work)
-        logs = [(1, os.fsencode(self._folder / "stdout")), (2, os.fsencode(self._folder / "stderr"))]
-        self._say_used(says)
-        return lambda now: begin(place, logs, programs)
-
-    def _execute(self, programs: list[bytes], argv: list[str], environment: dict[str, str]) -> OSError:
-        """Become the program; why that cannot be, preferably not that one of the places does not have it."""
-        wrong = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-        for program in programs:
-            try:
-                os.execve(program, argv, environment)  # noqa: S606
-            except OSError as error:
-                if wrong.errno == errno.ENOENT and error.errno != errno.ENOTDIR:
-                    wrong = error
-        return wrong
 
     def _say_used(self, says: int) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)

@@ -148,6 +148,10 @@ class Controller:
                 pilots.open(fresh)
                 self._loop()
         finally:
+            pilots.halt()
+            for report in self._reports:  # machines that came at the last moment: they are told to end, too
+                if isinstance(report, Linked):
+                    self._fleet.add(report.vm, report.connection, report.offset)
             self._fleet.stop()
             pilots.close()
             self._close()

@@ -196,11 +196,15 @@ class Pilots:
         """Wait no longer for a machine that has not come."""
         self._news.put(lambda: self._abandon(vm))
 
-    def close(self, *, seconds: float = _END_SECONDS) -> None:
-        """Give all machines back: those that were told to stop end by themselves, the others are cancelled."""
+    def halt(self) -> None:
+        """Look for no more machines: nothing is posted from now on."""
         self._news.put(None)
         if self._thread.is_alive():
             self._thread.join()
+
+    def close(self, *, seconds: float = _END_SECONDS) -> None:
+        """Give all machines back: those that were told to stop end by themselves, the others are cancelled."""
+        self.halt()
         waiting = [pilot for pilot in self._pilots.values() if pilot.handle is not None]
         self._cancel([pilot for pilot in waiting if not pilot.linked])
         until, cancelled = time.monotonic() + seconds, False
