@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,10 +83,11 @@ def plot(share: Table, target: Path) -> None:
     import matplotlib.pyplot as plt
 
     titles = {"dynamic, time": "subtasks on request", "static, time": "subtasks dealt out evenly"}
-    styles = {
+    styles: dict[str, tuple[str, Any, str]] = {
         "random": ("#9a9a9a", ":", "a random cluster"),
         "largest": ("#c2410c", "--", "the largest cluster"),
         "as published": ("#7c3aed", "-.", "DONE as published"),
+        "done, exploring": ("#0d7a5f", (0, (5, 1, 1, 1, 1, 1)), "DONE, exploring"),
         "proposed": ("#0f6cbd", "-", "proposed"),
     }
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.5), sharey=True, layout="constrained")
@@ -96,7 +98,7 @@ def plot(share: Table, target: Path) -> None:
             if policy == "proposed":
                 low, high = np.quantile(values, [0.25, 0.75], axis=0)
                 ax.fill_between(runs, low, high, color=colour, alpha=0.15, linewidth=0)
-            ax.plot(runs, values.mean(axis=0), line, color=colour, label=label, linewidth=1.6)
+            ax.plot(runs, values.mean(axis=0), linestyle=line, color=colour, label=label, linewidth=1.6)
         ax.axvline(8, color="#555555", linewidth=0.8)
         ax.axhline(5, color="#555555", linewidth=0.8)
         ax.text(8.4, 58, "eighth run", fontsize=8, color="#333333")
