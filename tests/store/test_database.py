@@ -7,7 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,11 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.store.conftest import run_python
 
+from tradewind.errors import StoreError
 from tradewind.store import database, migrations, schema
 from tradewind.store.base import Change, Store
 from tradewind.store.database import Database
+from tradewind.store.schema import service_values
 from tradewind.testing.stores import run, study_row, trial
 
 OpenStore = Callable[..., Store]
@@ -160,3 +164,40 @@ def test_a_server_that_was_restarted_is_connected_again(postgresql_url: str, ope
 def test_an_address_may_be_short(postgresql_url: str, open_store: OpenStore) -> None:
     store = open_store(postgresql_url.replace("+psycopg", ""))
     assert store.find_studies() == []
+
+
+@pytest.mark.parametrize("url", ["sqlite_url", "postgresql_url"])
+def test_rows_of_a_query_that_is_kept(url: str, request: pytest.FixtureRequest) -> None:
+    query = sa.select(service_values.c.name, service_values.c.value).order_by(service_values.c.name)
+    one = query.where(service_values.c.name == sa.bindparam("name"), service_values.c.value != "fixed")
+    some = query.limit(sa.bindparam("limit"))
+    with closing(Database(request.getfixturevalue(url), busy_timeout=5.0)) as database:
+        with database.write() as connection:
+            for name in ("a", "b", "c"):
+                connection.execute(sa.insert(service_values).values(name=name, value=f"of {name}"))
+        for _ in range(2):
+            assert [tuple(row) for row in database.rows(one, name="b")] == [("b", "of b")]
+            assert [tuple(row) for row in database.rows(one, name="x'; DROP TABLE studies; --")] == []
+            assert [row[0] for row in database.rows(some, limit=2)] == ["a", "b"]
+
+
+def test_what_is_asked_all_the_time_waits_for_no_writer(sqlite_url: str) -> None:
+    """Not even where so many wait for the lock of a stuck one that they have all connections."""
+    query = sa.select(service_values.c.value)
+    with closing(Database(sqlite_url, busy_timeout=4.0)) as database:
+
+        def write() -> None:
+            with contextlib.suppress(StoreError), database.write():
+                pass
+
+        with database.write():
+            waiting = [threading.Thread(target=write) for _ in range(20)]
+            for each in waiting:
+                each.start()
+            time.sleep(0.3)
+            begun = time.monotonic()
+            assert list(database.rows(query)) == []
+            took = time.monotonic() - begun
+        for each in waiting:
+            each.join()
+    assert took < 1.0

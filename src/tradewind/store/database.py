@@ -52,6 +52,8 @@ class Database:
         self._file: tuple[int, int] | None = None
         engine = self._engine(parsed)
         self._readers = engine
+        # Readers of SQLite wait for no writer, and those of `rows` not even for a connection that a writer has.
+        self._quick = engine if self.path is None else self._engine(parsed)
         self._writers = engine.execution_options(**{_WRITES: True})
         self._hasty = engine.execution_options(**{_WRITES: True, _HASTY: True})
         self._together = None if self.path is None else writes_to(str(self.path.resolve()))
@@ -95,7 +97,7 @@ class Database:
                 return connection.execute(query, values).all()
         text, names, fixed = self._texts.get(query) or self._text_of(query)
         given = fixed | values
-        driver = self._readers.raw_connection()
+        driver = self._quick.raw_connection()
         try:
             return driver.cursor().execute(text, [given[name] for name in names]).fetchall()  # type: ignore[no-any-return]
         except sqlite3.Error as error:
@@ -130,6 +132,7 @@ class Database:
     def close(self) -> None:
         """Give back all connections."""
         self._writers.dispose()
+        self._quick.dispose()
 
     def _check_file(self) -> None:
         # SQLite goes on writing to a file that was deleted; all of it would be lost.
