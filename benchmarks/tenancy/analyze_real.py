@@ -61,7 +61,7 @@ def overhead_of(engine: str, times: dict[Cell, dict[int, float]]) -> float:
         cell: each for cell, each in times.items() if cell.policy == "fifo"
     }
     best = (float("inf"), 0.0)
-    for more in np.arange(0.0, 3.0, 0.02):
+    for more in (*np.arange(0.0, 1.0, 0.02), *np.arange(1.0, 6.0, 0.1)):
         gaps = [
             abs(np.log(real / expected(engine, cell, seed, round(float(more), 2))))
             for cell, each in alone.items()
