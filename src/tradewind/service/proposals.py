@@ -189,6 +189,8 @@ class Proposals:
             chosen[name] = problem.space[name].coerce(value)
         if chosen.keys() >= set(problem.space.names):
             return problem.space.check(chosen)
+        if problem.space.enumerable and len(problem.candidates) == 1 and not chosen:
+            return problem.candidates.configuration(0)
         proposed = self._propose(who, row, spec, _LOOKED_AT if chosen else 1).candidates
         for candidate in proposed:
             if all(candidate.configuration.get(name) == value for name, value in chosen.items()):
