@@ -34,6 +34,13 @@ QUERY = QUERY.where(requests.c.state != DELETED)
 ONE = QUERY.where(requests.c.id == sa.bindparam("number"))
 NEWEST = QUERY.order_by(requests.c.id.desc()).limit(sa.bindparam("limit"))
 NEWEST_OF_TENANT = NEWEST.where(requests.c.tenant == sa.bindparam("tenant"))
+STAMPS = (
+    sa.select(requests.c.id, requests.c.updated)
+    .where(requests.c.state != DELETED)
+    .order_by(requests.c.id.desc())
+    .limit(sa.bindparam("limit"))
+)
+STAMPS_OF_TENANT = STAMPS.where(requests.c.tenant == sa.bindparam("tenant"))
 SINCE = (
     sa.select(request_events)
     .where(request_events.c.id > sa.bindparam("since"))

@@ -23,6 +23,8 @@ from tradewind.store.request_rows import (
     QUERY,
     SINCE,
     SINCE_OF_TENANT,
+    STAMPS,
+    STAMPS_OF_TENANT,
     event,
     note,
     one,
@@ -159,6 +161,12 @@ class RequestStore:
             query = query.where(requests.c.id < before)
         with self._database.read() as connection:
             return [read(row) for row in connection.execute(query)]
+
+    def stamps(self, tenant: str | None, limit: int) -> list[tuple[int, float]]:
+        """Number and last change of the newest requests, of one tenant or of all: those that `page` gives."""
+        of_tenant = {} if tenant is None else {"tenant": tenant}
+        found = self._database.rows(STAMPS_OF_TENANT if of_tenant else STAMPS, limit=limit, **of_tenant)
+        return [(number, updated) for number, updated in found]
 
     def events(
         self, *, tenant: str | None = None, request_id: int | None = None, since: int = 0, limit: int = 500
