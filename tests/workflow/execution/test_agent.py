@@ -252,6 +252,7 @@ def test_an_attempt_that_somebody_has_begun_before_is_lost(machine: Machine) -> 
 
 
 def test_a_working_folder_of_its_own_and_what_it_uses(machine: Machine) -> None:
+    """However much memory the process had that has started the agent."""
     (machine.folder.files / "in").write_text("x")
     use = (
         "import time; x = bytearray(150 << 20); end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"

@@ -186,7 +186,7 @@ class Attempt:
             except OSError as wrong:
                 reason = f"its outputs cannot be kept: {wrong.strerror or wrong}"
         # A program starts with what its process has used before: less than that cannot be told from it.
-        floor = peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        floor = peak or _most_memory()
         return {
             "outcome": "stopped" if self.stopped else "failed" if reason else "done",
             "reason": reason,
@@ -225,6 +225,14 @@ class Attempt:
                 (place / name).replace(self.work / name)
             shutil.rmtree(place, ignore_errors=True)
         return ""
+
+
+def _most_memory() -> int:
+    """KiB that this process has had at most; what `getrusage` says has that of who started it in it."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 class _Child:
