@@ -61,7 +61,7 @@ class Clusters:
             before: Only those with a smaller number: the next page.
             limit: So many at most.
         """
-        tenant = None if who.is_admin else who.tenant
+        tenant = who.sees
         limit = max(1, min(limit, _MOST))
         found = self._store.jobs(tenant=tenant, open_only=open_only, before=before, limit=limit)
         return [_job(job) for job in found]

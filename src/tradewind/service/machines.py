@@ -46,7 +46,7 @@ class Machines:
             ``reserved`` (USD), ``holder`` (the process that watches it; empty when nobody does) and ``held_until``.
         """
         now = time.time()
-        return [_lease(run, now) for run in self._belongings.open_runs(None if who.is_admin else who.tenant)]
+        return [_lease(run, now) for run in self._belongings.open_runs(who.sees)]
 
     def look(self, who: Principal) -> dict[str, Any]:
         """Ask all provisioners and runners that the studies use what is there, and decide what is left over.

@@ -33,6 +33,11 @@ class Principal:
         """Whether the user sees all tenants and may change settings."""
         return self.role == "admin"
 
+    @property
+    def sees(self) -> str | None:
+        """The one tenant whose things the user sees; None for those of all."""
+        return None if self.is_admin else self.tenant
+
     def may_see(self, tenant: str) -> bool:
         """Whether what belongs to a tenant exists for this user."""
         return self.is_admin or tenant == self.tenant

@@ -112,7 +112,7 @@ class Studies:
         check_text(text + tenant)
         if tenant and not who.may_see(tenant):
             return []
-        mine = tenant or (None if who.is_admin else who.tenant)
+        mine = tenant or who.sees
         limit = max(1, min(limit, MOST))
         found = self._belongings.page(
             tenant=mine, states=states, text=text, single_runs=single_runs, before=before, limit=limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,14 +100,14 @@ class ClaimStore:
     def line(self, tenant: str) -> Line:
         """What a tenant may use, and has used of it; what runs at this moment is not counted."""
         with self._database.read() as connection:
-            return line_of(connection, tenant, 0, 0)
+            return line_of(connection, tenant, 0)
 
     def queue(self, tenant: str) -> tuple[Line, list[int]]:
         """What a tenant uses, and the numbers of its requests that wait, the oldest first."""
         mine = (requests.c.tenant == tenant) & (requests.c.cluster == "")
         waiting = sa.select(requests.c.id).where(_WAITS, mine).order_by(requests.c.id)
         with self._database.read() as connection:
-            line = line_of(connection, tenant, 0, running_of(connection).get(tenant, 0))
+            line = line_of(connection, tenant, running_of(connection).get(tenant, 0))
             return line, list(connection.scalars(waiting))
 
     def claim(
@@ -247,17 +247,27 @@ class ClaimStore:
         return int(number)
 
 
-def line_of(connection: Connection, tenant: str, first: int, running: int) -> Line:
-    """What a tenant's requests wait for; without the tenant's row it has no limits."""
-    columns = (tenants.c.weight, tenants.c.quota)
-    about = connection.execute(sa.select(*columns).where(tenants.c.name == tenant)).first()
-    weight, quota = (about.weight, json.loads(about.quota)) if about is not None else (1.0, {})
-    plan, cost = {}, 0.0
-    if first:
-        row = connection.execute(sa.select(requests.c.plan, requests.c.cost).where(requests.c.id == first)).first()
-        plan, cost = (json.loads(row.plan), row.cost) if row is not None else ({}, 0.0)
+def line_of(connection: Connection, tenant: str, running: int) -> Line:
+    """What a tenant may use, and has used of it; without the tenant's row it has no limits."""
+    about = connection.execute(sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.name == tenant)).first()
+    return _line(connection, tenant, about, running)
+
+
+def _line(connection: Connection, tenant: str, about: Any, running: int, first: int = 0, **of_first: Any) -> Line:
+    weight, quota = (about.weight, json.loads(about.quota)) if about and about.quota is not None else (1.0, {})
     spent = _spent(connection, tenant) if "dollars" in quota else 0.0
+    plan, cost = json.loads(of_first.get("plan", "{}")), of_first.get("cost", 0.0)
     return Line(tenant, first, plan, cost, weight, quota, running, spent)
+
+
+def _lines(connection: Connection, first: sa.Select[Any], running: Mapping[str, int]) -> Iterator[Line]:
+    """What the tenants of some requests wait for with them, in the order of the requests."""
+    columns = (*(requests.c[name] for name in ("id", "tenant", "plan", "cost")), tenants.c.weight, tenants.c.quota)
+    both = requests.outerjoin(tenants, tenants.c.name == requests.c.tenant)
+    query = sa.select(*columns).select_from(both).where(requests.c.id.in_(first)).order_by(requests.c.id)
+    for row in connection.execute(query).all():
+        now = running.get(row.tenant, 0)
+        yield _line(connection, row.tenant, row, now, row.id, plan=row.plan, cost=row.cost)
 
 
 def running_of(connection: Connection) -> dict[str, int]:
@@ -303,11 +313,11 @@ def _stale(held: Sequence[Any], now: float) -> list[Any]:
 
 def _for_cluster(connection: Connection, choose: Choose) -> _Found | None:
     """A request that only has to be put into a cluster's queue, and followed; its tenant's money has to pay it."""
-    query = sa.select(requests.c.id, requests.c.tenant).where(_WAITS, requests.c.cluster != "")
-    for row in connection.execute(query.order_by(requests.c.id).limit(_LOOKED_AT)).all():
-        chosen = choose([line_of(connection, row.tenant, row.id, 0)])
-        if chosen is not None and _lock(connection, row.id):
-            return row.id, "", {"reserved": chosen[1]}
+    first = sa.select(requests.c.id).where(_WAITS, requests.c.cluster != "").order_by(requests.c.id).limit(_LOOKED_AT)
+    for line in _lines(connection, first, {}):
+        chosen = choose([line])
+        if chosen is not None and _lock(connection, line.first):
+            return line.first, "", {"reserved": chosen[1]}
     return None
 
 
@@ -321,16 +331,7 @@ def _due(connection: Connection, choose: Choose) -> _Found | None:
     """The request that is due among the first ones of all tenants."""
     # All tenants at once: nobody else can write meanwhile.
     first = sa.select(sa.func.min(requests.c.id)).where(_WAITS, requests.c.cluster == "").group_by(requests.c.tenant)
-    columns = (*(requests.c[name] for name in ("id", "tenant", "plan", "cost")), tenants.c.weight, tenants.c.quota)
-    both = requests.outerjoin(tenants, tenants.c.name == requests.c.tenant)
-    due = connection.execute(sa.select(*columns).select_from(both).where(requests.c.id.in_(first))).all()
-    running = running_of(connection) if due else {}
-    lines = []
-    for row in due:
-        weight, quota = (row.weight, json.loads(row.quota)) if row.quota is not None else (1.0, {})
-        spent = _spent(connection, row.tenant) if "dollars" in quota else 0.0
-        now = running.get(row.tenant, 0)
-        lines.append(Line(row.tenant, row.id, json.loads(row.plan), row.cost, weight, quota, now, spent))
+    lines = list(_lines(connection, first, running_of(connection)))
     chosen = choose(lines) if lines else None
     if chosen is None:
         return None

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from tradewind.store import codec, rows
 from tradewind.store.accounts import UserRow, user_of
 from tradewind.store.database import Database
-from tradewind.store.request_rows import QUERY, read
+from tradewind.store.request_rows import QUERY, event, read
 from tradewind.store.requests import RequestEvent, RequestRow
 from tradewind.store.schema import notices, request_events, requests, service_values, users
 from tradewind.store.values import add_value
@@ -112,9 +112,10 @@ class NoticeStore:
         with self._database.read() as connection:
             query = sa.select(service_values.c.value).where(service_values.c.name == _CURSOR)
             known = connection.scalar(query)
-            last, found = _happenings(connection, int(known or 0))
-        if last is None:
-            return 0
+            events = _events(connection, int(known or 0))
+            if not events:
+                return 0
+            found = _happenings(connection, events)
         written = [notice for happening in found for notice in write(happening)]
         # Nobody waits for what was read and composed above, only for what is written.
         with self._database.write(lasting=bool(written)) as connection:
@@ -126,8 +127,8 @@ class NoticeStore:
             for notice in written:
                 _add(connection, notice)
             mine = service_values.c.name == _CURSOR
-            connection.execute(sa.update(service_values).where(mine).values(value=str(last.id)))
-        return last.count
+            connection.execute(sa.update(service_values).where(mine).values(value=str(events[-1][0])))
+        return len(events)
 
     def add(self, notice: NoticeRow) -> NoticeRow:
         """Add a notice; its ``id`` and its ``delivery`` are set here."""
@@ -194,36 +195,21 @@ class NoticeStore:
             return [_read(row) for row in connection.execute(query)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Last:
-    """The last event that was read, and how many were."""
-
-    id: int
-    count: int
-
-
-def _happenings(connection: Connection, since: int) -> tuple[_Last | None, list[Happening]]:
-    """What changed the state of a request after an event; requests that are gone have nobody to tell it to."""
-    events = _events(connection, since)
-    if not events:
-        return None, []
-    turned = [row for row in events if row["stage"] != row["before"]]
-    numbers = {row["request_id"] for row in turned}
+def _happenings(connection: Connection, rows_read: Sequence[Sequence[Any]]) -> list[Happening]:
+    """What changed the state of a request among some events; requests that are gone have nobody to tell it to."""
+    events = [(event(row), before or "") for *row, before in rows_read]
+    turned = [(one, before) for one, before in events if one.stage != before]
+    numbers = {one.request_id for one, _ in turned}
     of = {row.id: row for row in map(read, connection.execute(QUERY.where(requests.c.id.in_(numbers))))}
     owners = {request.user_id for request in of.values()}
     known = connection.execute(sa.select(users).where(users.c.id.in_(owners))).mappings()
     by_id = {row["id"]: user_of(row) for row in known}
-    found = []
-    for row in turned:
-        request = of.get(row["request_id"])
-        if request is not None:
-            values = {name: row[name] for name in RequestEvent.__dataclass_fields__}
-            event = RequestEvent(**{**values, "details": json.loads(row["details"])})
-            found.append(Happening(event, row["before"] or "", request, by_id[request.user_id]))
-    return _Last(events[-1]["id"], len(events)), found
+    there = [(one, before, of[one.request_id]) for one, before in turned if one.request_id in of]
+    return [Happening(one, before, request, by_id[request.user_id]) for one, before, request in there]
 
 
-def _events(connection: Connection, since: int) -> Sequence[Mapping[Any, Any]]:
+def _events(connection: Connection, since: int) -> Sequence[Sequence[Any]]:
+    """Events after another one as rows, each with the stage before it at its end."""
     earlier = request_events.alias("earlier")
     before = (
         sa.select(earlier.c.stage)
@@ -233,7 +219,7 @@ def _events(connection: Connection, since: int) -> Sequence[Mapping[Any, Any]]:
         .scalar_subquery()
     )
     query = sa.select(request_events, before.label("before")).where(request_events.c.id > since)
-    return connection.execute(query.order_by(request_events.c.id).limit(_READ_AT_ONCE)).mappings().all()
+    return connection.execute(query.order_by(request_events.c.id).limit(_READ_AT_ONCE)).all()
 
 
 def _add(connection: Connection, notice: NoticeRow) -> int:

@@ -32,22 +32,20 @@ QUERY = sa.select(
 QUERY = QUERY.where(requests.c.state != DELETED)
 # What programs ask all the time is put together once.
 ONE = QUERY.where(requests.c.id == sa.bindparam("number"))
-NEWEST = QUERY.order_by(requests.c.id.desc()).limit(sa.bindparam("limit"))
-NEWEST_OF_TENANT = NEWEST.where(requests.c.tenant == sa.bindparam("tenant"))
-STAMPS = (
-    sa.select(requests.c.id, requests.c.updated)
-    .where(requests.c.state != DELETED)
-    .order_by(requests.c.id.desc())
-    .limit(sa.bindparam("limit"))
-)
-STAMPS_OF_TENANT = STAMPS.where(requests.c.tenant == sa.bindparam("tenant"))
-SINCE = (
-    sa.select(request_events)
-    .where(request_events.c.id > sa.bindparam("since"))
-    .order_by(request_events.c.id)
-    .limit(sa.bindparam("limit"))
-)
-SINCE_OF_TENANT = SINCE.join(requests).where(requests.c.tenant == sa.bindparam("tenant"))
+_LIMIT: sa.BindParameter[int] = sa.bindparam("limit")
+_TENANT = requests.c.tenant == sa.bindparam("tenant")
+_NEWEST = QUERY.order_by(requests.c.id.desc()).limit(_LIMIT)
+_STAMPS = sa.select(requests.c.id, requests.c.updated).where(requests.c.state != DELETED)
+_STAMPS = _STAMPS.order_by(requests.c.id.desc()).limit(_LIMIT)
+_SINCE = sa.select(request_events).where(request_events.c.id > sa.bindparam("since"))
+_SINCE = _SINCE.order_by(request_events.c.id).limit(_LIMIT)
+_MINE = request_events.c.request_id == sa.bindparam("number")
+Both = tuple[sa.Select[Any], sa.Select[Any]]
+"""A query of all tenants, and of the ``tenant`` that is given."""
+NEWEST: Both = (_NEWEST, _NEWEST.where(_TENANT))
+STAMPS: Both = (_STAMPS, _STAMPS.where(_TENANT))
+SINCE: Both = (_SINCE, _SINCE.join(requests).where(_TENANT))
+SINCE_OF_ONE: Both = (SINCE[0].where(_MINE), SINCE[1].where(_MINE))
 _EVENT = tuple(column.name for column in request_events.c)
 
 
@@ -70,7 +68,7 @@ def unknown() -> NotFoundError:
 
 
 def event(row: Sequence[Any]) -> RequestEvent:
-    """The event of a row of `SINCE`."""
+    """The event of a row of the table."""
     fields = dict(zip(_EVENT, row, strict=True))
     return RequestEvent(**{**fields, "details": json.loads(fields["details"])})
 

@@ -18,13 +18,12 @@ from tradewind.store.database import Database
 from tradewind.store.request_rows import (
     FIELDS,
     NEWEST,
-    NEWEST_OF_TENANT,
     ONE,
     QUERY,
     SINCE,
-    SINCE_OF_TENANT,
+    SINCE_OF_ONE,
     STAMPS,
-    STAMPS_OF_TENANT,
+    Both,
     event,
     note,
     one,
@@ -46,11 +45,6 @@ from tradewind.store.request_values import (
 from tradewind.store.schema import applications, audit, links, notices, request_events, requests, runs
 
 __all__ = ["ACTIVE", "ENDED", "OPEN", "Kind", "Remark", "RequestEvent", "RequestRow", "RequestStore", "Wanted"]
-
-
-_OF_ONE = tuple(
-    query.where(request_events.c.request_id == sa.bindparam("number")) for query in (SINCE, SINCE_OF_TENANT)
-)
 
 
 class RequestStore:
@@ -141,9 +135,7 @@ class RequestStore:
             limit: So many at most.
         """
         if not (states or application or text) and before is None:
-            of_tenant = {} if tenant is None else {"tenant": tenant}
-            newest = self._database.rows(NEWEST_OF_TENANT if of_tenant else NEWEST, limit=limit, **of_tenant)
-            return [read(row) for row in newest]
+            return [read(row) for row in self._rows(NEWEST, tenant, limit=limit)]
         query = QUERY.order_by(requests.c.id.desc()).limit(limit)
         if tenant is not None:
             query = query.where(requests.c.tenant == tenant)
@@ -164,9 +156,13 @@ class RequestStore:
 
     def stamps(self, tenant: str | None, limit: int) -> list[tuple[int, float]]:
         """Number and last change of the newest requests, of one tenant or of all: those that `page` gives."""
-        of_tenant = {} if tenant is None else {"tenant": tenant}
-        found = self._database.rows(STAMPS_OF_TENANT if of_tenant else STAMPS, limit=limit, **of_tenant)
-        return [(number, updated) for number, updated in found]
+        return [(number, updated) for number, updated in self._rows(STAMPS, tenant, limit=limit)]
+
+    def _rows(self, queries: Both, tenant: str | None, **given: Any) -> Sequence[Sequence[Any]]:
+        every, of_tenant = queries
+        if tenant is None:
+            return self._database.rows(every, **given)
+        return self._database.rows(of_tenant, tenant=tenant, **given)
 
     def events(
         self, *, tenant: str | None = None, request_id: int | None = None, since: int = 0, limit: int = 500
@@ -179,11 +175,11 @@ class RequestStore:
             since: Number of the last event that is known.
             limit: So many at most.
         """
-        given: dict[str, Any]
-        query, given = (SINCE, {}) if tenant is None else (SINCE_OF_TENANT, {"tenant": tenant})
-        if request_id is not None:
-            query, given = _OF_ONE[tenant is not None], {**given, "number": request_id}
-        return [event(row) for row in self._database.rows(query, since=since, limit=limit, **given)]
+        if request_id is None:
+            found = self._rows(SINCE, tenant, since=since, limit=limit)
+        else:
+            found = self._rows(SINCE_OF_ONE, tenant, since=since, limit=limit, number=request_id)
+        return [event(row) for row in found]
 
     def latest(self, request_id: int, limit: int) -> tuple[list[RequestEvent], int]:
         """What happened to a request last.
@@ -194,9 +190,9 @@ class RequestStore:
         mine = request_events.c.request_id == request_id
         query = sa.select(request_events).where(mine).order_by(request_events.c.id.desc()).limit(limit)
         with self._database.read() as connection:
-            found = connection.execute(query).mappings().all()
+            found = connection.execute(query).all()
             count = connection.scalar(sa.select(sa.func.count()).select_from(request_events).where(mine))
-        return [RequestEvent(**{**row, "details": json.loads(row["details"])}) for row in found], int(count or 0)
+        return [event(row) for row in found], int(count or 0)
 
     def turns(self, request_id: int) -> list[RequestEvent]:
         """The events with which a request came into another stage, the oldest first, without their details."""

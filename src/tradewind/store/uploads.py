@@ -6,7 +6,6 @@ files reads here, whichever server was asked.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ import sqlalchemy as sa
 
 from tradewind.store.audit import AuditRow, insert
 from tradewind.store.database import Database
-from tradewind.store.request_rows import note, one
+from tradewind.store.request_rows import event, note, one
 from tradewind.store.request_values import DELETED, Remark, RequestEvent, RequestRow
 from tradewind.store.schema import request_events, requests, studies
 
@@ -119,8 +118,7 @@ def _last(connection: sa.Connection, number: int) -> RequestEvent | None:
     """The last event of a request that tells of its upload."""
     mine = (request_events.c.request_id == number) & request_events.c.details.contains('"results":')
     query = sa.select(request_events).where(mine).order_by(request_events.c.id.desc())
-    for row in connection.execute(query).mappings():
-        details = json.loads(row["details"])
-        if isinstance(details.get("results"), str):  # the text may stand deeper within other details
-            return RequestEvent(**{**row, "details": details})
+    for found in map(event, connection.execute(query)):
+        if isinstance(found.details.get("results"), str):  # the text may stand deeper within other details
+            return found
     return None

@@ -35,6 +35,7 @@ from tradewind.service.api.streaming import (
     over_since,
     past_events,
 )
+from tradewind.service.people import Principal
 from tradewind.service.wire import check_document, check_text
 from tradewind.store.requests import ENDED, OPEN, RequestRow
 
@@ -98,18 +99,22 @@ def list_requests(
     """The requests that you may see, the newest first."""
     known = "if-none-match" in request.headers and before is None and not (state or application or text or tenant)
     if known:  # most of those who ask again and again: nothing more is read for them where nothing has changed
-        stamps = shared.requests.store.stamps(None if who.is_admin else who.tenant, limit)
-        if (same := unchanged(request, tag_of(who.tenant, who.role, request.url.query, stamps))) is not None:
+        stamps = shared.requests.store.stamps(who.sees, limit)
+        if (same := unchanged(request, _tag_of_list(request, who, stamps))) is not None:
             return same
     rows = shared.requests.list(
         who, states=state or (), application=application, text=text, tenant=tenant, before=before, limit=limit
     )
-    # Two numbers a row tell whether anything of it has changed: nothing is written to find that out.
-    tag = tag_of(who.tenant, who.role, request.url.query, [(row.id, row.updated) for row in rows])
+    tag = _tag_of_list(request, who, [(row.id, row.updated) for row in rows])
     if (same := unchanged(request, tag)) is not None:
         return same
     link = answers.next_link(request, rows[-1].id if len(rows) == limit else None)
     return answer_list(SUMMARIES, [summary_of(row) for row in rows], tag=tag, link=link)
+
+
+def _tag_of_list(request: Request, who: Principal, stamps: list[tuple[int, float]]) -> str:
+    """Two numbers a row tell whether anything of it has changed: nothing is written to find that out."""
+    return tag_of(who.tenant, who.role, request.url.query, stamps)
 
 
 @router.get("/requests/{number}", response_model=RequestAnswer, responses={200: {"headers": answers.TAG_HEADERS}})

@@ -177,7 +177,7 @@ class Requests:
         if tenant and not who.may_see(tenant):
             return []
         return self.store.page(
-            tenant=tenant or (None if who.is_admin else who.tenant),
+            tenant=tenant or who.sees,
             states=states,
             application=application,
             text=text,
@@ -201,7 +201,7 @@ class Requests:
         if number is not None:
             self._row(who, number)
             return self.store.events(request_id=number, since=since, limit=most)
-        return self.store.events(tenant=None if who.is_admin else who.tenant, since=since, limit=most)
+        return self.store.events(tenant=who.sees, since=since, limit=most)
 
     def cancel(self, who: Principal, number: int) -> RequestRow:
         """End a request; one that is being carried out ends within moments, and what it used is paid.

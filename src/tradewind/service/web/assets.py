@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from tradewind.errors import NotFoundError
+from tradewind.service.api.answers import takes_gzip
 
 FOLDER = Path(__file__).parent / "static"
 """What is in it is served below /static; all of ``css/`` comes as one ``app.css``, in the order of the names."""
@@ -119,7 +120,7 @@ def static(request: Request, digest: str, name: str) -> Response:
     """One file; a page from before an update still finds what it asks for, but may not keep it."""
     asset = assets().get(name)
     headers = {"Cache-Control": _FOREVER if digest == assets().digest else "no-cache", "Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if takes_gzip(request):
         return Response(asset.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
     return Response(asset.body, headers=headers, media_type=asset.kind)
 

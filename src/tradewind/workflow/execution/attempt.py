@@ -16,7 +16,6 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -243,45 +242,37 @@ class _Child:
     """
 
     def __init__(self, attempt: Attempt) -> None:
-        self._order = attempt.order
-        self._folder, self._work = attempt.folder, attempt.work
+        self._order, self._work = attempt.order, attempt.work
 
     def run(self, waits: int, says: int) -> NoReturn:
         """Wait for the word, and do the task."""
         try:
             gc.disable()
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
             os.setsid()
             low, high = sorted((waits, says))
             for first, last in ((3, low), (low + 1, high), (high + 1, _FEW_FILES)):
                 os.closerange(first, last)  # or others would not see when the agent dies
-            begin = self._sleeper(says)
+            self._say_used(says)
             word = os.read(waits, _GO.size)
             if len(word) == _GO.size:  # or the agent is gone, or does not want it any more
-                begin(_GO.unpack(word)[0])
+                self._sleep(says, _GO.unpack(word)[0])
         finally:
             os._exit(1)
 
-    def _sleeper(self, says: int) -> Callable[[float], None]:
+    def _sleep(self, says: int, now: float) -> NoReturn:
         """Nothing, for as long as the task would take."""
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-
-        def begin(now: float) -> None:
-            try:
-                for name in self._order["outputs"]:
-                    file = self._work / name
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.touch()
-            except OSError as error:
-                self._fail(says, error, error.filename)
-            time.sleep(max(0.0, now + self._order["seconds"] - time.monotonic()))
-            os._exit(0)
-
-        self._say_used(says)
-        return begin
+        try:
+            for name in self._order["outputs"]:
+                file = self._work / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
+        except OSError as error:
+            self._fail(says, error, error.filename)
+        time.sleep(max(0.0, now + self._order["seconds"] - time.monotonic()))
+        os._exit(0)
 
     def _say_used(self, says: int) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
