@@ -91,6 +91,18 @@ def test_plans(flow: Workflow, platform: Platform, delays: dict[str, object], se
         check(flow, platform, quick)
 
 
+def test_each_parent_is_heard_of_after_its_own_delay() -> None:
+    # c ends last, and a, which ended before, is heard of after it.
+    tasks = (Task("a", "t", 4.0), Task("b", "t", 1.0), Task("c", "t", 1.0), Task("d", "t", 1.0))
+    flow, platform = Workflow("w", tasks, ((), (), (1,), (0, 2))), Platform((Vm("one", slots=4),))
+    delays = {"post": [3.0, 0.0]}
+    expected = simulate(flow, platform, ByKey([0.0] * 4, [0]), World(delays=delays))  # type: ignore[arg-type]
+    assert expected.start.tolist() == [0.0, 0.0, 4.0, 7.0]
+    quick = Compiled(flow, platform, delays)  # type: ignore[arg-type]
+    check_same(quick.queue([0.0] * 4, [0]), expected)
+    check_same(quick.follow(expected), expected)
+
+
 def test_a_plan_against_the_graph_stands_still() -> None:
     flow = Workflow("w", (Task("a", "a", 1.0), Task("b", "b", 1.0)), ((), (0,)))
     wrong = Schedule(np.array([0, 0]), np.array([5.0, 0.0]), np.array([6.0, 1.0]))

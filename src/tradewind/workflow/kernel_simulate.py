@@ -25,7 +25,7 @@ Files = tuple[Ints, Ints, Ints, Ints, Numbers, int]
 seconds to fetch each file, and how many machines there are; else zero machines."""
 
 Delays = tuple[Numbers, Numbers, Numbers]
-"""Seconds for each task before it is ready, between its placement and its start, and after its end."""
+"""Seconds for each task before it is ready, between its placement and its start, and until its children are told."""
 
 
 @fast
@@ -57,8 +57,7 @@ def follow_plan(
     parents, engine, queue = graph[2], delays[0], delays[1]
     machines, tasks = files[5], len(vm)
     start, finish, placed, ready = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
-    # Of the parents that have ended, the one that ends last: its delay decides, of equal ones that of the last.
-    ended, last = np.full(tasks, -1.0), np.full(tasks, -1, np.int64)
+    known = np.zeros(tasks)
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     lane_starts, lanes = _lanes(slots, ready_at)
     left, waiting, count = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0
@@ -89,7 +88,7 @@ def follow_plan(
         _keep(lanes, first, beyond, need, end)
         if machines:
             _leave(task, where, end, files, here)
-        count = _tell(task, end, graph, delays, before, ended, last, left, ready, waiting, count)
+        count = _tell(task, end, graph, delays, before, known, left, ready, waiting, count)
         following = after[task]
         if following >= 0:
             left[following] -= 1
@@ -113,19 +112,18 @@ def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
 
 @inlined
 def _tell(
-    task: int, end: float, graph: Graph, delays: Delays, before: Ints, ended: Numbers, last: Ints, left: Ints,
-    ready: Numbers, waiting: Ints, count: int,
+    task: int, end: float, graph: Graph, delays: Delays, before: Ints, known: Numbers, left: Ints, ready: Numbers,
+    waiting: Ints, count: int,
 ) -> int:  # fmt: skip
     """Tell the children of a task that it has ended; how many tasks wait for nothing with those of them that do."""
     child_starts, children, _ = graph
     engine, _, post = delays
     for each in range(child_starts[task], child_starts[task + 1]):
         child = children[each]
-        if end > ended[child] or (end == ended[child] and task > last[child]):
-            ended[child], last[child] = end, task
+        known[child] = max(known[child], end + post[task])
         left[child] -= 1
         if left[child] == 0 or (left[child] == 1 and before[child] >= 0):
-            ready[child] = ended[child] + (post[last[child]] + engine[child])
+            ready[child] = known[child] + engine[child]
         if left[child] == 0:
             waiting[count] = child
             count += 1
@@ -187,7 +185,7 @@ def run_queue(
     engine, queue, machines = delays[0], delays[1], files[5]
     tasks, vms = len(ranks), len(slots)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
-    left, free = graph[2].astype(np.int64), np.zeros(vms, np.int64)
+    left, known, free = graph[2].astype(np.int64), np.zeros(tasks), np.zeros(vms, np.int64)
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     # What happens: a heap by (time, number): tasks that become ready, tasks that end, machines that come up. As many
     # tasks run as there are slots; what waits for a delay comes on top.
@@ -213,8 +211,9 @@ def run_queue(
         if news == 0:
             now = when[0]
         events, news, room, done = _take(
-            now, when, what, events, graph, delays, files, here, vm, cores, slots, free, left, fresh, news, room, done
-        )
+            now, when, what, events, graph, delays, files, here, vm, cores, slots, free, left, known, fresh, news, room,
+            done,
+        )  # fmt: skip
         # What became ready at one instant is in the order of the tasks.
         _sort(fresh, news)
         for at in range(news):
@@ -257,7 +256,8 @@ def _room(free: Ints, preference: Ints, need: int, place: int) -> int:
 @inlined
 def _take(
     now: float, when: Numbers, what: Ints, events: int, graph: Graph, delays: Delays, files: Files, here: Numbers,
-    vm: Ints, cores: Ints, slots: Ints, free: Ints, left: Ints, fresh: Ints, news: int, room: int, done: int,
+    vm: Ints, cores: Ints, slots: Ints, free: Ints, left: Ints, known: Numbers, fresh: Ints, news: int, room: int,
+    done: int,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Let all happen that happens now: how many events are left, tasks became ready, slots are free, tasks are done."""
     child_starts, children, _ = graph
@@ -282,12 +282,13 @@ def _take(
             _leave(task, vm[task], now, files, here)
         for at in range(child_starts[task], child_starts[task + 1]):
             child = children[at]
+            known[child] = max(known[child], now + post[task])
             left[child] -= 1
             if left[child] > 0:
                 continue
-            wait = post[task] + engine[child]
-            if wait > 0.0:
-                events = _push_time(when, what, events, now + wait, child)
+            ready = known[child] + engine[child]
+            if ready > now:
+                events = _push_time(when, what, events, ready, child)
             else:
                 fresh[news] = child
                 news += 1

@@ -56,6 +56,7 @@ class Run(NamedTuple):
     """What changes during one episode."""
 
     left: Ints
+    known: Numbers
     ready: Ints
     key: Numbers
     ready_at: Numbers
@@ -77,9 +78,10 @@ def begin(given: Given) -> Run:
     tasks, vms = given.running.shape
     most = 2 * tasks + vms + 1
     run = Run(
-        given.parents.copy(), np.zeros(tasks, np.int64), np.zeros(tasks), np.zeros(tasks), np.zeros(most),
-        np.zeros(most, np.int64), np.zeros(vms, np.int64), np.full(tasks, -1, np.int64), np.zeros(tasks),
-        np.zeros(tasks), np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), np.zeros(5, np.int64), np.zeros(1),
+        given.parents.copy(), np.zeros(tasks), np.zeros(tasks, np.int64), np.zeros(tasks), np.zeros(tasks),
+        np.zeros(most), np.zeros(most, np.int64), np.zeros(vms, np.int64), np.full(tasks, -1, np.int64),
+        np.zeros(tasks), np.zeros(tasks), np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), np.zeros(5, np.int64),
+        np.zeros(1),
     )  # fmt: skip
     size = max(tasks, vms)
     for vm in range(vms):
@@ -122,9 +124,10 @@ def advance(given: Given, run: Run, turn: Numbers) -> int:
             run.counts[FINISHED] += 1
             for at in range(given.child_starts[number], given.child_starts[number + 1]):
                 child = given.children[at]
+                run.known[child] = max(run.known[child], now + given.post[number])
                 run.left[child] -= 1
                 if run.left[child] == 0:
-                    _push(run, now + (given.post[number] + given.engine[child]), READY * size + child)
+                    _push(run, run.known[child] + given.engine[child], READY * size + child)
     return ended
 
 

@@ -160,6 +160,8 @@ class _Run:
         )
         self.ready: list[int] = []
         self.left = [len(parents) for parents in flow.parents]
+        # When each task knows that those of its parents that have ended have done so.
+        self.known = [0.0] * len(flow)
         self.start, self.finish = np.zeros(len(flow)), np.zeros(len(flow))
         self.attempts = np.zeros(len(flow), dtype=np.int32)
         # What happens: (when, in which order, what, task or machine).
@@ -203,10 +205,11 @@ class _Run:
             self.state.finished.add(number)
             self.state.holding[vm].update(self.flow.tasks[number].outputs)
             for child in self.flow.children[number]:
+                known = self.state.now + self.world.delay("post", self.flow, number)
+                self.known[child] = max(self.known[child], known)
                 self.left[child] -= 1
                 if not self.left[child]:
-                    wait = self.world.delay("post", self.flow, number) + self.world.delay("engine", self.flow, child)
-                    self._at(self.state.now + wait, "ready", child)
+                    self._at(self.known[child] + self.world.delay("engine", self.flow, child), "ready", child)
 
     def _decide(self) -> None:
         while self.ready:
