@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -92,6 +92,12 @@ class PastRow:
 
 
 _COLUMNS = [applications.c[name] for name in ApplicationRow.__dataclass_fields__]
+# What is read for each request is put together once.
+_OF_NAME = (applications.c.tenant == sa.bindparam("tenant")) & (applications.c.name == sa.bindparam("name"))
+_NEWEST = sa.select(*_COLUMNS).where(_OF_NAME, applications.c.state == sa.literal("active"))
+_NEWEST = _NEWEST.order_by(applications.c.version.desc()).limit(1)
+_VERSION = sa.select(*_COLUMNS).where(_OF_NAME, applications.c.version == sa.bindparam("version"))
+_BACKENDS = sa.select(*(backends.c[name] for name in BackendRow.__dataclass_fields__)).order_by(backends.c.name)
 _INFORM = ("succeeded", "failed", "aborted")
 
 
@@ -128,14 +134,12 @@ class ApplicationStore:
 
     def find(self, tenant: str, name: str, version: int | None = None) -> ApplicationRow | None:
         """A version of an application, the newest active one unless said otherwise; None where there is none."""
-        where = (applications.c.tenant == tenant) & (applications.c.name == name)
+        of_name = {"tenant": tenant, "name": rows.text(name)}
         if version is None:
-            query = sa.select(*_COLUMNS).where(where, applications.c.state == "active")
+            found = self._database.rows(_NEWEST, **of_name)
         else:
-            query = sa.select(*_COLUMNS).where(where, applications.c.version == version)
-        with self._database.read() as connection:
-            row = connection.execute(query.order_by(applications.c.version.desc()).limit(1)).first()
-        return None if row is None else ApplicationRow(*row)
+            found = self._database.rows(_VERSION, **of_name, version=version)
+        return _application(found[0]) if found else None
 
     def applications(
         self, tenants: Collection[str] | None = None, *, name: str | None = None, retired: bool = False
@@ -156,7 +160,7 @@ class ApplicationStore:
             query = query.where(applications.c.state == "active")
         order = (applications.c.name, applications.c.tenant, applications.c.version.desc())
         with self._database.read() as connection:
-            found = [ApplicationRow(*row) for row in connection.execute(query.order_by(*order))]
+            found = [_application(row) for row in connection.execute(query.order_by(*order))]
         if name is not None:
             return found
         newest: dict[tuple[str, str], ApplicationRow] = {}
@@ -237,12 +241,10 @@ class ApplicationStore:
 
     def backends(self) -> list[BackendRow]:
         """All backends, by name."""
-        query = sa.select(*(backends.c[name] for name in BackendRow.__dataclass_fields__)).order_by(backends.c.name)
-        with self._database.read() as connection:
-            return [
-                BackendRow(name, json.loads(document), users, created)
-                for name, document, users, created in connection.execute(query)
-            ]
+        return [
+            BackendRow(name, json.loads(document), users, created)
+            for name, document, users, created in self._database.rows(_BACKENDS)
+        ]
 
     def remove_backend(self, name: str) -> bool:
         """Remove a backend; requests that run on it go on.
@@ -328,4 +330,9 @@ def _one(connection: sa.engine.Connection, where: sa.ColumnElement[bool]) -> App
     row = connection.execute(sa.select(*_COLUMNS).where(where)).first()
     if row is None:
         raise NotFoundError("there is no such application", hint="tradewind application list shows all")
-    return ApplicationRow(*row)
+    return _application(row)
+
+
+def _application(row: Sequence[Any]) -> ApplicationRow:
+    found = ApplicationRow(*row)
+    return found if isinstance(found.trusted, bool) else replace(found, trusted=bool(found.trusted))

@@ -14,6 +14,8 @@ from tradewind.store import codec
 from tradewind.store.database import Database
 from tradewind.store.schema import audit
 
+_INSERT = sa.insert(audit)
+
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
@@ -111,4 +113,4 @@ class AuditStore:
 def insert(connection: sa.engine.Connection, row: AuditRow) -> None:
     """Add a line within a transaction: it is there exactly when that which it tells of is."""
     values = {name: getattr(row, name) for name in AuditRow.__dataclass_fields__ if name != "id"}
-    connection.execute(sa.insert(audit).values({**values, "details": codec.dumps(dict(row.details))}))
+    connection.execute(_INSERT, {**values, "details": codec.dumps(dict(row.details))})

@@ -27,6 +27,7 @@ _GLANCE = 1.0
 _LOOKED_AT = 20
 _FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
 _HELD = requests.c.state.in_(OPEN) & requests.c.hold_token.is_not(None)
+_LIMITS = sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.name == sa.bindparam("tenant"))
 _WAITS = (requests.c.state == "pending") & requests.c.hold_token.is_(None)
 
 
@@ -99,8 +100,13 @@ class ClaimStore:
 
     def line(self, tenant: str) -> Line:
         """What a tenant may use, and has used of it; what runs at this moment is not counted."""
-        with self._database.read() as connection:
-            return line_of(connection, tenant, 0)
+        about = self._database.rows(_LIMITS, tenant=tenant)
+        weight, quota = _limits(*about[0]) if about else _limits()
+        spent = 0.0
+        if "dollars" in quota:
+            with self._database.read() as connection:
+                spent = _spent(connection, tenant)
+        return Line(tenant, 0, {}, 0.0, weight, quota, 0, spent)
 
     def queue(self, tenant: str) -> tuple[Line, list[int]]:
         """What a tenant uses, and the numbers of its requests that wait, the oldest first."""
@@ -249,12 +255,18 @@ class ClaimStore:
 
 def line_of(connection: Connection, tenant: str, running: int) -> Line:
     """What a tenant may use, and has used of it; without the tenant's row it has no limits."""
-    about = connection.execute(sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.name == tenant)).first()
-    return _line(connection, tenant, about, running)
+    about = connection.execute(_LIMITS, {"tenant": tenant}).first()
+    return _line(connection, tenant, about or (None, None), running)
 
 
-def _line(connection: Connection, tenant: str, about: Any, running: int, first: int = 0, **of_first: Any) -> Line:
-    weight, quota = (about.weight, json.loads(about.quota)) if about and about.quota is not None else (1.0, {})
+def _limits(weight: float | None = None, quota: str | None = None) -> tuple[float, dict[str, Any]]:
+    return (1.0, {}) if weight is None or quota is None else (weight, json.loads(quota))
+
+
+def _line(
+    connection: Connection, tenant: str, about: Sequence[Any], running: int, first: int = 0, **of_first: Any
+) -> Line:
+    weight, quota = _limits(*about)
     spent = _spent(connection, tenant) if "dollars" in quota else 0.0
     plan, cost = json.loads(of_first.get("plan", "{}")), of_first.get("cost", 0.0)
     return Line(tenant, first, plan, cost, weight, quota, running, spent)
@@ -267,7 +279,7 @@ def _lines(connection: Connection, first: sa.Select[Any], running: Mapping[str, 
     query = sa.select(*columns).select_from(both).where(requests.c.id.in_(first)).order_by(requests.c.id)
     for row in connection.execute(query).all():
         now = running.get(row.tenant, 0)
-        yield _line(connection, row.tenant, row, now, row.id, plan=row.plan, cost=row.cost)
+        yield _line(connection, row.tenant, (row.weight, row.quota), now, row.id, plan=row.plan, cost=row.cost)
 
 
 def running_of(connection: Connection) -> dict[str, int]:

@@ -24,6 +24,7 @@ from tradewind.store.together import Work, writes_to
 _MIGRATING = 0x7472616465  # "trade": the advisory lock that PostgreSQL clients migrate under
 _WRITES = "tradewind_writes"
 _HASTY = "tradewind_hasty"
+_LOOK_SECONDS = 0.002
 # What happens while a connection is made is not wrapped by SQLAlchemy.
 _ERRORS = (exc.SQLAlchemyError, sqlite3.Error)
 _ALEMBIC = threading.Lock()  # its environment is global to the process
@@ -333,7 +334,31 @@ def _on_sqlite_begin(connection: Connection) -> None:
             driver: Any = connection.connection.driver_connection
             driver.execute(f"PRAGMA synchronous = {mode}")
             kept["synchronous"] = mode
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        _begin_writing(connection)
+        return
+    connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: Connection) -> None:
+    # SQLite looks after 1, 2, 5, 10 ms and so on, up to 100, whether a writer has ended: among many, a quick write
+    # waits for several tenths of a second. Looked at all the time, the next one begins when the last has ended.
+    driver: Any = connection.connection.driver_connection
+    (patience,) = driver.execute("PRAGMA busy_timeout").fetchone()
+    until = time.monotonic() + patience / 1000 - _LOOK_SECONDS
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        while time.monotonic() < until:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+                continue
+            return
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {patience}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _on_hasty_begin(connection: Connection) -> None:

@@ -46,6 +46,7 @@ NEWEST: Both = (_NEWEST, _NEWEST.where(_TENANT))
 STAMPS: Both = (_STAMPS, _STAMPS.where(_TENANT))
 SINCE: Both = (_SINCE, _SINCE.join(requests).where(_TENANT))
 SINCE_OF_ONE: Both = (SINCE[0].where(_MINE), SINCE[1].where(_MINE))
+_INSERT = sa.insert(request_events)
 _EVENT = tuple(column.name for column in request_events.c)
 
 
@@ -91,7 +92,7 @@ def note(connection: Connection, number: int, remarks: Sequence[Remark]) -> None
         }
         for remark in remarks
     ]
-    connection.execute(sa.insert(request_events), values)
+    connection.execute(_INSERT, values)
 
 
 def written(fields: Mapping[str, Any]) -> dict[str, Any]:

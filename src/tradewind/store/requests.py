@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,8 @@ from tradewind.store.schema import applications, audit, links, notices, request_
 
 __all__ = ["ACTIVE", "ENDED", "OPEN", "Kind", "Remark", "RequestEvent", "RequestRow", "RequestStore", "Wanted"]
 
+_INSERT = sa.insert(requests)
+
 
 class RequestStore:
     """The tables of requests, as those who make them and watch them see it.
@@ -78,9 +81,10 @@ class RequestStore:
             if row.key is not None and (there := self._of_key(connection, row)) is not None:
                 return there, False
             try:
-                with connection.begin_nested():
-                    result = connection.execute(sa.insert(requests).values(written(values)))
-            except sa.exc.IntegrityError:  # on PostgreSQL another one may have been quicker
+                # Only a key can be there already, where on PostgreSQL another one was quicker.
+                with connection.begin_nested() if row.key is not None else contextlib.nullcontext():
+                    result = connection.execute(_INSERT, written(values))
+            except sa.exc.IntegrityError:
                 there = self._of_key(connection, row) if row.key is not None else None
                 if there is None:
                     raise
@@ -88,7 +92,7 @@ class RequestStore:
             (number,) = result.inserted_primary_key or (0,)
             note(connection, number, [remark])
             _enter(connection, number, entry)
-            return one(connection, requests.c.id == number), True
+            return read(connection.execute(ONE, {"number": number}).one()), True
 
     def _of_key(self, connection: Connection, row: RequestRow) -> RequestRow | None:
         mine = (requests.c.user_id == row.user_id) & (requests.c.key == rows.text(row.key or ""))

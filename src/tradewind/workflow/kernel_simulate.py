@@ -189,8 +189,7 @@ def run_queue(
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     # What happens: a heap by (time, number): tasks that become ready, tasks that end, machines that come up. As many
     # tasks run as there are slots; what waits for a delay comes on top.
-    waits = engine.max() > 0.0 or delays[2].max() > 0.0
-    most = min(tasks, int(slots.sum())) + vms + (tasks if waits else 0)
+    most = min(tasks, int(slots.sum())) + vms + (tasks if engine.max() + delays[2].max() > 0.0 else 0)
     when, what, events = np.empty(most), np.empty(most, np.int64), 0
     for each in range(vms):
         events = _push_time(when, what, events, ready_at[each], 2 * tasks + each)

@@ -20,7 +20,7 @@ import uvicorn
 from tradewind.errors import InputError
 from tradewind.service.app import create_app
 from tradewind.service.context import Context, open_context
-from tradewind.service.operations import worker_process
+from tradewind.service.operations import warm, worker_process
 from tradewind.service.operations.children import Child
 from tradewind.service.operations.first import welcome
 from tradewind.service.operations.health import Health
@@ -98,6 +98,7 @@ class Server:
             context = open_context(self._settings, self._url, self._data_folder)
             stack.callback(context.close)
             answering = self._answering = self._prepare(context, tls)
+            warm.load(warm.ACCEPTING)
             stack.enter_context(self._signals_taken())
             address = address_of(self._settings, listening)
             stack.callback(self._end_children)

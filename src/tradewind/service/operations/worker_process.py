@@ -21,6 +21,7 @@ from tradewind.deployer.runner.warden_client import keep_wardens
 from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
 from tradewind.service.notices.sending import Sending
+from tradewind.service.operations import warm
 from tradewind.service.operations.logs import start_logging
 from tradewind.service.requests.worker import Worker
 from tradewind.service.results.uploads import Uploads
@@ -87,6 +88,7 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
     """
     context = open_context(settings, url, data_folder)
     keep_wardens(settings.runs)
+    warm.load(warm.CARRYING_OUT)
     try:
         sending = Sending(context.database, settings, context.notices)
         sending.start()
