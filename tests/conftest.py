@@ -23,13 +23,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long tests of real engines to ``make test-engines``, and begin with what takes long.
 
-    All tests of an engine are slow: it has to start, and they wait for it.
+    All tests of an engine are slow: it has to start, and they wait for it. So are those of long_tests.txt.
     """
     engines = [item for item in items if item.get_closest_marker("xdist_group")]
     left_out = set() if EVERYTHING else {item for item in engines if _is_long(item)}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
-    for item in engines:
+    long = set((Path(__file__).parent / "long_tests.txt").read_text().splitlines())
+    for item in [*engines, *(item for item in items if item.nodeid in long)]:
         item.add_marker(pytest.mark.slow)
     kept = [item for item in items if item not in left_out]
     items[:] = sorted(kept, key=lambda item: item.get_closest_marker("slow") is None)

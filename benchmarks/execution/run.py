@@ -9,10 +9,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -21,10 +22,13 @@ from tradewind import plugins  # noqa: E402
 from tradewind.deployer.runner.base import Runner  # noqa: E402
 from tradewind.workflow.execution.options import Options  # noqa: E402
 from tradewind.workflow.execution.pilots import Terms  # noqa: E402
+from tradewind.workflow.execution.results import measured_runtimes  # noqa: E402
 from tradewind.workflow.execution.run import carry_out  # noqa: E402
 from tradewind.workflow.files import Plan, read_plan  # noqa: E402
 from tradewind.workflow.graph import Workflow  # noqa: E402
+from tradewind.workflow.simulator.compiled import Compiled  # noqa: E402
 
+WAYS = ("played", "program", "again")
 SLEEP = shutil.which("sleep") or "/bin/sleep"
 
 
@@ -59,8 +63,14 @@ def programs(plan: Plan) -> Plan:
     return replace(plan, flow=Workflow(plan.flow.name, tasks, plan.flow.parents))
 
 
-def once(plan: Plan, name: str, settings: dict[str, object], base: Path) -> dict[str, object]:
-    """One run of a plan."""
+def planned_again(plan: Plan, results: Mapping[str, Any]) -> Plan:
+    """The same plan with the times that `workflow plan --measured` expects after a run of it."""
+    flow = measured_runtimes(plan.flow, [results])
+    return replace(plan, flow=flow, schedule=Compiled(flow, plan.platform).follow(plan.schedule))
+
+
+def once(plan: Plan, name: str, settings: dict[str, object], base: Path) -> tuple[dict[str, object], Mapping[str, Any]]:
+    """One run of a plan: what was measured, and its `results.json`."""
     folder = Path(tempfile.mkdtemp(dir=base))
     part = "process" if name == "local" else name
     runner: Runner = plugins.create("runner", part, settings, data_folder=folder / ".runner")
@@ -76,7 +86,8 @@ def once(plan: Plan, name: str, settings: dict[str, object], base: Path) -> dict
     wall, cpu = time.perf_counter() - began, time.process_time() - used
     shutil.rmtree(folder)
     planned, actual = carried.results["planned"]["makespan"], carried.results["actual"]["makespan"]
-    return {"planned": planned, "actual": actual, "ratio": actual / planned, "around": wall - actual, "cpu": cpu}
+    measured = {"planned": planned, "actual": actual, "ratio": actual / planned, "around": wall - actual, "cpu": cpu}
+    return measured, carried.results
 
 
 def main() -> None:
@@ -84,10 +95,12 @@ def main() -> None:
     parser.add_argument("--plans", type=Path, default=Path("/tmp/tradewind-execution"))
     parser.add_argument("--on", nargs="+", choices=("local", "slurm", "ray"), default=["local"])
     parser.add_argument("--only", nargs="+", default=[], help="names of plans")
-    parser.add_argument("--ways", nargs="+", choices=("played", "program"), default=["played", "program"])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("/tmp/tradewind-execution/results.jsonl"))
     given = parser.parse_args()
+    if "again" in given.ways and given.ways.index("again") != given.ways.index("program") + 1:
+        parser.error("--ways: again comes right after program, whose times it plans with")
     plans = {path.stem: read_plan(path) for path in sorted(given.plans.glob("*.json"))}
     for name in given.on:
         with tempfile.TemporaryDirectory() as scratch, engine(name, Path(scratch)) as settings:
@@ -97,8 +110,13 @@ def main() -> None:
                         continue
                     if name == "ray" and len(plan.platform.vms) > 2:
                         continue  # the cluster has two nodes of one CPU
+                    carried = programs(plan)
+                    results: Mapping[str, Any] = {}
                     for way in given.ways:
-                        measured = once(plan if way == "played" else programs(plan), name, settings, Path(scratch))
+                        if way == "again":
+                            carried = planned_again(carried, results)
+                        one = plan if way == "played" else carried
+                        measured, results = once(one, name, settings, Path(scratch))
                         row = {"on": name, "plan": plan_name, "way": way, "turn": turn, "load": os.getloadavg()[0]}
                         row |= {"tasks": len(plan.flow), "vms": len(plan.platform.vms), **measured}
                         with given.out.open("a") as file:
