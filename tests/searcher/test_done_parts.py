@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tradewind.searcher.done.expansion import Array, Expansion
-from tradewind.searcher.done.fitting import Family, Response
-from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge
+from tradewind.searcher.done.fitting import SIGMAS, Family, Response
+from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, misfits
 from tradewind.searcher.done.runs import select
 
 
@@ -48,6 +48,32 @@ def test_the_weights_are_those_of_the_normal_equations() -> None:
     a = expansion().columns(z)
     expected = np.linalg.solve(a.T @ a + 0.1 * np.eye(a.shape[1]), a.T @ t)
     assert DualRidge(a, t, 0.1).weights == pytest.approx(expected, rel=1e-8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(points=st.integers(1, 60), seed=st.integers(0, 99))
+def test_the_misfits_of_many_penalties_are_those_of_each(points: int, seed: int) -> None:
+    z, t = data(points, seed=seed)
+    a, penalties = expansion(trend=1.0).columns(z), (3e-4, 3e-2, 10.0)
+    for penalty, (misfit, log_determinant) in zip(penalties, misfits(a @ a.T, t, penalties), strict=True):
+        assert misfit == pytest.approx(DualRidge(a, t, penalty).misfit, rel=1e-9)
+        expected = np.linalg.slogdet(a @ a.T + penalty * np.eye(points))[1]
+        assert log_determinant == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+def test_a_choice_multiplies_the_columns_once_for_each_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, y = data(20)
+    made: list[int] = []
+    columns = Expansion.columns
+
+    def counted(self: Expansion, at: Array) -> Array:
+        made.append(len(at))
+        return columns(self, at)
+
+    monkeypatch.setattr(Expansion, "columns", counted)
+    found = Family(expansion(trend=1.0), {}).choose(z, y - y.mean())
+    assert made == [20] * len(SIGMAS)
+    assert found.sigma in SIGMAS
 
 
 def test_the_published_penalty_is_ours_by_half_the_terms() -> None:

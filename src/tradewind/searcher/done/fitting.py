@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tradewind.searcher.done.expansion import Array, Expansion
-from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, Ridge
+from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, Ridge, misfits
 
 SIGMAS = (0.1, 0.2, 0.4, 0.8)
 """Frequencies that are tried: standard deviation by input, on [-1, 1]."""
@@ -70,18 +70,6 @@ class Family:
             scales[list(self.groups[name])] = 0.0
         return replace(self.expansion, scales=scales)
 
-    def evidence(self, z: Array, y: Array, shape: Shape) -> float:
-        """Logarithm of the marginal likelihood of a shape, with its prior, up to a constant.
-
-        The weights and the amplitude are integrated out: the weights are normal, the amplitude inverse gamma
-        (Bishop, Pattern Recognition and Machine Learning, 2006, section 3.5 and exercise 3.23).
-        """
-        ridge = DualRidge(self.shaped(shape).columns(z), y, shape.penalty)
-        total = _PRIOR_RUNS * self.spread**2 + ridge.misfit
-        found = -0.5 * ridge.log_determinant - 0.5 * (_PRIOR_RUNS + len(y)) * math.log(total)
-        found -= 0.5 * (math.log(shape.sigma / _LIKELY_SIGMA) / _SIGMA_SPREAD) ** 2
-        return found - 0.5 * (math.log(shape.penalty / _LIKELY_PENALTY) / _PENALTY_SPREAD) ** 2
-
     def choose(self, z: Array, y: Array, dropped: frozenset[str] = frozenset()) -> Shape:
         """The most likely scale and penalty, with some inputs left out.
 
@@ -91,9 +79,23 @@ class Family:
             dropped: Names of groups.
         """
         z, y = z[:JUDGED], y[:JUDGED]
-        shapes = [Shape(sigma, penalty, dropped) for sigma in self.sigmas for penalty in self.penalties]
-        judged = [replace(shape, evidence=round(self.evidence(z, y, shape), 6)) for shape in shapes]
+        judged = [shape for sigma in self.sigmas for shape in self._judged(z, y, sigma, dropped)]
         return max(judged, key=lambda shape: shape.evidence)
+
+    def _judged(self, z: Array, y: Array, sigma: float, dropped: frozenset[str]) -> Iterator[Shape]:
+        """The shapes of one scale, with the logarithm of their marginal likelihood and prior, up to a constant.
+
+        The weights and the amplitude are integrated out: the weights are normal, the amplitude inverse gamma
+        (Bishop, Pattern Recognition and Machine Learning, 2006, section 3.5 and exercise 3.23).
+        """
+        columns = self.shaped(Shape(sigma, 0.0, dropped)).columns(z)
+        likely_sigma = 0.5 * (math.log(sigma / _LIKELY_SIGMA) / _SIGMA_SPREAD) ** 2
+        both = zip(self.penalties, misfits(columns @ columns.T, y, self.penalties), strict=True)
+        for penalty, (misfit, log_determinant) in both:
+            total = _PRIOR_RUNS * self.spread**2 + misfit
+            found = -0.5 * log_determinant - 0.5 * (_PRIOR_RUNS + len(y)) * math.log(total) - likely_sigma
+            found -= 0.5 * (math.log(penalty / _LIKELY_PENALTY) / _PENALTY_SPREAD) ** 2
+            yield Shape(sigma, penalty, dropped, round(found, 6))
 
     def eliminate(self, z: Array, y: Array, names: Sequence[str], start: Shape) -> Shape:
         """Leave out, one after the other, the inputs without which the runs are as likely or more likely.

@@ -8,6 +8,7 @@ a new point, ``a·(AᵀA + λI)⁻¹·aᵀ·λ``: the variance of the expected v
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -47,7 +48,6 @@ class DualRidge:
         self.alpha: Array = cho_solve(factor, targets)
         self.weights: Array = columns.T @ self.alpha
         self.misfit = float(targets @ self.alpha)
-        self.log_determinant = 2.0 * float(np.log(np.diag(factor[0])).sum())
 
     def variance(self, columns: Array) -> Array:
         """See `Ridge`."""
@@ -56,6 +56,32 @@ class DualRidge:
         seen = solve_triangular(self._lower, self._columns @ columns.T, lower=True)
         rest: Array = np.einsum("ij,ij->i", columns, columns) - np.einsum("ij,ij->j", seen, seen)
         return np.maximum(rest, 0.0)
+
+
+def misfits(kernel: Array, targets: Array, penalties: Sequence[float]) -> list[tuple[float, float]]:
+    """How well some penalties go with the targets, without the weights: the columns are multiplied once for all.
+
+    Args:
+        kernel: ``AAᵀ``, shape (n, n).
+        targets: t, shape (n,).
+        penalties: Each λ.
+
+    Returns:
+        For each λ ``tᵀ(AAᵀ + λI)⁻¹t`` and the logarithm of the determinant of ``AAᵀ + λI``.
+    """
+    # A search for scale and inputs asks hundreds of times for a few points: SciPy's checks would take most of it.
+    from scipy.linalg.lapack import dpotrf, dpotrs
+
+    found = []
+    for penalty in penalties:
+        shifted = kernel.copy()
+        shifted.flat[:: len(kernel) + 1] += penalty
+        lower, failed = dpotrf(shifted, lower=1, clean=0)
+        if failed:
+            raise np.linalg.LinAlgError(f"the leading minor of order {failed} is not positive")
+        alpha, _ = dpotrs(lower, targets, lower=1)
+        found.append((float(targets @ alpha), 2.0 * float(np.log(lower.diagonal()).sum())))
+    return found
 
 
 class RecursiveRidge:
