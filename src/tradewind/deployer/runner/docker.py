@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tradewind import plugins
 from tradewind.deployer.runner import docker_names as names
@@ -29,7 +30,7 @@ from tradewind.deployer.runner.docker_collect import collect, members, remove
 from tradewind.deployer.runner.docker_engine import LOOK_SECONDS, Address, Engine, default_address, machine_address
 from tradewind.deployer.runner.docker_events import Ear
 from tradewind.deployer.runner.docker_logs import Place, read_from
-from tradewind.deployer.runner.docker_notes import Notes
+from tradewind.deployer.runner.docker_notes import ASKED, Notes
 from tradewind.deployer.runner.docker_reaper import ensure_reaper
 from tradewind.deployer.runner.docker_settings import DockerSettings
 from tradewind.deployer.runner.docker_submit import start_run
@@ -119,10 +120,12 @@ class DockerRunner(
         return Address.from_json(told) if told else default_address(self.settings)
 
     def _handle(self, run_id: str, owner: str, expires: str, folder: str, address: Address) -> Handle:
-        data = {"owner": owner, "folder": folder, "engine": address.to_json()}
+        data: dict[str, Any] = {"owner": owner, "folder": folder, "engine": address.to_json()}
         with suppress(ValueError):
-            data["expires"] = float(expires)  # type: ignore[assignment]
-        return Handle(run_id, self.name, data)
+            data["expires"] = float(expires)
+        # Whoever asks now may not be who asked it to start.
+        asked = self._notes.asked(Handle(run_id, self.name, data))
+        return Handle(run_id, self.name, {**data, ASKED: asked} if asked else data)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
@@ -140,7 +143,14 @@ class DockerRunner(
         # The engine, or its machine, may not answer when the run is looked for.
         self._notes.write(handle)
         self._listen(address)
-        ports = start_run(watch.engine, self.settings, request, self._folder / "bundles")
+
+        def asked(moment: float) -> None:
+            nonlocal handle
+            handle = Handle(handle.run_id, self.name, {**handle.data, ASKED: moment})
+            # Before it is asked: what is killed right after it still knows when the run began to be paid for.
+            self._notes.write(handle)
+
+        ports = start_run(watch.engine, self.settings, request, self._folder / "bundles", asked)
         if request.limits.wall_seconds is not None and self.settings.reaper:
             ensure_reaper(self._folder, address, self.settings)
         return Handle(handle.run_id, self.name, {**handle.data, "ports": dict(ports)}) if ports else handle

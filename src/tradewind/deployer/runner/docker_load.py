@@ -179,10 +179,10 @@ def load_status(
         from_outside: Asks the engine whether somebody else ended a container.
     """
     last = max(load.finished, application.finished) if not load.started else load.finished
-    runtime = max(0.0, last - application.started) if application.started else 0.0
+    ran, runtime = (max(0.0, last - since) if since else 0.0 for since in (application.started, application.begun))
     if cancelled:
         return RunStatus(RunState.CANCELLED, runtime=runtime, exit_code=code_of(load.exit_code), usage=usage)
-    if load.wall is not None and runtime >= load.wall:
+    if load.wall is not None and ran >= load.wall:
         reason = f"it reached its time limit of {format_duration(load.wall)}"
         return RunStatus(RunState.TIMED_OUT, runtime=runtime, reason=reason, fault=Fault.JOB, usage=usage)
     if not application.started:

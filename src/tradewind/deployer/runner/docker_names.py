@@ -100,8 +100,11 @@ class Facts:
         exit_code: Of its first process.
         oom: True when the engine saw a process of it killed for memory.
         error: What the engine says went wrong, or empty.
-        started: Seconds since the epoch, or 0 if it never was.
-        finished: Likewise.
+        begun: When it began at the latest, in seconds since the epoch, or 0 if it never did: when it was asked to, as
+            far as that is known. Time that is paid counts from here.
+        started: When the engine says that it began, or 0. It notes that after the first process has begun, on a loaded
+            machine by a tenth of a second and more.
+        finished: Likewise; the kernel tells the engine when.
         program: The first word of its command.
         pid: Its first process on the engine's machine, or 0.
         labels: Its labels.
@@ -113,6 +116,7 @@ class Facts:
     exit_code: int
     oom: bool
     error: str
+    begun: float
     started: float
     finished: float
     program: str
@@ -121,22 +125,36 @@ class Facts:
     ports: Mapping[str, int]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Facts:
-        """From what inspecting a container gives."""
+    def of(cls, told: Mapping[str, Any], asked: float = 0.0) -> Facts:
+        """From what inspecting a container gives.
+
+        Args:
+            told: The answer.
+            asked: When it was asked to start, in seconds since the epoch, or 0 where that is not known.
+        """
         state = told["State"]
+        started = instant(str(state.get("StartedAt") or ""))
+        # Nothing is asked to start before it was made, nor after it did: a clock that jumped makes no hours to pay.
+        begun = min(started, max(asked, instant(str(told.get("Created") or "")))) if asked else started
         return cls(
             told["Id"],
             str(state.get("Status", "")).lower(),
             int(state.get("ExitCode") or 0),
             bool(state.get("OOMKilled")),
             str(state.get("Error") or ""),
-            instant(str(state.get("StartedAt") or "")),
+            begun,
+            started,
             instant(str(state.get("FinishedAt") or "")),
             str(told.get("Path") or ""),
             int(state.get("Pid") or 0),
             (told.get("Config") or {}).get("Labels") or {},
             _ports(told),
         )
+
+    @property
+    def ran(self) -> float:
+        """Seconds from its start, as the engine says it, to its end: what its wall time limits."""
+        return max(0.0, self.finished - self.started) if self.started else 0.0
 
     @property
     def wall(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Notes of the runs on machines that only their provisioner knows, so that another process finds them."""
+"""Notes of runs: on which machine each is, which only its provisioner knows, and when it was asked to start."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from urllib.parse import quote
 
 from tradewind.deployer.runner.files import document, folder_error, replace_document
 from tradewind.problem import Handle
+
+ASKED = "asked"
+"""What a handle's data call the moment at which the engine was asked to start its run, by the engine's clock."""
 
 
 class Notes:
@@ -37,6 +40,11 @@ class Notes:
             replace_document(place, handle.to_json())
         except OSError as error:
             raise folder_error(error, self._folder) from error
+
+    def asked(self, handle: Handle) -> float:
+        """When a run was asked to start, as it was noted, or 0."""
+        told = document(self._place(handle)) or {}
+        return float((told.get("data") or {}).get(ASKED, 0.0))
 
     def read(self, owner: str | None) -> list[Handle]:
         """The noted runs of an owner, or of all."""

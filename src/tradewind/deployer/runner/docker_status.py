@@ -67,7 +67,7 @@ def ended_status(
         usage: What it used.
         from_outside: Asks the engine whether somebody else ended the container.
     """
-    runtime = max(0.0, facts.finished - facts.started) if facts.started else 0.0
+    runtime = max(0.0, facts.finished - facts.begun) if facts.started else 0.0
     code = code_of(facts.exit_code)
     if cancelled:
         return RunStatus(RunState.CANCELLED, runtime=runtime, exit_code=code, usage=usage)
@@ -75,7 +75,7 @@ def ended_status(
         if facts.exit_code in (_NO_PROGRAM, _NO_START):
             return failed(f"there is no program {facts.program!r} that can be run", 0.0, _NO_PROGRAM, usage)
         return gone(f"the container could not be started: {facts.error or 'the engine does not say why'}")
-    if facts.wall is not None and runtime >= facts.wall:
+    if facts.wall is not None and facts.ran >= facts.wall:
         reason = f"it reached its time limit of {format_duration(facts.wall)}"
         return RunStatus(
             RunState.TIMED_OUT, runtime=runtime, reason=reason, fault=Fault.JOB, exit_code=code, usage=usage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ _IN_FLIGHT_SECONDS = 5.0
 _MISSING, _TAKEN = 404, 409
 
 
-def start_run(engine: Engine, settings: DockerSettings, request: RunRequest, cache: Path) -> Mapping[str, int]:
+def start_run(
+    engine: Engine, settings: DockerSettings, request: RunRequest, cache: Path, asked: Callable[[float], None]
+) -> Mapping[str, int]:
     """Start a run, or find that it was started.
 
     The container's name is the lock: whoever creates it starts it. One that another process created, and did not
@@ -35,6 +37,7 @@ def start_run(engine: Engine, settings: DockerSettings, request: RunRequest, cac
         settings: The runner's.
         request: The run.
         cache: Where archives of working folders are kept.
+        asked: Told when the engine is about to be asked to start the run, by the engine's clock.
 
     Returns:
         Port of the job -> port of the machine.
@@ -43,17 +46,25 @@ def start_run(engine: Engine, settings: DockerSettings, request: RunRequest, cac
         DeployError: It cannot be started.
         MissingProgramError: Its command is not in the image.
     """
-    return _Start(engine, settings, request, cache).run()
+    return _Start(engine, settings, request, cache, asked).run()
 
 
 class _Start:
     """One submission."""
 
-    def __init__(self, engine: Engine, settings: DockerSettings, request: RunRequest, cache: Path) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: DockerSettings,
+        request: RunRequest,
+        cache: Path,
+        asked: Callable[[float], None],
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._request = request
         self._cache = cache
+        self._asked = asked
         self._secrets: Mapping[str, str] | None = None
         self._pulled: set[str] = set()
 
@@ -107,6 +118,7 @@ class _Start:
             if facts.started or facts.error:
                 return facts.ports
         self._send(container_id)
+        self._asked(self._engine.clock())
         self._start(container_id, role)
         return self._facts(container_id).ports if self._request.ports else {}
 

@@ -15,6 +15,7 @@ from tradewind.deployer.runner.docker_collect import members
 from tradewind.deployer.runner.docker_engine import CALL_SECONDS, LOOK_SECONDS, Engine
 from tradewind.deployer.runner.docker_load import Launch, load_status
 from tradewind.deployer.runner.docker_names import Facts, Listed
+from tradewind.deployer.runner.docker_notes import ASKED
 from tradewind.deployer.runner.docker_settings import DockerSettings
 from tradewind.deployer.runner.docker_status import ended_status, gone
 from tradewind.deployer.runner.docker_usage import Meters, larger, meters_of, usage_of
@@ -55,6 +56,7 @@ class Watch:
         self._unstarted: dict[str, float] = {}
         self._launches: dict[str, Launch] = {}
         self._reaching: threading.Thread | None = None
+        self._asked: dict[str, float] = {}
         self._looks = 0
         self._turn = 0
 
@@ -64,6 +66,7 @@ class Watch:
 
         with self._lock:
             wanted = {handle.run_id: handle for handle in handles}
+            self._asked |= {run_id: float(handle.data.get(ASKED, 0.0)) for run_id, handle in wanted.items()}
             try:
                 if not self._reachable():
                     return self._unknown(wanted)
@@ -94,7 +97,7 @@ class Watch:
 
     def _unknown(self, wanted: Mapping[str, Handle]) -> dict[str, RunStatus]:
         now = self.engine.now()
-        began = {known.facts.labels.get(names.RUN): known.facts.started for known in self._known.values()}
+        began = {known.facts.labels.get(names.RUN): known.facts.begun for known in self._known.values()}
         return {
             run_id: self._ended[run_id][1]
             if run_id in self._ended
@@ -131,10 +134,10 @@ class Watch:
     def _plain(self, job: Listed) -> RunStatus:
         if job.alive:
             known = self._look(job)
-            runtime = max(0.0, self.engine.now() - known.facts.started)
-            if job.cancelled or (known.facts.wall is not None and runtime >= known.facts.wall):
+            facts, now = known.facts, self.engine.now()
+            if job.cancelled or (facts.wall is not None and now - facts.started >= facts.wall):
                 self._end(job.id)
-            return RunStatus(RunState.EXECUTING, runtime=runtime, usage=known.usage)
+            return RunStatus(RunState.EXECUTING, runtime=max(0.0, now - facts.begun), usage=known.usage)
         now = time.monotonic()
         if (
             job.state == "created"
@@ -180,15 +183,11 @@ class Watch:
         )
 
     def _load_running(self, job: Listed, application: Listed) -> RunStatus:
-        began, known = 0.0, None
-        if application.alive:
-            known = self._look(application)
-            began = known.facts.started
-        elif application.id in self._known:
-            began = self._known[application.id].facts.started
-        runtime = max(0.0, self.engine.now() - began) if began else 0.0
+        known = self._look(application) if application.alive else None
+        seen, now = known or self._known.get(application.id), self.engine.now()
+        runtime = max(0.0, now - seen.facts.begun) if seen else 0.0
         wall = known.facts.wall if known else None
-        over = job.cancelled or (wall is not None and runtime >= wall)
+        over = job.cancelled or (known is not None and wall is not None and now - known.facts.started >= wall)
         if over and job.run_id in self._launches:
             self._launches.pop(job.run_id).stop()
         if application.alive and (over or job.state not in ("created", "running")):
@@ -220,7 +219,9 @@ class Watch:
 
         self._looks -= 1
         try:
-            return Facts.of(self.engine.call(lambda client: client.inspect_container(container)))
+            told = self.engine.call(lambda client: client.inspect_container(container))
+            run_id = ((told.get("Config") or {}).get("Labels") or {}).get(names.RUN, "")
+            return Facts.of(told, self._asked.get(run_id, 0.0))
         except APIError as error:
             if error.status_code == _NOT_FOUND:
                 raise LookupError(container) from error
@@ -325,6 +326,7 @@ class Watch:
     def drop(self, run_id: str) -> None:
         """Forget what was learned of a run."""
         with self._lock:
+            self._asked.pop(run_id, None)
             ended = self._ended.pop(run_id, None)
             if ended is not None:
                 self._unstarted.pop(ended[0], None)

@@ -178,7 +178,8 @@ class Warden:
             finally:
                 os.close(room)
             cpus = self._choose_cpus(order.get("cpus"))
-            job = Job(order, self._fork(order, cpus), cpus)
+            asked = time.time(), time.monotonic()
+            job = Job(order, self._fork(order, cpus), cpus, asked)
         except BaseException:
             # Nothing runs: the same run may be asked for again and gets the same answer.
             for name in (f"{folder}/{STARTED}", part):

@@ -18,19 +18,20 @@ class Job:
         order: The controller's request.
         pid: Its first process.
         cpus: The CPUs that it is held to.
+        asked: Right before it was started, by ``time.time`` and by ``time.monotonic``: on a loaded machine the warden
+            may get to note anything long after the job has begun.
     """
 
-    def __init__(self, order: Document, pid: int, cpus: set[int]) -> None:
+    def __init__(self, order: Document, pid: int, cpus: set[int], asked: tuple[float, float]) -> None:
         self.order = order
         self.run_id: str = order["run_id"]
         self.folder: str = order["folder"]
         self.pid = pid
         self.cpus = cpus
         self.traffic = procfs.traffic()
-        self.started = time.time()
-        self.begun = time.monotonic()
+        self.started, self.begun = asked
         wall = order.get("wall_seconds")
-        self.deadline: float = self.begun + wall if wall is not None else float("inf")
+        self.deadline: float = time.monotonic() + wall if wall is not None else float("inf")
         self.ending: tuple[str, str] | None = None
         self.kill_at = float("inf")
         self.members: set[int] = {pid}
