@@ -91,6 +91,8 @@ def comparison(results: Mapping[str, Any]) -> str:
     ]
     rows.append(("utilisation", f"{100 * planned['utilisation']:.1f} %", f"{100 * actual['utilisation']:.1f} %"))
     rows.append(("cost this run", format_money(planned["cost"]), format_money(actual["cost"])))
+    # By the plan each machine is paid from its first task to its last; really it was there before and after.
+    rows.append(("as machines were held", "", format_money(results["kept_cost"])))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     text = [
         f"{first:<{widths[0]}}  {second:>{widths[1]}}  {third:>{widths[2]}}".rstrip() for first, second, third in rows
