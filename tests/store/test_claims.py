@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
+import sqlalchemy as sa
 from tests.store.test_requests import add
 
 from tradewind.errors import StudyBusyError
@@ -204,3 +205,26 @@ def test_many_claim_at_the_same_time_and_each_request_once(url: str, requests: R
     for thread in threads:
         thread.join()
     assert sorted(got) == [row.id for row in reversed(requests.page(limit=100))]
+
+
+def test_no_statement_is_put_together_for_a_request(
+    requests: RequestStore, claims: ClaimStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Putting a statement together takes longer than running it: a worker does neither more than it has to."""
+    add(requests)
+
+    def refuse(*_given: object) -> None:
+        raise AssertionError("a statement is put together once")
+
+    for name in ("select", "update", "insert"):
+        monkeypatch.setattr(sa, name, refuse)
+    assert claims.waits()
+    mine = claim(claims)
+    number, token = mine.row.id, mine.token
+    assert claims.renew({number: token}, 60.0) == set()
+    assert claims.wishes([number]) == {number: "run"}
+    study = StudyRow(0, "quick", "k", {}, 1.0, 1, "tw-1")
+    claims.name_study(mine, study, {"started": 1.0})
+    assert claims.change(number, token, {"state": "done"}, [Remark("done", "well")], release=True) == "run"
+    assert [event.text for event in requests.events(request_id=number)][-1] == "well"
+    assert not claims.waits()

@@ -15,20 +15,35 @@ from sqlalchemy.engine import Connection
 from tradewind.errors import StudyBusyError
 from tradewind.store import codec, holds, rows
 from tradewind.store.base import StudyRow
+from tradewind.store.claim_queries import (
+    ADD_JOB,
+    ADD_STUDY,
+    CHANGE_MINE,
+    CLAIM_LOCK,
+    FIRST_FOR_CLUSTERS,
+    FIRST_OF_TENANTS,
+    HOLDS,
+    LIMITS,
+    LOOK,
+    QUEUE,
+    RUNNING,
+    SAME,
+    SPENT,
+    STILL_WAITS,
+    TAKE,
+    WANTED,
+    WISHES,
+    Hold,
+)
 from tradewind.store.cluster import JobRow
 from tradewind.store.database import Database
-from tradewind.store.request_rows import note, one, written
-from tradewind.store.request_values import OPEN, Line, Remark, RequestRow, Wanted
-from tradewind.store.schema import cluster_jobs, requests, studies, tenants
+from tradewind.store.prepared import Prepared
+from tradewind.store.request_rows import ADD_EVENT, EVENT, ONE, events_of, note, read, written
+from tradewind.store.request_values import Line, Remark, RequestRow, Wanted
 
-_CLAIM_LOCK = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
 _MOST_HELD = 1000
 _GLANCE = 1.0
-_LOOKED_AT = 20
 _FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
-_HELD = requests.c.state.in_(OPEN) & requests.c.hold_token.is_not(None)
-_LIMITS = sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.name == sa.bindparam("tenant"))
-_WAITS = (requests.c.state == "pending") & requests.c.hold_token.is_(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,8 @@ class ClaimStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._changes: dict[tuple[str, ...], Prepared] = {}
+        self._note = Prepared(ADD_EVENT, database.sql, EVENT[1:])
         self._unchanged: object = None
         self._again = 0.0
 
@@ -74,12 +91,8 @@ class ClaimStore:
         stamp = None if files is None else (files, room, frozenset(mine))
         if stamp is not None and stamp == self._unchanged and time.monotonic() < self._again:
             return False
-        columns = (requests.c.hold_token, requests.c.hold_holder, requests.c.hold_expires)
-        due = _WAITS if room else _WAITS & (requests.c.cluster != "")
-        others = _HELD & requests.c.id.not_in(mine)
-        query = sa.select(*columns).where(requests.c.state.in_(OPEN), due | others)
-        with self._database.read() as connection:
-            found = connection.execute(query.order_by(requests.c.hold_token.is_not(None)).limit(_MOST_HELD)).all()
+        rows_of_all = self._database.rows(LOOK[room], limit=_MOST_HELD + len(mine))
+        found = [row for row in map(Hold._make, rows_of_all) if row.id not in mine]
         there = any(row.hold_token is None for row in found) or bool(_stale(found, time.time()))
         self._unchanged, self._again = (None if there else stamp), time.monotonic() + _GLANCE
         return there
@@ -100,7 +113,7 @@ class ClaimStore:
 
     def line(self, tenant: str) -> Line:
         """What a tenant may use, and has used of it; what runs at this moment is not counted."""
-        about = self._database.rows(_LIMITS, tenant=tenant)
+        about = self._database.rows(LIMITS, tenant=tenant)
         weight, quota = _limits(*about[0]) if about else _limits()
         spent = 0.0
         if "dollars" in quota:
@@ -110,11 +123,9 @@ class ClaimStore:
 
     def queue(self, tenant: str) -> tuple[Line, list[int]]:
         """What a tenant uses, and the numbers of its requests that wait, the oldest first."""
-        mine = (requests.c.tenant == tenant) & (requests.c.cluster == "")
-        waiting = sa.select(requests.c.id).where(_WAITS, mine).order_by(requests.c.id)
         with self._database.read() as connection:
             line = line_of(connection, tenant, running_of(connection).get(tenant, 0))
-            return line, list(connection.scalars(waiting))
+            return line, list(connection.scalars(QUEUE, {"tenant": tenant}))
 
     def claim(
         self, holder: str, seconds: float, choose: Choose, *, room: bool = True, mine: Collection[int] = ()
@@ -135,17 +146,15 @@ class ClaimStore:
         taken = {"hold_token": token, "hold_holder": rows.text(holder), "hold_expires": now + seconds}
         with self._database.write() as connection:
             if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIM_LOCK)))
+                connection.execute(CLAIM_LOCK)
             found = _left(connection, now, room=room, mine=mine) or _for_cluster(connection, choose)
             if found is None and room:
                 found = _due(connection, choose)
             if found is None:
                 return None
             number, before, fields = found
-            connection.execute(
-                sa.update(requests).where(requests.c.id == number).values(**taken, **fields, updated=time.time())
-            )
-            row = one(connection, requests.c.id == number)
+            connection.execute(TAKE, {"id_": number, **taken, **fields, "updated": time.time()})
+            row = read(connection.execute(ONE, {"number": number}).one())
             if before:
                 words = f"taken over from process {holds.shown(before)}, which is gone"
                 note(connection, number, [Remark(row.state, words)])
@@ -165,15 +174,13 @@ class ClaimStore:
         with self._database.write(lasting=False) as connection:  # after a power cut nobody holds them
             for number, token in tokens.items():
                 until = {"hold_expires": time.time() + seconds}
-                if not connection.execute(sa.update(requests).where(_mine(number, token)).values(until)).rowcount:
+                if not connection.execute(CHANGE_MINE, {"id_": number, "token_": token, **until}).rowcount:
                     lost.add(number)
         return lost
 
     def wishes(self, numbers: Collection[int]) -> dict[int, Wanted]:
-        """What becomes of some requests, as their owners want it now."""
-        query = sa.select(requests.c.id, requests.c.wanted).where(requests.c.id.in_(numbers))
-        with self._database.read() as connection:
-            return {row.id: row.wanted for row in connection.execute(query)}
+        """What becomes of some requests, as their owners want it now; of those that nobody holds nothing is said."""
+        return {number: wanted for number, wanted in self._database.rows(WISHES) if number in numbers}
 
     def change(
         self,
@@ -207,17 +214,27 @@ class ClaimStore:
         hold = _FREE if release else {"hold_expires": 0.0} if leave else {}
         values = {**written(fields), "updated": time.time(), **hold}
 
-        wanted: list[Wanted] = ["run"]
+        change, events = self._change_of(tuple(values)), events_of(number, remarks)
+        row = {"id_": number, "token_": token, **values}
 
-        def work(connection: Connection) -> None:
-            if not connection.execute(sa.update(requests).where(_mine(number, token)).values(values)).rowcount:
+        def work(connection: Any) -> None:
+            if not change.run(connection, [row]):
                 raise _lost(number)
-            note(connection, number, remarks)
-            if release:
-                wanted[0] = connection.execute(sa.select(requests.c.wanted).where(requests.c.id == number)).scalar_one()
+            if self._database.path is None:
+                note(connection, number, remarks)
+            elif events:
+                self._note.run(connection, events)
 
         self._database.together(work, lasting=lasting)
-        return wanted[0]
+        found = self._database.rows(WANTED, number=number) if release else ()
+        return found[0][0] if found else "run"
+
+    def _change_of(self, names: tuple[str, ...]) -> Prepared:
+        """The change of some columns of a request by who holds it."""
+        found = self._changes.get(names)
+        if found is None:
+            found = self._changes[names] = Prepared(CHANGE_MINE, self._database.sql, names)
+        return found
 
     def name_study(self, claim: Claim, study: StudyRow, fields: Mapping[str, Any]) -> StudyRow:
         """Make the study of a request and write its number into the request's row, both or neither.
@@ -232,7 +249,7 @@ class ClaimStore:
         """
         values = {key: getattr(study, key) for key in rows.STUDY_FIELDS if key != "id"}
         with self._database.write() as connection:
-            made = connection.execute(sa.insert(studies).values(rows.study_values(values)))
+            made = connection.execute(ADD_STUDY, rows.study_values(values))
             (number,) = made.inserted_primary_key or (0,)
             _name(connection, claim, {**written(fields), "study_id": number})
         return replace(study, id=number)
@@ -247,7 +264,7 @@ class ClaimStore:
         values |= {"spec": codec.dumps(dict(job.spec)), "options": codec.dumps(dict(job.options))}
         values["submitted"] = job.submitted or time.time()
         with self._database.write() as connection:
-            made = connection.execute(sa.insert(cluster_jobs).values(values))
+            made = connection.execute(ADD_JOB, values)
             (number,) = made.inserted_primary_key or (0,)
             _name(connection, claim, {"cluster_job": number})
         return int(number)
@@ -255,7 +272,7 @@ class ClaimStore:
 
 def line_of(connection: Connection, tenant: str, running: int) -> Line:
     """What a tenant may use, and has used of it; without the tenant's row it has no limits."""
-    about = connection.execute(_LIMITS, {"tenant": tenant}).first()
+    about = connection.execute(LIMITS, {"tenant": tenant}).first()
     return _line(connection, tenant, about or (None, None), running)
 
 
@@ -274,24 +291,19 @@ def _line(
 
 def _lines(connection: Connection, first: sa.Select[Any], running: Mapping[str, int]) -> Iterator[Line]:
     """What the tenants of some requests wait for with them, in the order of the requests."""
-    columns = (*(requests.c[name] for name in ("id", "tenant", "plan", "cost")), tenants.c.weight, tenants.c.quota)
-    both = requests.outerjoin(tenants, tenants.c.name == requests.c.tenant)
-    query = sa.select(*columns).select_from(both).where(requests.c.id.in_(first)).order_by(requests.c.id)
-    for row in connection.execute(query).all():
+    for row in connection.execute(first).all():
         now = running.get(row.tenant, 0)
         yield _line(connection, row.tenant, (row.weight, row.quota), now, row.id, plan=row.plan, cost=row.cost)
 
 
 def running_of(connection: Connection) -> dict[str, int]:
     """Requests that are being carried out by servers themselves, by tenant."""
-    query = sa.select(requests.c.tenant, sa.func.count().label("running")).where(_HELD, requests.c.cluster == "")
-    return {row.tenant: row.running for row in connection.execute(query.group_by(requests.c.tenant))}
+    return {row.tenant: row.running for row in connection.execute(RUNNING)}
 
 
 def _spent(connection: Connection, tenant: str) -> float:
     """What a tenant's requests have cost; those that are being carried out count with what they may cost."""
-    may = sa.case((_HELD & (requests.c.reserved > requests.c.cost), requests.c.reserved), else_=requests.c.cost)
-    return float(connection.scalar(sa.select(sa.func.sum(may)).where(requests.c.tenant == tenant)) or 0.0)
+    return float(connection.scalar(SPENT, {"tenant": tenant}) or 0.0)
 
 
 _Found = tuple[int, str, dict[str, Any]]
@@ -299,14 +311,11 @@ _Found = tuple[int, str, dict[str, Any]]
 
 def _left(connection: Connection, now: float, *, room: bool, mine: Collection[int]) -> _Found | None:
     """A request whose process is gone."""
-    columns = (*(requests.c[name] for name in ("id", *_FREE)), requests.c.cluster)
-    held = connection.execute(sa.select(*columns).where(_HELD).order_by(requests.c.id)).all()
-    for row in _stale(held, now):
+    for row in _stale(connection.execute(HOLDS).all(), now):
         if row.id in mine or not (room or row.cluster):
             continue
         # Its process may live after all, and be writing its end at this moment.
-        same = sa.select(requests.c.id).where(_HELD, _mine(row.id, row.hold_token)).with_for_update(skip_locked=True)
-        if connection.execute(same).first() is not None:
+        if connection.execute(SAME, {"number": row.id, "token": row.hold_token}).first() is not None:
             return row.id, str(row.hold_holder), {}
     return None
 
@@ -325,8 +334,7 @@ def _stale(held: Sequence[Any], now: float) -> list[Any]:
 
 def _for_cluster(connection: Connection, choose: Choose) -> _Found | None:
     """A request that only has to be put into a cluster's queue, and followed; its tenant's money has to pay it."""
-    first = sa.select(requests.c.id).where(_WAITS, requests.c.cluster != "").order_by(requests.c.id).limit(_LOOKED_AT)
-    for line in _lines(connection, first, {}):
+    for line in _lines(connection, FIRST_FOR_CLUSTERS, {}):
         chosen = choose([line])
         if chosen is not None and _lock(connection, line.first):
             return line.first, "", {"reserved": chosen[1]}
@@ -335,15 +343,13 @@ def _for_cluster(connection: Connection, choose: Choose) -> _Found | None:
 
 def _lock(connection: Connection, number: int) -> bool:
     """Whether a request still waits: its owner may be cancelling it at this moment."""
-    free = sa.select(requests.c.id).where(_WAITS, requests.c.id == number).with_for_update(skip_locked=True)
-    return connection.execute(free).first() is not None
+    return connection.execute(STILL_WAITS, {"number": number}).first() is not None
 
 
 def _due(connection: Connection, choose: Choose) -> _Found | None:
     """The request that is due among the first ones of all tenants."""
     # All tenants at once: nobody else can write meanwhile.
-    first = sa.select(sa.func.min(requests.c.id)).where(_WAITS, requests.c.cluster == "").group_by(requests.c.tenant)
-    lines = list(_lines(connection, first, running_of(connection)))
+    lines = list(_lines(connection, FIRST_OF_TENANTS, running_of(connection)))
     chosen = choose(lines) if lines else None
     if chosen is None:
         return None
@@ -351,13 +357,9 @@ def _due(connection: Connection, choose: Choose) -> _Found | None:
     return (number, "", {"reserved": most}) if _lock(connection, number) else None
 
 
-def _mine(number: int, token: str) -> sa.ColumnElement[bool]:
-    return (requests.c.id == number) & (requests.c.hold_token == token)
-
-
 def _name(connection: Connection, claim: Claim, values: Mapping[str, Any]) -> None:
-    where = _mine(claim.row.id, claim.token)
-    if not connection.execute(sa.update(requests).where(where).values(**values, updated=time.time())).rowcount:
+    fields = {"id_": claim.row.id, "token_": claim.token, **values, "updated": time.time()}
+    if not connection.execute(CHANGE_MINE, fields).rowcount:
         raise _lost(claim.row.id)
 
 

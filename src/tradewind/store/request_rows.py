@@ -46,8 +46,9 @@ NEWEST: Both = (_NEWEST, _NEWEST.where(_TENANT))
 STAMPS: Both = (_STAMPS, _STAMPS.where(_TENANT))
 SINCE: Both = (_SINCE, _SINCE.join(requests).where(_TENANT))
 SINCE_OF_ONE: Both = (SINCE[0].where(_MINE), SINCE[1].where(_MINE))
-_INSERT = sa.insert(request_events)
-_EVENT = tuple(column.name for column in request_events.c)
+ADD_EVENT = sa.insert(request_events)
+_LOCK = sa.select(sa.func.pg_advisory_xact_lock(_EVENTS_LOCK))
+EVENT = tuple(column.name for column in request_events.c)
 
 
 def one(connection: Connection, where: sa.ColumnElement[bool], *, lock: bool = False) -> RequestRow:
@@ -70,7 +71,7 @@ def unknown() -> NotFoundError:
 
 def event(row: Sequence[Any]) -> RequestEvent:
     """The event of a row of the table."""
-    fields = dict(zip(_EVENT, row, strict=True))
+    fields = dict(zip(EVENT, row, strict=True))
     return RequestEvent(**{**fields, "details": json.loads(fields["details"])})
 
 
@@ -80,9 +81,14 @@ def note(connection: Connection, number: int, remarks: Sequence[Remark]) -> None
         return
     if connection.dialect.name == "postgresql":
         # Numbers are given when a row is written: without the lock, a smaller one might be committed after a larger.
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_EVENTS_LOCK)))
+        connection.execute(_LOCK)
+    connection.execute(ADD_EVENT, events_of(number, remarks))
+
+
+def events_of(number: int, remarks: Sequence[Remark]) -> list[dict[str, Any]]:
+    """What is noted of a request, as the values of the columns."""
     now = time.time()
-    values = [
+    return [
         {
             "request_id": number,
             "at": now if remark.at is None else remark.at,
@@ -92,7 +98,6 @@ def note(connection: Connection, number: int, remarks: Sequence[Remark]) -> None
         }
         for remark in remarks
     ]
-    connection.execute(_INSERT, values)
 
 
 def written(fields: Mapping[str, Any]) -> dict[str, Any]:
