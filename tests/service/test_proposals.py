@@ -13,6 +13,8 @@ from tests.service.applications.history import DOCUMENT, add_runs, law
 from tradewind.engine.assemble import build_problem
 from tradewind.errors import ConfigurationError, FormError, NoOfferError, NotFoundError
 from tradewind.problem import Configuration, Value
+from tradewind.searcher.done.expansion import Array
+from tradewind.searcher.done.fitting import Family, Shape
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.proposals import FEW, Proposal, Proposals
@@ -99,6 +101,31 @@ def test_a_new_run_changes_what_is_known_at_once(solver: World) -> None:
     add_runs(context, ann, row, some(FEW, seed=2))
     found = context.proposals.propose(ann, "solver", {"size": 500})
     assert (found.runs, found.advice) == (3 + FEW, "")
+
+
+def test_scales_are_chosen_once_for_the_same_past(solver: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, ann, _, row = solver
+    add_runs(context, ann, row, some(12))
+    chosen: list[int] = []
+    choose = Family.choose
+
+    def counted(self: Family, z: Array, y: Array, dropped: frozenset[str] = frozenset()) -> Shape:
+        chosen.append(len(y))
+        return choose(self, z, y, dropped)
+
+    monkeypatch.setattr(Family, "choose", counted)
+    first = context.proposals.propose(ann, "solver", {"size": 500})
+    known = len(chosen)
+    assert known
+    assert context.proposals.propose(ann, "solver", {"size": 500}) == first
+    context.proposals.propose(ann, "solver", {"size": 500}, deadline="20s", count=50)
+    assert len(chosen) == known, "neither a deadline nor another number of candidates changes the past"
+    context.proposals.propose(ann, "solver", {"size": 501})
+    assert len(chosen) > known
+    known = len(chosen)
+    add_runs(context, ann, row, some(1, seed=3))
+    assert context.proposals.propose(ann, "solver", {"size": 501}).runs == 13
+    assert len(chosen) > known
 
 
 def test_a_deadline_that_cannot_be_kept_is_said(solver: World) -> None:

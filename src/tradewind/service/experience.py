@@ -39,12 +39,12 @@ class _History:
     Attributes:
         mark: What the store said of them when they were read.
         runs: Parameters, problem and trial, by study and number.
-        studies: The same as studies, or None where they have to be made anew.
+        grouped: The trials by parameters and problem, the same objects while nothing was added.
     """
 
     mark: tuple[int, float] = (0, 0.0)
     runs: OrderedDict[tuple[int, int], tuple[Given, str, Trial]] = field(default_factory=OrderedDict)
-    grouped: dict[tuple[Given, str], list[Trial]] | None = None
+    grouped: Mapping[tuple[Given, str], tuple[Trial, ...]] | None = None
 
 
 class Experience:
@@ -95,7 +95,7 @@ class Experience:
             PastStudy(
                 name=spec.name,
                 parameters=type(own)({**own.values, **dict(given)}, own.fidelity),
-                trials=tuple(trials),
+                trials=trials,
                 problem_key=key,
                 objective=spec.objective,
                 constraints=spec.constraints,
@@ -104,7 +104,7 @@ class Experience:
             for (given, key), trials in grouped.items()
         )
 
-    def _grouped(self, row: ApplicationRow, seen_by: str | None) -> Mapping[tuple[Given, str], list[Trial]]:
+    def _grouped(self, row: ApplicationRow, seen_by: str | None) -> Mapping[tuple[Given, str], tuple[Trial, ...]]:
         key = (row.tenant, row.name, row.version, seen_by)
         mark = self._store.watermark(row.tenant, row.name, seen_by)
         with self._lock:
@@ -127,9 +127,9 @@ class Experience:
             grouped: dict[tuple[Given, str], list[Trial]] = {}
             for given, problem_key, trial in history.runs.values():
                 grouped.setdefault((given, problem_key), []).append(trial)
-            history.mark, history.grouped = mark, grouped
+            history.mark, history.grouped = mark, {each: tuple(trials) for each, trials in grouped.items()}
             _keep(self._histories, key, history)
-        return grouped
+            return history.grouped
 
 
 def _reader(row: ApplicationRow) -> Any:

@@ -107,6 +107,26 @@ class Proposal:
     seconds: float = field(default=0.0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What a model chose before its weights.
+
+    Attributes:
+        runs: How many runs there were when it chose.
+        fitted: What it chose; see `Advice.fitted`.
+        space: The problem that it was last used with, without a past.
+        learned: The job parameters and the trials that it was last used with.
+    """
+
+    runs: int = 0
+    fitted: Mapping[str, Any] = field(default_factory=dict)
+    space: Problem | None = None
+    learned: object = None
+
+
+_NO_FIT = _Fit()
+
+
 class Proposals:
     """Proposes configurations.
 
@@ -125,7 +145,7 @@ class Proposals:
         self._settings = settings
         self._experience = Experience(applications.store, data_folder)
         self._lock = threading.Lock()
-        self._fits: OrderedDict[tuple[str, str, str | None, str], tuple[int, Mapping[str, Any]]] = OrderedDict()
+        self._fits: OrderedDict[tuple[str, str, str | None, str], _Fit] = OrderedDict()
 
     def propose(
         self,
@@ -208,33 +228,38 @@ class Proposals:
             spec: Its specification, as `Applications.spec` makes it.
             configuration: The value of every parameter of the space.
         """
-        for candidate in self._propose(who, row, spec, _LOOKED_AT).candidates:
+        for candidate in self._propose(who, row, spec, _LOOKED_AT, explore=False).candidates:
             if candidate.runtime is not None and dict(candidate.configuration) == dict(configuration):
                 return candidate
         return None
 
-    def _propose(self, who: Principal, row: ApplicationRow, spec: Spec, count: int) -> Proposal:
+    def _propose(
+        self, who: Principal, row: ApplicationRow, spec: Spec, count: int, *, explore: bool = True
+    ) -> Proposal:
         given = {name: plain_number(value) for name, value in spec.job.parameters.values.items()}
         proposal = Proposal(row.reference, "", given, spec.constraints.deadline, (), 0)
         every = row.shared and self._settings.shared_history
         seen_by = None if every else who.tenant
-        problem = self._experience.problem(spec)
+        space = self._experience.problem(spec)
         past = self._experience.past(row, spec, seen_by)
-        problem = problem.with_past(spec.job, spec.constraints, past)
+        problem = space.with_past(spec.job, spec.constraints, past)
         if not past:
             return _by_default(proposal, problem, count)
         key = (row.tenant, row.name, seen_by, " ".join(problem.space.names))
         runs = sum(len(study.trials) for study in past)
+        learned = (given, [study.trials for study in past])
         with self._lock:
-            at, fitted = self._fits.get(key, (0, {}))
-        fresh = runs < _SMALL or runs > _REFIT * at
+            known = self._fits.get(key, _NO_FIT)
+        # The same past gives the same scales, so they are chosen once for it, whatever else is asked.
+        same = known.space is space and known.learned == learned
+        fresh = not same and (runs < _SMALL or runs > _REFIT * known.runs)
         try:
-            explore = self._settings.explore and runs < _SMALL
-            advice = advise_from(spec, problem, count, fitted=None if fresh else fitted, explore=explore)
+            explore = explore and self._settings.explore and runs < _SMALL
+            advice = advise_from(spec, problem, count, fitted=None if fresh else known.fitted, explore=explore)
         except NoHistoryError as error:
             return _by_default(proposal, problem, count, error.message)
         with self._lock:
-            self._fits[key] = (runs if fresh else at, advice.fitted)
+            self._fits[key] = _Fit(runs if fresh else known.runs, advice.fitted, space, learned)
             while len(self._fits) > 256:
                 self._fits.popitem(last=False)
         return _by_history(proposal, advice, problem, runs)

@@ -97,8 +97,26 @@ _OF_NAME = (applications.c.tenant == sa.bindparam("tenant")) & (applications.c.n
 _NEWEST = sa.select(*_COLUMNS).where(_OF_NAME, applications.c.state == sa.literal("active"))
 _NEWEST = _NEWEST.order_by(applications.c.version.desc()).limit(1)
 _VERSION = sa.select(*_COLUMNS).where(_OF_NAME, applications.c.version == sa.bindparam("version"))
+_BY_NUMBER = sa.select(*_COLUMNS).where(applications.c.id == sa.bindparam("number"))
 _BACKENDS = sa.select(*(backends.c[name] for name in BackendRow.__dataclass_fields__)).order_by(backends.c.name)
 _INFORM = ("succeeded", "failed", "aborted")
+_SEEN = requests.c.tenant == sa.bindparam("seen_by")
+_REQUESTS = requests.join(applications, requests.c.application_id == applications.c.id)
+_Both = tuple[sa.Select[Any], sa.Select[Any]]
+"""Of the requests of all tenants, and of those ``seen_by`` one."""
+_marks: sa.Select[Any] = (
+    sa.select(sa.func.count(), sa.func.max(requests.c.updated)).select_from(_REQUESTS).where(_OF_NAME)
+)
+_MARKS: _Both = (_marks, _marks.where(_SEEN))
+_pasts: sa.Select[Any] = sa.select(studies.c.id, studies.c.problem_key, requests.c.document, *rows.TRIAL_COLUMNS)
+_pasts = _pasts.select_from(
+    _REQUESTS.join(studies, requests.c.study_id == studies.c.id).join(trials, trials.c.study_id == studies.c.id)
+)
+# Not IN: a list is put into the text anew each time.
+_pasts = _pasts.where(_OF_NAME, sa.or_(*(trials.c.state == sa.literal(state) for state in _INFORM)))
+_pasts = _pasts.where(requests.c.updated >= sa.bindparam("since"))
+_pasts = _pasts.order_by(requests.c.id.desc(), trials.c.number.desc()).limit(sa.bindparam("limit"))
+_PASTS: _Both = (_pasts, _pasts.where(_SEEN))
 
 
 class ApplicationStore:
@@ -129,8 +147,10 @@ class ApplicationStore:
         Raises:
             NotFoundError: There is none.
         """
-        with self._database.read() as connection:
-            return _one(connection, applications.c.id == number)
+        found = self._database.rows(_BY_NUMBER, number=number)
+        if not found:
+            raise _no_application()
+        return _application(found[0])
 
     def find(self, tenant: str, name: str, version: int | None = None) -> ApplicationRow | None:
         """A version of an application, the newest active one unless said otherwise; None where there is none."""
@@ -190,13 +210,8 @@ class ApplicationStore:
             name: Its name.
             seen_by: Only requests of this tenant; None for those of all.
         """
-        query = (
-            sa.select(sa.func.count(), sa.func.max(requests.c.updated))
-            .select_from(requests.join(applications, requests.c.application_id == applications.c.id))
-            .where(*_requests_of(tenant, name, seen_by))
-        )
-        with self._database.read() as connection:
-            count, newest = connection.execute(query).one()
+        query, whose = _of(_MARKS, tenant, name, seen_by)
+        ((count, newest),) = self._database.rows(query, **whose)
         return int(count), float(newest or 0.0)
 
     def past(
@@ -211,17 +226,8 @@ class ApplicationStore:
             since: Only requests that have changed since then, in seconds since the epoch.
             limit: The most that is read; the newest are kept.
         """
-        columns = [studies.c.id, studies.c.problem_key, requests.c.document, *rows.TRIAL_COLUMNS]
-        joined = (
-            requests.join(applications, requests.c.application_id == applications.c.id)
-            .join(studies, requests.c.study_id == studies.c.id)
-            .join(trials, trials.c.study_id == studies.c.id)
-        )
-        where = [*_requests_of(tenant, name, seen_by), trials.c.state.in_(_INFORM), requests.c.updated >= since]
-        query = sa.select(*columns).select_from(joined).where(*where)
-        query = query.order_by(requests.c.id.desc(), trials.c.number.desc()).limit(limit)
-        with self._database.read() as connection:
-            found = connection.execute(query).all()
+        query, whose = _of(_PASTS, tenant, name, seen_by)
+        found = self._database.rows(query, **whose, since=since, limit=limit)
         return [_past(*row) for row in reversed(found)]
 
     # ------------------------------------------------------------------ backends
@@ -316,9 +322,10 @@ class ApplicationStore:
             return int(connection.execute(sa.delete(uploads).where(where)).rowcount)
 
 
-def _requests_of(tenant: str, name: str, seen_by: str | None) -> list[sa.ColumnElement[bool]]:
-    where: list[sa.ColumnElement[bool]] = [applications.c.tenant == tenant, applications.c.name == name]
-    return where if seen_by is None else [*where, requests.c.tenant == seen_by]
+def _of(both: _Both, tenant: str, name: str, seen_by: str | None) -> tuple[sa.Select[Any], dict[str, str]]:
+    """The query for the requests of all tenants or of one, with its first parameters."""
+    whose = {"tenant": tenant, "name": name}
+    return (both[0], whose) if seen_by is None else (both[1], whose | {"seen_by": seen_by})
 
 
 def _past(study_id: int, key: str, document: str, *trial: Any) -> PastRow:
@@ -329,8 +336,12 @@ def _past(study_id: int, key: str, document: str, *trial: Any) -> PastRow:
 def _one(connection: sa.engine.Connection, where: sa.ColumnElement[bool]) -> ApplicationRow:
     row = connection.execute(sa.select(*_COLUMNS).where(where)).first()
     if row is None:
-        raise NotFoundError("there is no such application", hint="tradewind application list shows all")
+        raise _no_application()
     return _application(row)
+
+
+def _no_application() -> NotFoundError:
+    return NotFoundError("there is no such application", hint="tradewind application list shows all")
 
 
 def _application(row: Sequence[Any]) -> ApplicationRow:

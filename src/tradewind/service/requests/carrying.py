@@ -17,6 +17,7 @@ from tradewind.engine.loop import Search
 from tradewind.engine.snapshot import Snapshot
 from tradewind.errors import DeployError, StoreError, StudyBusyError, TradewindError
 from tradewind.problem import Budget, RunState, Trial
+from tradewind.problem.offer import round_money
 from tradewind.problem.spec import Spec
 from tradewind.service.requests.planning import Planner
 from tradewind.service.requests.seats import SeatGate, Seats
@@ -139,8 +140,9 @@ class Carrier:
         if row.study_id is None and self.wanted != "run":
             self._finish(End("cancelled", "cancelled before it began"))
             return
+        anew = self._tell.study_id is None
         study, spec = self._study()
-        trials = self._tools.studies.trials(study.id)
+        trials = [] if anew else self._tools.studies.trials(study.id)
         before = int(self._tell.plan.get("before", 0))
         if row.kind == "run" and sum(trial.state.ended for trial in trials) > before:
             self._finish_run(study, trials)  # an earlier process was killed before it could say so
@@ -194,8 +196,8 @@ class Carrier:
         elif stopped.interrupted:
             self._finish(End("cancelled", "cancelled; what it had used by then is paid"))
         elif self.claim.row.kind == "run":
-            study = search.parts.study
-            trials = self._tools.studies.trials(study.id)
+            study, book = search.parts.study, search.parts.machine.book.trials
+            trials = [book[number] for number in sorted(book)]
             if sum(trial.state.ended for trial in trials) > int(self._tell.plan.get("before", 0)):
                 self._finish_run(study, trials)
             else:
@@ -253,18 +255,19 @@ class Carrier:
 
     def _finish_run(self, study: StudyRow, trials: list[Trial]) -> None:
         trial = [each for each in trials if each.state.ended][-1]
-        runs = self._tools.studies.runs(study.id, trial=trial.number)
-        self._finish(end_of_run(trial, runs[-1] if runs else None), trial)
+        runs = self._tools.studies.runs(study.id)
+        last = [run for run in runs if run.trial == trial.number][-1:]
+        spent = round_money(sum(run.cost for run in runs))
+        self._finish(end_of_run(trial, last[0] if last else None), trial, spent)
 
     def _end_of_search(self, study: StudyRow, reason: str) -> End:
         summary = self._tools.studies.summaries([study.id])[0]
         return end_of_search(reason, sum(summary.counts.values()), found=summary.best is not None)
 
-    def _finish(self, end: End, trial: Trial | None = None) -> None:
-        spent = 0.0
-        if self._tell.study_id is not None:
+    def _finish(self, end: End, trial: Trial | None = None, spent: float | None = None) -> None:
+        if spent is None and self._tell.study_id is not None:
             spent = self._tools.studies.summaries([self._tell.study_id])[0].spent
-        if self._tell.finish(end, spent, trial=trial) == "delete":
+        if self._tell.finish(end, spent or 0.0, trial=trial) == "delete":
             self._tools.remove(self.claim.row.id)
 
 
