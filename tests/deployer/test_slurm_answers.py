@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tradewind.deployer.runner.slurm import SlurmRunner
 from tradewind.deployer.runner.slurm_programs import refusal
 from tradewind.deployer.runner.slurm_queue import seconds_of
 from tradewind.deployer.runner.slurm_submit import ranges
+from tradewind.engine.leftovers import Fate, Finding, Known, Owner, Row, decide
+from tradewind.engine.reaping import _jobs
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -240,6 +243,46 @@ def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         runner.submit(request_for(tmp_path, ("true",)), [])
     assert runner.find(OWNER) == []
     assert not list((tmp_path / "data" / "slurm" / "batches").iterdir())
+
+
+def listed(state: str, used: str = "0:00", comment: str = f"tradewind owner={OWNER} expires=1000") -> str:
+    """A program that has one job in the queue, as squeue lists it."""
+    line = "\x1f".join(("7", "7", "N/A", state, used, "Priority", "run-1", comment))
+    return f"printf '%s\\n' '{line}'"
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "stray"])
+def test_what_waits_in_the_queue_does_not_expire(fake: Fake, tmp_path: Path, noted: bool) -> None:
+    """Its limit counts from its beginning, and is Slurm's own; only what has begun is there for too long."""
+    comment = f"tradewind owner={OWNER} expires=1000 lasts=3660 spool={tmp_path}"
+    if noted:
+        request = replace(request_for(tmp_path, ("true",)), expires=time.time() - 7200 + 3660)
+        fake().submit(request, [])
+        path = tmp_path / "data" / "slurm" / "owners" / OWNER / "run-1"
+        # It was submitted two hours ago, and was to be over within one and a minute.
+        path.write_text(json.dumps({**json.loads(path.read_text()), "submitted": time.time() - 7200}))
+        comment = f"tradewind owner={OWNER} expires=1000"  # of an earlier version
+
+    def found(squeue: str) -> Finding:
+        [finding] = _jobs(fake(squeue=squeue))
+        return finding
+
+    waiting, running = found(listed("PENDING", comment=comment)), found(listed("RUNNING", "30:00", comment))
+    late, over = found(listed("RUNNING", "1:01:30", comment)), found("true") if noted else None
+    assert waiting.expires is None
+    assert running.expires == pytest.approx(time.time() - 1800 + 3660, abs=5)
+    study = Known({OWNER: Owner(1, "study")}, {"run-1": Row(OWNER, ended=False)})
+    fates = [decide(finding, known, time.time()).fate for known in (study, Known()) for finding in (waiting, running)]
+    assert fates == [Fate.KEEP] * 4
+    for finding in filter(None, (late, over)):
+        assert finding.expires is not None
+        assert decide(finding, study, time.time()).fate is Fate.SETTLE
+        assert decide(finding, Known(), time.time()).fate in (Fate.DESTROY, Fate.FORGET)
+
+
+def test_without_more_than_an_expiry_that_is_what_counts(fake: Fake) -> None:
+    [handle] = fake(squeue=listed("RUNNING", "30:00")).find(OWNER)
+    assert handle.data["expires"] == 1000.0
 
 
 def test_what_a_killed_process_left_is_cleaned_up(fake: Fake, tmp_path: Path) -> None:

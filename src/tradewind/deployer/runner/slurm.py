@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -34,7 +35,7 @@ from tradewind.deployer.runner.slurm_follow import Follower
 from tradewind.deployer.runner.slurm_nodes import slurm_nodes
 from tradewind.deployer.runner.slurm_options import SlurmSettings
 from tradewind.deployer.runner.slurm_programs import Programs
-from tradewind.deployer.runner.slurm_queue import Queue
+from tradewind.deployer.runner.slurm_queue import Queue, with_expiry
 from tradewind.deployer.runner.slurm_spool import RESULT, Note, Spool
 from tradewind.deployer.runner.slurm_submit import Submitter
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
@@ -152,18 +153,17 @@ class SlurmRunner(
         for note in self.spool.notes(owner):
             found[note["batch"], note["index"]] = self._handle(note)
         try:
-            rows = self._queue.all().rows.values()
+            rows = self._queue.all().rows
         except (DeployError, MissingProgramError) as error:
             if isinstance(error, DeployError) and error.retryable:
                 raise
             return list(found.values())  # no cluster was ever reached from here
-        for row in rows:
-            key = (row.name, row.index)
+        for key, row in rows.items():
             if row.state == "COMPLETING" or key in self._forgotten:
                 continue  # its end is known, Slurm only cleans up
             if key not in found and owner in (None, row.tags.get("owner")):
-                found[row.name, row.index] = self._stray(row.name, row.index, row.job, row.tags)
-        return list(found.values())
+                found[key] = self._stray(row.name, row.index, row.job, row.tags)
+        return [replace(handle, data=with_expiry(handle.data, rows.get(key))) for key, handle in found.items()]
 
     def _stray(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> Handle:
         """The handle of a job whose note is in another data folder, or gone."""

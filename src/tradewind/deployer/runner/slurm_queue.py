@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import unquote
 
 from tradewind.deployer.runner.slurm_programs import Programs
@@ -23,6 +24,8 @@ _log = logging.getLogger("tradewind.deployer")
 _SEPARATOR = "\x1f"
 _FORMAT = _SEPARATOR.join(("%i", "%A", "%K", "%T", "%M", "%r", "%j", "%k"))
 _TAG = "tradewind"
+WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+"""The states of a job that has not begun."""
 _FIELDS = re.compile(r"(\w+)=(\S*)")
 _PATIENCE = (2.0, 4.0, 8.0, 15.0, 30.0)
 _AT_ONCE = 20
@@ -41,7 +44,7 @@ class Row:
         state: Slurm's word.
         reason: Why it waits, Slurm's word.
         used: Seconds that it has run.
-        tags: What the comment says: ``owner``, ``expires``, ``spool``.
+        tags: What the comment says: ``owner``, ``expires``, ``lasts``, ``spool``.
     """
 
     job: str
@@ -284,9 +287,42 @@ class Queue:
         return found
 
 
-def comment_of(owner: str, expires: float, spool: str) -> str:
-    """The comment of a job, by which it is found; the arguments are quoted texts without spaces."""
-    return f"{_TAG} owner={owner} expires={expires:.0f} spool={spool}"
+def comment_of(owner: str, expires: float, lasts: float, spool: str) -> str:
+    """The comment of a job, by which it is found.
+
+    Args:
+        owner: Whose it is, a quoted text without spaces.
+        expires: When anyone may end it, if it begins at once; in seconds since the epoch.
+        lasts: Seconds after its beginning at which anyone may.
+        spool: The folder with its files, quoted like the owner.
+    """
+    return f"{_TAG} owner={owner} expires={expires:.0f} lasts={lasts:.0f} spool={spool}"
+
+
+def with_expiry(data: Mapping[str, Any], row: Row | None, now: float | None = None) -> dict[str, Any]:
+    """The facts of a run with the expiry that it has after its time in the queue, which does not count.
+
+    A run that waits has none: it costs nothing, and once it has begun Slurm holds it to its time limit. One that runs
+    has as long from its beginning as it was given when it was submitted.
+
+    Args:
+        data: The facts, of a note or of the job's comment.
+        row: Its job in the queue, or None where it is not there any more.
+        now: The time, in seconds since the epoch.
+    """
+    facts = dict(data)
+    if row is None or "expires" not in facts:
+        return facts
+    if row.state in WAITS:
+        del facts["expires"]
+        return facts
+    lasts = float(row.tags["lasts"]) if row.tags.get("lasts", "").isdigit() else None
+    if lasts is None and "submitted" in facts:
+        lasts = float(facts["expires"]) - float(facts["submitted"])
+    if lasts is not None:
+        began = (time.time() if now is None else now) - row.used
+        facts["expires"] = max(float(facts["expires"]), began + lasts)
+    return facts
 
 
 def seconds_of(text: str) -> float:

@@ -7,11 +7,10 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.deployer.runner.slurm_queue import Evidence, Row
+from tradewind.deployer.runner.slurm_queue import WAITS, Evidence, Row
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory
 
-_WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 _LOST = {
     "NODE_FAIL": "a node failed",
     "PREEMPTED": "Slurm gave its nodes to another job",
@@ -46,12 +45,12 @@ _TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
 def waiting(row: Row) -> RunStatus | None:
     """The status of a job that waits in the queue, or None of one that has started."""
-    return RunStatus(RunState.SUBMITTING, reason=row.reason) if row.state in _WAITS else None
+    return RunStatus(RunState.SUBMITTING, reason=row.reason) if row.state in WAITS else None
 
 
 def hopeless(row: Row) -> str:
     """Why Slurm will never start a job that waits, or an empty text."""
-    why = _HOPELESS.get(row.reason, "") if row.state in _WAITS else ""
+    why = _HOPELESS.get(row.reason, "") if row.state in WAITS else ""
     return f"Slurm will never start it: {why} ({row.reason})" if why else ""
 
 

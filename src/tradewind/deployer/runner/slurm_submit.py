@@ -185,9 +185,11 @@ class Submitter:
             self.spool.keep_job(name, job)
 
     def _identity(self, name: str, about: Note, waiting: Sequence[int]) -> list[str]:
+        owner, expires = plain(about["owner"]), about["expires"]
+        comment = comment_of(owner, expires, max(0.0, expires - time.time()), plain(str(self.spool.root)))
         words = [
             f"--job-name={name}",
-            f"--comment={comment_of(plain(about['owner']), about['expires'], plain(str(self.spool.root)))}",
+            f"--comment={comment}",
             "--chdir=/",
             "--input=/dev/null",
             "--output=/dev/null",
