@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from tradewind.errors import StudyBusyError
 from tradewind.store import codec, holds, rows
 from tradewind.store.base import StudyRow
+from tradewind.store.bell import ring
 from tradewind.store.claim_queries import (
     ADD_JOB,
     ADD_STUDY,
@@ -222,6 +223,8 @@ class ClaimStore:
                 raise _lost(number)
             if self._database.path is None:
                 note(connection, number, remarks)
+                if leave or (release and fields.get("state") == "pending"):
+                    ring(connection)
             elif events:
                 self._note.run(connection, events)
 

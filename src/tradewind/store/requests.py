@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from tradewind.errors import ConflictError
 from tradewind.store import codec, rows
 from tradewind.store.audit import AuditRow, insert
+from tradewind.store.bell import ring
 from tradewind.store.database import Database
 from tradewind.store.request_rows import (
     FIELDS,
@@ -91,6 +92,7 @@ class RequestStore:
                 return there, False
             (number,) = result.inserted_primary_key or (0,)
             note(connection, number, [remark])
+            ring(connection)
             _enter(connection, number, entry)
             return read(connection.execute(ONE, {"number": number}).one()), True
 
@@ -250,6 +252,7 @@ class RequestStore:
                 raise ConflictError(f"request {number} is {row.state}", hint="ask again for how far it is")
             note(connection, number, [remark])
             _enter(connection, number, entry)
+            ring(connection)
             return one(connection, requests.c.id == number)
 
     def want(self, number: int, wanted: Wanted, remark: Remark) -> RequestRow:
@@ -263,6 +266,7 @@ class RequestStore:
             values = {"wanted": wanted, "updated": time.time()}
             if connection.execute(sa.update(requests).where(free).values(values)).rowcount:
                 note(connection, number, [remark])
+                ring(connection)
             return one(connection, requests.c.id == number)
 
     def remove(self, number: int, by: Mapping[str, str]) -> RequestRow:

@@ -13,11 +13,15 @@ from tradewind.service.requests.following import Following
 from tradewind.service.requests.seats import Seats
 from tradewind.service.requests.state import Turns
 from tradewind.store.base import this_process
+from tradewind.store.bell import Bell
 from tradewind.store.claims import Claim
 from tradewind.store.request_values import Wanted
 
 _LOOK = 0.2
 """Seconds between two looks for requests of other processes, and for what becomes of those that run."""
+
+_LONGEST_LOOK = 2.0
+"""The same where nothing happens, and where the database says when something does."""
 
 _FOLLOW = 0.5
 """Seconds between two looks at searches on shared clusters."""
@@ -46,6 +50,8 @@ class Worker:
         self._holder = this_process()
         self._turns = Turns()
         self._wake = threading.Event()
+        self._bell = Bell(context.url, self._wake.set)
+        self._look = _LOOK
         self._carriers: dict[int, Carrier] = {}
         self._following: dict[int, Following] = {}
         self._next = {"renew": 0.0, "follow": 0.0}
@@ -74,6 +80,7 @@ class Worker:
             patience: Seconds that this may take then.
         """
         self._requests.on_change(self._wake.set)
+        self._bell.start()
         _log.info("the worker begins, with %d requests at a time", self._settings.runs)
         while not stop.is_set():
             try:
@@ -83,12 +90,19 @@ class Worker:
                 stop.wait(_OUTAGE)
                 continue
             self._wait(stop)
+        self._bell.close()
         self._leave(patience)
 
     def _wait(self, stop: threading.Event) -> None:
-        # What ends it comes from a signal or another thread, which wakes nobody here: the look is short anyway.
-        if not stop.is_set():
-            self._wake.wait(_LOOK)
+        """Wait until something is asked, or it is time to look by itself: ever later while nothing happens."""
+        idle = self._bell.listens and not self.busy
+        self._look = min(2 * self._look, _LONGEST_LOOK) if idle else _LOOK
+        until = time.monotonic() + self._look
+        # What ends it comes from a signal or another thread, which wakes nobody here.
+        while not stop.is_set() and (left := until - time.monotonic()) > 0:
+            if self._wake.wait(min(_LOOK, left)):
+                self._look = _LOOK
+                break
         self._wake.clear()
 
     def _turn(self) -> None:
