@@ -173,3 +173,36 @@ def test_a_cancel_in_the_middle_of_an_apply(moto: Moto, tmp_path: Path) -> None:
     assert moto.leftovers(region) == []
     assert provisioner.find(OWNER) == []
     deployer.close()
+
+
+def test_several_applies_are_cancelled_together(moto: Moto, tmp_path: Path) -> None:
+    """Each is interrupted while Amazon makes its machines; none waits for another's end."""
+    regions = ("ap-south-1", "eu-north-1", "eu-west-3")
+    asked = {region: threading.Event() for region in regions}
+
+    def slowly(region: str, _: dict[str, str]) -> None:
+        asked[region].set()
+        time.sleep(8)
+
+    for region in regions:
+        moto.refusals[region, "RunInstances"] = partial(slowly, region)
+    data = tmp_path / "data"
+    provisioner = over(data, moto.endpoint, regions=list(regions), stop_seconds=2, listing_seconds=15)
+    deployer = deployer_over(tmp_path, provisioner=provisioner)
+    names = {f"run-{region}": region for region in regions}
+    for name, region in names.items():
+        deployer.launch(row(name), request_for(tmp_path, ("true",), name, offer=replace(OFFER, region=region)))
+    eventually(lambda: deployer.poll() is not None and all(event.is_set() for event in asked.values()), 250)
+    begun = time.monotonic()
+    deployer.stop(dict.fromkeys(names, "enough"))
+    ends = []
+    for name in names:
+        ended = deployer.cancel(name, "enough")
+        assert ended is not None
+        assert (ended.state, ended.machines, ended.cost > 0) == (RunState.CANCELLED, (), True)
+        ends.append(time.monotonic() - begun)
+    # The first is waited for as long as one takes; the others are over by then, but for what two cores are short of.
+    assert ends[-1] < 1.8 * ends[0], ends
+    assert [thing for region in regions for thing in moto.leftovers(region)] == []
+    assert provisioner.find(OWNER) == []
+    deployer.close()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,47 @@ def test_a_study_is_stopped_and_goes_on_where_it_was(base: Path, store: Store) -
     cancelled = [r for r in store.runs(study.id) if r.state == RunState.CANCELLED]
     assert cancelled
     assert sum(r.cost for r in store.runs(study.id)) == pytest.approx(sum(t.spent for t in after))
+
+
+def calls_of(search: Search, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, frozenset[str]]]:
+    """Which runs a deployer is told to end, in the order in which it is."""
+    found: list[tuple[str, frozenset[str]]] = []
+    deployer = search.parts.deployer
+    stop, cancel = deployer.stop, deployer.cancel
+
+    def stopped(reasons: Mapping[str, str]) -> None:
+        found.append(("stop", frozenset(reasons)))
+        stop(reasons)
+
+    def cancelled(run_id: str, reason: str) -> Run | None:
+        found.append(("cancel", frozenset([run_id])))
+        return cancel(run_id, reason)
+
+    monkeypatch.setattr(deployer, "stop", stopped)
+    monkeypatch.setattr(deployer, "cancel", cancelled)
+    return found
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["interrupted", "error"])
+def test_all_that_runs_is_told_to_end_before_the_first_is_waited_for(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    search = search_of(spec_of(base), store)
+    calls = calls_of(search, monkeypatch)
+    going: set[str] = set()
+
+    def wanted() -> bool:
+        going.update(search.parts.machine.runs)
+        if broken and going:
+            raise StoreFullError("the disk is full")
+        return not going
+
+    with contextlib.suppress(StoreFullError):
+        assert search.run(wanted).interrupted is not broken
+    assert len(going) == 2
+    assert calls[0] == ("stop", frozenset(going))
+    assert sorted(calls[1:], key=str) == sorted((("cancel", frozenset([name])) for name in going), key=str)
+    assert search.parts.deployer.poll() == []
 
 
 def test_a_full_disk_cancels_what_runs_and_lets_the_study_go(

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 
 from tradewind.clock import Clock
@@ -66,6 +67,7 @@ class Deployer:
         self._results = results
         self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later, results, entered or unheard)
         self._flights: dict[str, Flight] = {}
+        self._stopping: dict[str, Flight] = {}
 
     @property
     def clock(self) -> Clock:
@@ -154,6 +156,24 @@ class Deployer:
                 seconds = min(seconds, flight.retry_at - now)
         self.runner.wait([f.run.handle for f in flights if f.run.handle is not None and f.running], seconds)
 
+    def stop(self, reasons: Mapping[str, str]) -> None:
+        """Begin to end some runs, all at the same time; `cancel` then waits for each, and gets its row.
+
+        Machines that are being made are given up at once, so that ending many runs takes as long as the slowest.
+
+        Args:
+            reasons: Why, by run id; those that are not known or have ended do not matter.
+        """
+        flights = {run_id: self._flights[run_id] for run_id in reasons if run_id in self._flights}
+        flights = {run_id: flight for run_id, flight in flights.items() if flight.open}
+        self._look(list(flights.values()))
+        for run_id, flight in flights.items():
+            with suppress(TradewindError):  # it is tried again, and told, by its own `cancel`
+                flight.stop(Ending(RunState.CANCELLED, reasons[run_id]))
+                self._stopping[run_id] = flight
+        for flight in flights.values():
+            flight.advance()
+
     def cancel(self, run_id: str, reason: str) -> Run | None:
         """End a run now and give everything back.
 
@@ -171,6 +191,7 @@ class Deployer:
             self._look([flight])
             flight.stop(Ending(RunState.CANCELLED, reason))
             self._finish(flight)
+        self._stopping.pop(run_id, None)
         flight.reported = flight.run
         return flight.run
 
@@ -198,9 +219,12 @@ class Deployer:
         return ended
 
     def _finish(self, flight: Flight) -> None:
+        """Wait until a run has ended; those that end at the same time go on meanwhile."""
         until = time.monotonic() + max(_PATIENCE_SECONDS, self.provisioner.patience_seconds)
         while True:
-            flight.advance()
+            going = [flight, *(each for each in self._stopping.values() if each is not flight and each.open)]
+            for each in going:
+                each.advance()
             if not flight.open:
                 return
             if time.monotonic() > until:
@@ -209,16 +233,17 @@ class Deployer:
                     hint="it may still cost money; the next start of this command tries again",
                 )
             if isinstance(self.runner, Simulates):
-                moving = [flight.cluster] if flight.cluster is not None else []
+                moving = [each.cluster for each in going if each.cluster is not None and each.open]
                 self.clock.sleep(max(_GLANCE_SECONDS, self.provisioner.next_change(moving)))
             else:
-                handle = flight.run.handle
-                self.runner.wait([handle] if handle is not None else [], _GLANCE_SECONDS)
-            self._look([flight])
+                handles = [each.run.handle for each in going if each.run.handle is not None and each.open]
+                self.runner.wait(handles, _GLANCE_SECONDS)
+            self._look([each for each in going if each.open])
 
     def settle(self, run_id: str) -> None:
         """Forget a run whose ended row is in the store; its folder stays."""
         flight = self._flights.pop(run_id, None)
+        self._stopping.pop(run_id, None)
         if flight is not None:
             self.runner.forget(handle_of(flight.run, flight.request, self.runner))
 

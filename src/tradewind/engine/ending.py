@@ -186,6 +186,9 @@ class _Ending:
     def wait(self, seconds: float) -> None:
         return
 
+    def stop(self, reasons: Mapping[str, str]) -> None:
+        return
+
     def cancel(self, run_id: str, reason: str) -> Run | None:
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -75,6 +75,10 @@ class Deploys(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Return when something may have changed, or after ``seconds``."""
+        ...
+
+    def stop(self, reasons: Mapping[str, str]) -> None:
+        """Begin to end some runs, all at the same time."""
         ...
 
     def cancel(self, run_id: str, reason: str) -> Run | None:
@@ -294,8 +298,10 @@ class Search:
             last.callback(parts.store.release, parts.study.id, self._token)
             last.callback(parts.deployer.close)
             if self._ours and parts.machine.stopped is None:
-                for run_id in list(parts.machine.runs):
-                    last.callback(parts.deployer.cancel, run_id, "the search ended with an error")
+                reasons = dict.fromkeys(parts.machine.runs, "the search ended with an error")
+                for run_id, reason in reasons.items():
+                    last.callback(parts.deployer.cancel, run_id, reason)
+                last.callback(parts.deployer.stop, reasons)  # the last of them is the first that is called
 
     def _show(self) -> None:
         if self._observer is not None:
@@ -312,7 +318,12 @@ class Search:
         while waiting:
             event = waiting.popleft()
             for one in (*self._told_at_the_end(event), event):
-                for instruction in self.parts.machine.handle(one, self.parts.deployer.clock.now()):
+                instructions = self.parts.machine.handle(one, self.parts.deployer.clock.now())
+                cancels = {each.run_id: each.reason for each in instructions if isinstance(each, Cancel)}
+                for instruction in instructions:
+                    if len(cancels) > 1 and isinstance(instruction, Cancel):
+                        self.parts.deployer.stop(cancels)  # together, before the first of them is waited for
+                        cancels = {}
                     waiting.extend(self._carry_out(instruction))
 
     def _told_at_the_end(self, event: Event) -> Sequence[Event]:
