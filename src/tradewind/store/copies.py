@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from tradewind.errors import InputError, MissingProgramError, StoreCorruptError, StoreError, StudyBusyError
 from tradewind.store import faults
 from tradewind.store.database import parse_address
+from tradewind.store.encoding import refuse_other_encodings
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
 
 _MAGIC = b"PGDMP"
@@ -41,6 +42,7 @@ def version_at(url: str) -> str | None:
     if path is not None:
         return _version_of(path) if path.exists() else None
     engine = sa.create_engine(parsed, connect_args={"connect_timeout": 10})
+    refuse_other_encodings(engine, parsed.render_as_string(hide_password=True))
     try:
         with engine.connect() as connection:
             if not sa.inspect(connection).has_table(VERSION_TABLE):
@@ -204,6 +206,7 @@ def _free_name(path: Path) -> Path:
 def _restore_dump(parsed: URL, file: Path) -> None:
     engine = sa.create_engine(parsed, connect_args={"connect_timeout": 10})
     shown = parsed.render_as_string(hide_password=True)
+    refuse_other_encodings(engine, shown)
     try:
         with engine.connect() as connection:
             query = (

@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
 from tradewind.store import faults
+from tradewind.store.encoding import refuse_other_encodings
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.store.schema import version as version_table
 from tradewind.store.together import Work, writes_to
@@ -164,7 +165,9 @@ class Database:
             wait = f"-c lock_timeout={max(1, round(self._busy_timeout * 1000))}"
             defaults = {"options": wait, "connect_timeout": 10, "application_name": "tradewind"}
             mine = {key: value for key, value in defaults.items() if key not in url.query}
-            return sa.create_engine(url, connect_args=mine, pool_pre_ping=True)
+            engine = sa.create_engine(url, connect_args=mine, pool_pre_ping=True)
+            refuse_other_encodings(engine, self.place)
+            return engine
         except ImportError as error:
             raise MissingProgramError(
                 f"the store {self.place} needs the package {error.name or 'psycopg'}",
