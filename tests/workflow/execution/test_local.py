@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from tests.workflow.execution.plans import (
@@ -32,6 +33,7 @@ from tradewind.workflow.execution.pilots import Terms
 from tradewind.workflow.execution.steps import Patience
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform, Vm
 
 
@@ -81,6 +83,65 @@ def test_scaled_time_is_told_in_seconds_of_the_plan(tmp_path: Path) -> None:
     assert 100.0 <= carried.results["actual"]["makespan"] < 1000.0
     assert carried.results["tasks"][0]["seconds"] >= 100.0
     assert carried.results["kept_cost"] >= 1.0
+
+
+def lopsided(seconds: float) -> Plan:
+    """A long task on one machine, a short one on another, and nothing on a third."""
+    tasks = tuple(Task(name, "a", took) for name, took in (("long", seconds), ("short", 0.1)))
+    flow, platform = Workflow("lopsided", tasks, ((), ())), Platform(tuple(Vm(f"vm-{n + 1}") for n in range(3)))
+    return Plan(flow, platform, Schedule(np.array([0, 1]), np.zeros(2), np.array([seconds, 0.1])), "heft")
+
+
+def masters(run: Path) -> list[psutil.Process]:
+    """The agents of a run, without what they have forked for tasks that only sleep."""
+    there = agents(run)
+    numbers = {each.pid for each in there}
+    return [each for each in there if each.is_running() and each.ppid() not in numbers]
+
+
+def test_a_machine_with_nothing_left_to_do_is_given_back_at_once(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    seen: list[tuple[int, int, int]] = []
+
+    def watch(progress: Progress) -> None:
+        if progress.running == 1 and progress.done == 1:
+            seen.append((progress.up, progress.back, len(masters(run))))
+
+    carried = carry(lopsided(2.0), run, synthetic=True, watch=watch)
+    assert carried.ending is Ending.DONE
+    assert carried.results["machines_lost"] == []
+    assert seen[-1] == (1, 2, 1)
+    held = {name: down - up for name, up, down in history(run).ups if down is not None}
+    assert held["vm-1"] >= 2.0
+    assert held["vm-2"] < 1.5
+    assert "vm-3" not in held  # it was never asked for
+
+
+def test_all_machines_are_kept_where_that_is_wanted(tmp_path: Path) -> None:
+    carry(lopsided(1.0), tmp_path / "run", synthetic=True, give_back=False)
+    held = {name: down - up for name, up, down in history(tmp_path / "run").ups if down is not None}
+    assert len(held) == 3
+    assert min(held.values()) >= 1.0
+
+
+def test_a_machine_that_was_given_back_comes_again_when_another_is_lost(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    killed: list[psutil.Process] = []
+
+    def watch(progress: Progress) -> None:
+        there = masters(run)
+        if progress.back == 2 and len(there) == 1 and not killed:
+            killed.append(there[0])
+            there[0].kill()
+
+    carried = carry(lopsided(2.0), run, synthetic=True, watch=watch)
+    assert killed
+    assert carried.ending is Ending.DONE
+    assert {row["task"]: row["attempts"] for row in carried.results["tasks"]} == {"long": 2, "short": 1}
+    told = history(run)
+    assert [each["vm"] for each in told.lost] == ["vm-1"]
+    assert set(told.pilots) - {"vm-1"}, "nobody was asked for again"
+    assert not agents(run)
 
 
 def test_machines_play_the_time_that_they_take_to_start(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tradewind.workflow.execution.events import (
     Ended,
     Ending,
     Finish,
+    GiveBack,
     Instruction,
     Interrupted,
     Launch,
@@ -21,10 +22,11 @@ from tradewind.workflow.execution.events import (
     Outcome,
     PlanFailed,
     Planned,
+    Recall,
     Replan,
 )
 from tradewind.workflow.execution.state import ExecutionMachine
-from tradewind.workflow.execution.steps import Graph, Patience, Step
+from tradewind.workflow.execution.steps import Graph, Patience, Presence, Step
 
 DONE, FAILED, LOST = Outcome.DONE, Outcome.FAILED, Outcome.LOST
 
@@ -157,6 +159,48 @@ def test_a_run_whose_tasks_are_all_finished_ends_at_once() -> None:
 # ---------------------------------------------------------------- whatever happens
 
 
+def test_a_machine_with_nothing_left_to_do_is_given_back() -> None:
+    order = {0: [0, 2], 1: [1], 2: []}
+    runs = ExecutionMachine(Graph([(), (), (1,)], [1] * 3, [1, 1, 1]), order, Patience(), give_back=True)
+    assert runs.handle(Opened()) == [GiveBack(2)]  # before it is even asked for
+    assert runs.handle(MachineUp(0)) == [Launch(0, 0, 1)]
+    assert runs.handle(MachineUp(1)) == [Launch(1, 1, 1)]
+    assert runs.handle(MachineUp(2)) == []
+    assert runs.handle(Ended(1, 1, DONE)) == [Arm(2, 0, 1, (0,)), GiveBack(1)]
+    assert runs.presence == [Presence.UP, Presence.BACK, Presence.BACK]
+    assert runs.handle(MachineLost(1)) == []  # its end is no loss
+    assert runs.handle(Ended(0, 1, DONE)) == [Begun(2, 0, 1)]
+    assert runs.handle(Ended(2, 1, DONE)) == [Finish(Ending.DONE)]  # which gives all others back
+
+
+def test_a_machine_that_was_given_back_is_asked_for_again_when_another_is_lost() -> None:
+    runs = ExecutionMachine(Graph([(), ()], [1] * 2, [1, 1]), {0: [0], 1: [1]}, Patience(), give_back=True)
+    up(runs, 0, 1)
+    assert runs.handle(Ended(1, 1, DONE)) == [GiveBack(1)]
+    assert runs.handle(MachineLost(0)) == [Replan((0,), (1,))]
+    assert runs.handle(Planned({1: (0,)})) == [Recall(1)]
+    assert runs.handle(MachineUp(1)) == [Launch(0, 1, 2)]
+    assert runs.handle(Ended(0, 2, DONE)) == [Finish(Ending.DONE)]
+
+
+def test_the_last_try_of_a_task_asks_for_a_machine_that_was_given_back() -> None:
+    order = {0: [0], 1: [1]}
+    runs = ExecutionMachine(Graph([(), ()], [1] * 2, [1, 1]), order, Patience(retries=1), give_back=True)
+    up(runs, 0, 1)
+    runs.handle(Ended(1, 1, DONE))
+    assert runs.handle(Ended(0, 1, FAILED)) == [Recall(1), GiveBack(0)]
+    assert runs.handle(MachineUp(1)) == [Launch(0, 1, 2)]
+
+
+def test_nothing_is_given_back_while_the_rest_is_planned_again() -> None:
+    order = {0: [0], 1: [1], 2: [2]}
+    runs = ExecutionMachine(Graph([()] * 3, [1] * 3, [1] * 3), order, Patience(), give_back=True)
+    up(runs, 0, 1, 2)
+    assert runs.handle(MachineLost(0)) == [Replan((0,), (1, 2))]
+    assert runs.handle(Ended(1, 1, DONE)) == []
+    assert runs.handle(Planned({2: (0,)})) == [Arm(0, 2, 2, (2,)), GiveBack(1)]
+
+
 @settings(max_examples=150, deadline=None)
 @given(worlds(troubles=0))
 def test_without_trouble_each_task_runs_once_and_in_order(world: World) -> None:
@@ -165,6 +209,8 @@ def test_without_trouble_each_task_runs_once_and_in_order(world: World) -> None:
     assert sorted(task for _, task in world.started) == list(range(len(world.graph.parents)))
     for vm, tasks in world.order.items():
         assert [task for where, task in world.started if where == vm] == tasks
+    assert not world.recalled
+    assert world.given_back < len(world.graph.slots) or not world.gives_back
 
 
 @settings(max_examples=250, deadline=None)

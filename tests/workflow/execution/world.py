@@ -16,6 +16,7 @@ from tradewind.workflow.execution.events import (
     Ending,
     Event,
     Finish,
+    GiveBack,
     Instruction,
     Launch,
     MachineLost,
@@ -24,6 +25,7 @@ from tradewind.workflow.execution.events import (
     Outcome,
     PlanFailed,
     Planned,
+    Recall,
     Replan,
 )
 from tradewind.workflow.execution.folder import RunFolder
@@ -124,6 +126,9 @@ class World:
     plans: list[Replan] = field(default_factory=list)
     started: list[tuple[int, int]] = field(default_factory=list)
     arms: int = 0
+    gives_back: bool = False
+    given_back: int = 0
+    recalled: int = 0
     ending: Ending | None = None
     late: list[Ended] = field(default_factory=list)
     history: History = field(default_factory=History)
@@ -135,7 +140,7 @@ class World:
         self.clock = 0.0
 
     def made(self) -> ExecutionMachine:
-        return ExecutionMachine(self.graph, self.order, self.patience)
+        return ExecutionMachine(self.graph, self.order, self.patience, give_back=self.gives_back)
 
     @property
     def running(self) -> set[int]:
@@ -181,10 +186,14 @@ class World:
         for vm in range(len(self.graph.slots)):
             if vm in self.nodes:
                 self.link(vm)
-            else:
-                pilot = self.history.pilots.get(f"m{vm}", 0) + 1
-                self.record({"e": "pilot", "vm": f"m{vm}", "pilot": pilot})
-                self.nodes[vm] = Node(vm, pilot, self)
+            elif self.machine.presence[vm] is not Presence.BACK:
+                self.fetch(vm)
+
+    def fetch(self, vm: int) -> None:
+        """Ask for a machine."""
+        pilot = self.history.pilots.get(f"m{vm}", 0) + 1
+        self.record({"e": "pilot", "vm": f"m{vm}", "pilot": pilot})
+        self.nodes[vm] = Node(vm, pilot, self)
 
     def link(self, vm: int) -> None:
         """A connection is there, again."""
@@ -210,8 +219,23 @@ class World:
                     self.tell(vm, (task, attempt), {(other, self.machine.places[other][1]) for other in after})
                 case Replan():
                     self.plans.append(each)
+                case GiveBack(vm):
+                    self.give_back(vm)
+                case Recall(vm):
+                    self.recalled += 1
+                    self.fetch(vm)
                 case Finish(ending):
                     self.ending = ending
+
+    def give_back(self, vm: int) -> None:
+        self.given_back += 1
+        assert not any(where == vm for where, _ in self.machine.places.values()), "it runs something"
+        assert vm not in self.machine.armed, "it is to begin something"
+        self.record({"e": "down", "vm": f"m{vm}", "lost": False})
+        self.perhaps_killed(0.1)
+        node = self.nodes.pop(vm, None)
+        if node is not None:
+            self.notes.ends.update(node.ended)
 
     def tell(self, vm: int, one: Try, after: set[Try]) -> None:
         self.perhaps_killed(0.02)
@@ -341,4 +365,5 @@ def worlds(draw: st.DrawFn, troubles: int) -> World:
         Patience(retries=draw(st.integers(0, 2)), losses=draw(st.integers(0, 2))),
         random.Random(draw(st.integers(0, 2**32))),
         troubles=draw(st.integers(0, troubles)),
+        gives_back=draw(st.booleans()),
     )

@@ -38,6 +38,9 @@ _Planner = Annotated[str, typer.Option(help="Who plans what is left when a machi
 _Online = Annotated[
     bool, typer.Option("--online", help="The planner decides during the run where each task goes, not the plan.")
 ]
+_Keep = Annotated[
+    bool, typer.Option("--keep-machines", help="Keep all machines until the end, also those with nothing left to do.")
+]
 _Python = Annotated[str | None, typer.Option(help="The Python on the machines; this one's path without it.")]
 _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at most: 2h.")]
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
@@ -60,6 +63,7 @@ def run(
     retries: _Retries = 2,
     planner: _Planner = "heft",
     online: _Online = False,
+    keep_machines: _Keep = False,
     python: _Python = None,
     wall: _Wall = None,
     linger: _Linger = "60s",
@@ -72,9 +76,9 @@ def run(
 ) -> None:
     """Carry out a plan; Ctrl-C stops cleanly, the same command goes on where it was.
 
-    Each machine of the plan runs its tasks in the plan's order. Tasks that fail are tried again; when a machine is
-    lost, what is left is planned anew for the others. The actual times are in results.json of the run's folder, and
-    tradewind workflow plan --measured learns from them.
+    Each machine of the plan runs its tasks in the plan's order, and is given back when nothing is left for it. Tasks
+    that fail are tried again; when a machine is lost, what is left is planned anew for the others. The actual times are
+    in results.json of the run's folder, and tradewind workflow plan --measured learns from them.
     """
     from tradewind import plugins
     from tradewind.cli.signals import StopWanted
@@ -93,7 +97,7 @@ def run(
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = Options(
         (inputs or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic, scale,
-        parse_duration(gather), parse_duration(give_up), online,
+        parse_duration(gather), parse_duration(give_up), online, give_back=not keep_machines,
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})

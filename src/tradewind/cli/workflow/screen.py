@@ -67,7 +67,7 @@ def line(progress: Progress, *, bar: bool = True) -> str:
         f"{progress.done} of {progress.tasks} tasks done",
         *([f"{progress.running} running"] if progress.running else []),
         *([f"{progress.failed} failed"] if progress.failed else []),
-        *([f"{progress.up} of {progress.machines} machines"] if progress.done < progress.tasks else []),
+        *([_machines(progress)] if progress.done < progress.tasks else []),
         f"{format_money(progress.cost)} this run so far",
     ]
     if progress.seconds is not None:
@@ -77,6 +77,11 @@ def line(progress: Progress, *, bar: bool = True) -> str:
     if progress.left:
         words.append(f"{format_duration(progress.left)} left by the plan")
     return (f"[{'#' * full}{'-' * (_BAR - full)}] " if bar else "") + ", ".join(words)
+
+
+def _machines(progress: Progress) -> str:
+    back = f" ({progress.back} given back)" if progress.back else ""
+    return f"{progress.up} of {progress.machines} machines{back}"
 
 
 def comparison(results: Mapping[str, Any]) -> str:

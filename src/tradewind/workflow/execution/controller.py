@@ -23,6 +23,7 @@ from tradewind.workflow.execution.events import (
     Ending,
     Event,
     Finish,
+    GiveBack,
     Instruction,
     Interrupted,
     Launch,
@@ -31,6 +32,7 @@ from tradewind.workflow.execution.events import (
     MachineUp,
     Outcome,
     PlanFailed,
+    Recall,
     Replan,
 )
 from tradewind.workflow.execution.fleet import Fleet, Told
@@ -92,12 +94,13 @@ class Controller:
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
         self._planning = Planning(self._flow, self._platform, self._seconds, planner, options, self.history, self._post)
         guide = self._planning.guide(range(len(self._flow)), range(len(self._platform.vms)), booted=False)
-        self.machine = ExecutionMachine(graph, plan.schedule.order_in(plan.flow), options.patience, guide)
+        order, patience = plan.schedule.order_in(plan.flow), options.patience
+        self.machine = ExecutionMachine(graph, order, patience, guide, give_back=options.give_back)
         self.fatal: TradewindError | None = None
         self._reasons: dict[int, str] = {}
         self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
         self._late = 0.0
-        self._session: float | None = time.time()
+        self._asked: dict[int, float] = {}  # when each machine that has not come was asked for
         self._events: deque[Event] = deque()
         self._reports: deque[Report | NewPlan | PlanFailed] = deque()
         self._notes: list[str] = []
@@ -141,11 +144,9 @@ class Controller:
             self._folder.stage(self._flow, self._options.inputs, only=only)
             self._carry_out(self.machine.handle(opened))
             if self.machine.ending is None:
-                fresh = {vm: self._numbers.get(vm, 0) + 1 for vm in range(len(vms)) if vm not in kept}
-                for vm, number in fresh.items():
-                    self._record({"e": "pilot", "vm": vms[vm].name, "pilot": number})
-                self._numbers |= fresh
-                pilots.open(fresh)
+                needed = [vm for vm, there in enumerate(self.machine.presence) if there is Presence.COMING]
+                self._asked = dict.fromkeys(needed, time.time())
+                pilots.open(self._numbered([vm for vm in needed if vm not in kept]))
                 self._loop()
         finally:
             pilots.halt()
@@ -165,6 +166,14 @@ class Controller:
         run_id = f"tw{secrets.token_hex(5)}"
         self._record({"e": "run", "run": run_id, "plan": self._digest, "scale": self._options.scale})
         return run_id
+
+    def _numbered(self, vms: Sequence[int]) -> dict[int, int]:
+        """The next pilot of each of some machines, written down."""
+        fresh = {vm: self._numbers.get(vm, 0) + 1 for vm in vms}
+        for vm, number in fresh.items():
+            self._record({"e": "pilot", "vm": self._platform.vms[vm].name, "pilot": number})
+        self._numbers |= fresh
+        return fresh
 
     def _record(self, *records: dict[str, Any]) -> None:
         for record in self._journal.write(*records):
@@ -218,6 +227,8 @@ class Controller:
         match report:
             case Linked(vm, connection, host, offset):
                 self._fleet.add(vm, connection, offset)
+                if self.machine.presence[vm] is Presence.BACK:  # an earlier session could not tell it any more
+                    self._fleet.let_go(vm)
                 for task, (where, attempt) in self.machine.places.items():
                     if where == vm:  # it may not have heard of it, or tell again how it ended
                         self._send(task, vm, attempt)
@@ -263,17 +274,29 @@ class Controller:
 
     def _give_up(self) -> None:
         """What was planned for machines that do not come is given to the others, after some time."""
-        began, coming = self.history.began, Presence.COMING
-        if began is None or self._session is None or time.time() < max(began, self._session) + self._options.give_up:
+        if self.history.began is None or not self._asked:
             return
-        held = {vm for _, vm in self._held}
-        for vm, there in enumerate(self.machine.presence):
-            if there is coming and vm not in held:
-                self._pilots.give_up(vm)
-        self._session = None  # once
+        held, long_ago = {vm for _, vm in self._held}, time.time() - self._options.give_up
+        for vm, asked in list(self._asked.items()):
+            if max(self.history.began, asked) <= long_ago:
+                del self._asked[vm]
+                if self.machine.presence[vm] is Presence.COMING and vm not in held:
+                    self._pilots.give_up(vm)
+
+    def _give_back(self, vm: int) -> None:
+        self._record({"e": "down", "vm": self._platform.vms[vm].name, "lost": False})
+        self._held = [each for each in self._held if each[1] != vm]
+        heapq.heapify(self._held)
+        self._fleet.let_go(vm)
+        self._pilots.give_back(vm)
+
+    def _recall(self, vm: int) -> None:
+        self._notes.append(f"{self._platform.vms[vm].name} is asked for again")
+        self._asked[vm] = time.time()
+        self._pilots.fetch(self._numbered([vm]))
 
     def _lose(self, vm: int, reason: str) -> None:
-        if self.machine.presence[vm] is Presence.LOST:
+        if self.machine.presence[vm] in (Presence.LOST, Presence.BACK):
             return
         self._fleet.drop(vm)
         self._held = [each for each in self._held if each[1] != vm]
@@ -337,6 +360,10 @@ class Controller:
                 case Replan(tasks, vms):
                     self._notes.append(f"planning {len(tasks)} tasks again for {len(vms)} machines")
                     self._planning.begin(each, self.machine)
+                case GiveBack(vm):
+                    self._give_back(vm)
+                case Recall(vm):
+                    self._recall(vm)
                 case Begun() | Finish():
                     pass
 

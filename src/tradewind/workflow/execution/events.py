@@ -185,6 +185,30 @@ class Replan:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Write down that a machine is given back, then give it back: nothing is left to do there.
+
+    It may not have come yet, or not even have been asked for.
+
+    Attributes:
+        vm: The machine.
+    """
+
+    vm: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Ask for a machine again that was given back; `MachineUp` is the answer.
+
+    Attributes:
+        vm: The machine.
+    """
+
+    vm: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Nothing more will be started.
 
@@ -195,4 +219,4 @@ class Finish:
     ending: Ending
 
 
-Instruction = Launch | Arm | Begun | Replan | Finish
+Instruction = Launch | Arm | Begun | Replan | GiveBack | Recall | Finish

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _SEND_SECONDS = 5.0
+_STOP = {"op": "stop"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Told:
     offset: float
 
 
-@dataclass
+@dataclass(eq=False)
 class _Link:
     vm: int
     connection: socket.socket
@@ -52,6 +53,7 @@ class Fleet:
         self.selector = selectors.DefaultSelector()
         self._lost, self._silence = lost, silence
         self._links: dict[int, _Link] = {}
+        self._leaving: list[_Link] = []
 
     def add(self, vm: int, connection: socket.socket, offset: float) -> None:
         """Take a connection to a machine whose clock is so many seconds behind this one's."""
@@ -66,6 +68,16 @@ class Fleet:
         if link is not None:
             self.selector.unregister(link.connection)
             link.connection.close()
+
+    def let_go(self, vm: int) -> None:
+        """Tell a machine to end itself, and hear nothing more of it.
+
+        The connection stays until the machine closes it: closed here, it might take the word along.
+        """
+        self.send(vm, _STOP)
+        link = self._links.pop(vm, None)
+        if link is not None:
+            self._leaving.append(link)
 
     def send(self, vm: int, order: dict[str, Any]) -> None:
         """Tell a machine something; one that cannot be told now is told again when it is back."""
@@ -87,8 +99,12 @@ class Fleet:
             if key.fileobj is bell:
                 with contextlib.suppress(OSError):
                     bell.recv(4096)
-            elif key.data.vm in self._links:
-                yield from self._read(key.data)
+                continue
+            link: _Link = key.data
+            if link in self._leaving:
+                self._see_off(link)
+            elif self._links.get(link.vm) is link:
+                yield from self._read(link)
         now = time.monotonic()
         for link in [each for each in self._links.values() if now - each.heard > self._silence]:
             self._lose(link)
@@ -108,18 +124,27 @@ class Fleet:
             if said["event"] == "ended":
                 yield Told(link.vm, said["key"], said["result"], link.offset)
 
+    def _see_off(self, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            if link.connection.recv(1 << 20):
+                return
+        self._leaving.remove(link)
+        self.selector.unregister(link.connection)
+        link.connection.close()
+
     def _lose(self, link: _Link) -> None:
         self.drop(link.vm)
         self._lost(link.vm)
 
     def stop(self) -> None:
         """Tell all machines to end their tasks and themselves."""
-        for link in list(self._links.values()):
-            with contextlib.suppress(OSError):
-                link.connection.sendall(b'{"op": "stop"}\n')
+        for vm in list(self._links):
+            self.send(vm, _STOP)
 
     def close(self) -> None:
         """Close all connections."""
         for vm in list(self._links):
             self.drop(vm)
+        for link in self._leaving:
+            link.connection.close()
         self.selector.close()

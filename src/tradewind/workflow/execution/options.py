@@ -28,6 +28,7 @@ class Options:
         gather: Seconds that the first machine waits for the others.
         give_up: Seconds after the first task could begin at which machines that have not come are given up.
         online: The planner decides during the run where each task goes, instead of the plan.
+        give_back: Machines are given back as soon as the plan has nothing more for them; `online` keeps all to the end.
     """
 
     inputs: Path
@@ -38,6 +39,7 @@ class Options:
     gather: float = 30.0
     give_up: float = 600.0
     online: bool = False
+    give_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Progress:
         failed: Tasks that failed for good, and those that need them.
         tasks: All tasks.
         up: Machines that are there.
+        back: Machines that were given back, for nothing is left to do there.
         machines: All machines.
         seconds: Since tasks could begin; None before.
         left: Seconds that the rest takes by the plan; None before tasks could begin.
@@ -62,6 +65,7 @@ class Progress:
     failed: int
     tasks: int
     up: int
+    back: int
     machines: int
     seconds: float | None
     left: float | None
@@ -99,7 +103,8 @@ def look(
         running=steps.count(Step.RUNNING),
         failed=steps.count(Step.FAILED) + steps.count(Step.BLOCKED),
         tasks=len(steps),
-        up=sum(there is Presence.UP for there in machine.presence),
+        up=machine.presence.count(Presence.UP),
+        back=machine.presence.count(Presence.BACK),
         machines=len(platform.vms),
         seconds=seconds,
         left=left,

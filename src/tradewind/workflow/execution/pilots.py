@@ -7,7 +7,6 @@ job of Slurm costs about a tenth of a second on a quiet controller, and waits in
 
 from __future__ import annotations
 
-import json
 import queue
 import socket
 import sys
@@ -21,8 +20,9 @@ from typing import Any
 
 from tradewind.deployer.runner.base import Runner, SubmitsTogether, ThisMachine
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
-from tradewind.problem import Configuration, Handle, Limits, Offer, RunRequest, RunState
-from tradewind.workflow.execution.agent import NO_FOLDER, proof
+from tradewind.problem import Configuration, Handle, Limits, Offer, RunRequest, RunState, RunStatus
+from tradewind.workflow.execution.agent import NO_FOLDER
+from tradewind.workflow.execution.calling import call
 from tradewind.workflow.execution.folder import RunFolder
 from tradewind.workflow.platform import Vm
 
@@ -87,6 +87,7 @@ class _Pilot:
     linked: bool = False
     unheard_since: float = field(default_factory=time.monotonic)
     gone: bool = False
+    leaves_by: float = 0.0
 
 
 class Pilots:
@@ -116,6 +117,7 @@ class Pilots:
         self._secret, self._terms, self._post = secret, terms, post
         self._here = isinstance(runner, ThisMachine)
         self._pilots: dict[int, _Pilot] = {}
+        self._leaving: list[_Pilot] = []
         self._news: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._next_poll = 0.0
         self._thread = threading.Thread(target=self._work, name="tradewind-pilots", daemon=True)
@@ -144,10 +146,22 @@ class Pilots:
             numbers: Which pilot of each machine is to be made.
         """
         self._folder.install()
-        fresh = [self._make(vm, number) for vm, number in numbers.items()]
-        self._pilots |= {pilot.vm: pilot for pilot in fresh}
-        self._news.put(lambda: self._submit(fresh))
+        self.fetch(numbers)
         self._thread.start()
+
+    def fetch(self, numbers: dict[int, int]) -> None:
+        """Ask for machines.
+
+        Args:
+            numbers: Which pilot of each machine is to be made.
+        """
+        fresh = [self._make(vm, number) for vm, number in numbers.items()]
+
+        def submit() -> None:
+            self._pilots |= {pilot.vm: pilot for pilot in fresh}
+            self._submit(fresh)
+
+        self._news.put(submit)
 
     @property
     def _owner(self) -> str:
@@ -196,6 +210,10 @@ class Pilots:
         """Wait no longer for a machine that has not come."""
         self._news.put(lambda: self._abandon(vm))
 
+    def give_back(self, vm: int) -> None:
+        """A machine has nothing more to do: see that it ends; one that was told to, and does not, is cancelled."""
+        self._news.put(lambda: self._dismiss(vm))
+
     def halt(self) -> None:
         """Look for no more machines: nothing is posted from now on."""
         self._news.put(None)
@@ -205,7 +223,7 @@ class Pilots:
     def close(self, *, seconds: float = _END_SECONDS) -> None:
         """Give all machines back: those that were told to stop end by themselves, the others are cancelled."""
         self.halt()
-        waiting = [pilot for pilot in self._pilots.values() if pilot.handle is not None]
+        waiting = [each for each in [*self._pilots.values(), *self._leaving] if each.handle is not None]
         self._cancel([pilot for pilot in waiting if not pilot.linked])
         until, cancelled = time.monotonic() + seconds, False
         while waiting and time.monotonic() < until:
@@ -270,52 +288,38 @@ class Pilots:
                 self._post(Gone(pilot.vm, str(answer), answer))
 
     def _connect(self, pilot: _Pilot) -> None:
-        try:
-            address = json.loads((pilot.folder / "address.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return
-        places = [*(["127.0.0.1"] if address["host"] == socket.gethostname() else []), *address["places"]]
-        for place in dict.fromkeys(places):
-            found = self._knock(str(place), int(address["port"]))
-            if found is not None:
-                connection, theirs = found
-                pilot.linked = True
-                offset = 0.0 if address["host"] == socket.gethostname() else time.time() - theirs
-                self._post(Linked(pilot.vm, connection, address["host"], offset))
-                return
+        found = call(pilot.folder, self._secret, min(_CONNECT_SECONDS, self._terms.silence))
+        if found is not None:
+            pilot.linked = True
+            self._post(Linked(pilot.vm, found.connection, found.host, found.offset))
 
-    def _knock(self, place: str, port: int) -> tuple[socket.socket, float] | None:
-        """A connection to an agent that has let us in, and the time there; or None."""
-        try:
-            patience = min(_CONNECT_SECONDS, self._terms.silence)
-            connection = socket.create_connection((place, port), timeout=patience)
-        except OSError:
-            return None
-        try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            challenge = json.loads(_line(connection))["challenge"]
-            connection.sendall(proof(self._secret, challenge).encode() + b"\n")
-            welcome = json.loads(_line(connection))
-            return connection, float(welcome["now"])
-        except (OSError, ValueError, KeyError):
-            pass
-        connection.close()
-        return None
+    def _dismiss(self, vm: int) -> None:
+        pilot = self._pilots.pop(vm, None)
+        if pilot is None or pilot.handle is None:
+            return
+        pilot.leaves_by = time.monotonic() + _END_SECONDS
+        self._leaving.append(pilot)
+        self._next_poll = 0.0
+        if not pilot.linked:
+            self._cancel([pilot])
 
     def _unlink(self, vm: int) -> None:
-        pilot = self._pilots[vm]
-        if not pilot.gone:
+        pilot = self._pilots.get(vm)
+        if pilot is not None and not pilot.gone:
             pilot.linked, pilot.unheard_since = False, time.monotonic()
             self._next_poll = 0.0
 
     def _poll(self) -> None:
         """Ask the runner; a machine that was lost from sight is asked for more often."""
         known = [pilot for pilot in self._pilots.values() if pilot.handle is not None and not pilot.gone]
+        asked = [pilot.handle for pilot in [*known, *self._leaving] if pilot.handle]
         try:
-            states = self._runner.poll([pilot.handle for pilot in known if pilot.handle]) if known else {}
+            states = self._runner.poll(asked) if asked else {}
         except TradewindError:  # the next one tells
             states = {}
         now = time.monotonic()
+        for pilot in list(self._leaving):
+            self._see_off(pilot, states.get(pilot.request.run_id), now)
         hurry = False
         for pilot in known:
             status = states.get(pilot.request.run_id)
@@ -331,6 +335,15 @@ class Pilots:
                     self._give_up(pilot)
         self._next_poll = now + (0.1 if hurry else self._terms.poll_seconds)
 
+    def _see_off(self, pilot: _Pilot, status: RunStatus | None, now: float) -> None:
+        if status is not None and status.state.ended and pilot.handle is not None:
+            self._leaving.remove(pilot)
+            with suppress(TradewindError):
+                self._runner.forget(pilot.handle)
+        elif now > pilot.leaves_by:
+            pilot.leaves_by = now + _END_SECONDS
+            self._cancel([pilot])
+
     def _why(self, pilot: _Pilot, state: RunState, reason: str) -> str:
         return f"{self._vms[pilot.vm].name} is gone: {reason or state.value}"
 
@@ -344,8 +357,8 @@ class Pilots:
         )
 
     def _abandon(self, vm: int) -> None:
-        pilot = self._pilots[vm]
-        if not (pilot.gone or pilot.linked):
+        pilot = self._pilots.get(vm)
+        if pilot is not None and not (pilot.gone or pilot.linked):
             pilot.gone = True
             self._cancel([pilot])
             self._post(Gone(vm, f"{self._vms[vm].name} has not come: the others do its work"))
@@ -382,14 +395,3 @@ def dismiss(runner: Runner, run_id: str) -> None:
         if handles and time.monotonic() > until:
             raise DeployError(f"{len(handles)} machines of the earlier run do not go", hint="try again in a minute")
         time.sleep(0.02)
-
-
-def _line(connection: socket.socket) -> bytes:
-    """One line and nothing beyond it: the rest is read by somebody else."""
-    text = b""
-    while not text.endswith(b"\n"):
-        piece = connection.recv(1)
-        if not piece:
-            raise OSError("the connection was closed")
-        text += piece
-    return text

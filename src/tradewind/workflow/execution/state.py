@@ -6,13 +6,13 @@ order, and feeds back what happens as further events.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.execution.arming import Armed, awaited
+from tradewind.workflow.execution.board import Board
 from tradewind.workflow.execution.events import (
     Arm,
     Begun,
@@ -20,6 +20,7 @@ from tradewind.workflow.execution.events import (
     Ending,
     Event,
     Finish,
+    GiveBack,
     Guided,
     Instruction,
     Interrupted,
@@ -31,6 +32,7 @@ from tradewind.workflow.execution.events import (
     Outcome,
     PlanFailed,
     Planned,
+    Recall,
     Replan,
 )
 from tradewind.workflow.execution.steps import Graph, Patience, Presence, Step
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from tradewind.workflow.execution.guide import Guide
 
 
-class ExecutionMachine:
+class ExecutionMachine(Board):
     """A plan that is carried out: where every task is, and what is to be started next.
 
     Each machine starts its tasks in the order of the plan: a task begins when all before it on its machine have begun,
@@ -52,53 +54,32 @@ class ExecutionMachine:
         order: The tasks of each machine, in the plan's order.
         patience: How often failures are repeated.
         guide: Who decides during the run, or None to follow the order.
+        give_back: Give a machine back when the order has nothing more for it. One that is needed after all, because
+            another one was lost or a task failed, is asked for again. With a guide all stay until the end.
 
     Attributes:
-        steps: Where each task is.
-        presence: Where each machine is.
-        attempts: How often each task was started.
-        places: The machine and the attempt of each task that runs.
-        armed: By machine, the task that it begins by itself; nothing else is started there meanwhile.
         ending: Why it is over, or None.
     """
 
     def __init__(
-        self, graph: Graph, order: Mapping[int, Sequence[int]], patience: Patience, guide: Guide | None = None
+        self,
+        graph: Graph,
+        order: Mapping[int, Sequence[int]],
+        patience: Patience,
+        guide: Guide | None = None,
+        *,
+        give_back: bool = False,
     ) -> None:
-        self.graph = graph
-        self._guide = guide
+        super().__init__(graph, order)
         self.patience = patience
-        self.steps = [Step.WAITING] * len(graph.parents)
-        self.presence = [Presence.COMING] * len(graph.slots)
-        self.attempts = [0] * len(graph.parents)
-        self.places: dict[int, tuple[int, int]] = {}
-        self.armed: dict[int, Armed] = {}
         self.ending: Ending | None = None
-        self._queues = [deque(order.get(vm, ())) for vm in range(len(graph.slots))]
-        self._free = list(graph.slots)
-        self._running: list[set[int]] = [set() for _ in graph.slots]
-        self._children: list[list[int]] = [[] for _ in graph.parents]
-        for task, parents in enumerate(graph.parents):
-            for parent in parents:
-                self._children[parent].append(task)
-        self._unmet = [len(parents) for parents in graph.parents]
-        self._ready = {task: None for task, count in enumerate(self._unmet) if not count}  # as they became ready
+        self._guide = guide
+        self._gives_back = give_back
         self._failures = [0] * len(graph.parents)
         self._losses = [0] * len(graph.parents)
         self._moved: dict[int, int] = {}  # tasks that are tried once more, on a machine that they have not failed on
-        self._left = len(graph.parents)
         self._planning = False
         self._stuck = False
-
-    @property
-    def left(self) -> tuple[int, ...]:
-        """The tasks that wait for their turn."""
-        return tuple(task for task, step in enumerate(self.steps) if step is Step.WAITING)
-
-    @property
-    def vms(self) -> tuple[int, ...]:
-        """The machines that are not lost."""
-        return tuple(vm for vm, there in enumerate(self.presence) if there is not Presence.LOST)
 
     # ------------------------------------------------------------------ the one method that changes anything
 
@@ -159,22 +140,6 @@ class ExecutionMachine:
                     queue.remove(armed.task)
             self._hold(armed, vm)
 
-    def _place(self, task: int, vm: int, attempt: int) -> None:
-        self.steps[task] = Step.RUNNING
-        self.places[task] = (vm, attempt)
-        self._running[vm].add(task)
-        self._free[vm] -= self.graph.cores[task]
-        self._ready.pop(task, None)
-
-    def _complete(self, task: int) -> None:
-        self.steps[task] = Step.DONE
-        self._left -= 1
-        self._ready.pop(task, None)
-        for child in self._children[task]:
-            self._unmet[child] -= 1
-            if not self._unmet[child] and self.steps[child] is Step.WAITING:
-                self._ready[child] = None
-
     # ------------------------------------------------------------------ ends, failures and losses
 
     def _end(self, event: Ended) -> list[Instruction]:
@@ -199,23 +164,20 @@ class ExecutionMachine:
         if last:
             self._moved[task] = vm
         self._queues[vm].appendleft(task)
-        return []
-
-    def _release(self, task: int) -> None:
-        vm, _ = self.places.pop(task)
-        self._running[vm].discard(task)
-        self._free[vm] += self.graph.cores[task]
-        self.steps[task] = Step.WAITING
-        self._ready[task] = None
+        return self._recall(vm)
 
     def _other(self, task: int, vm: int) -> int:
-        """The machine with the shortest queue on which a task has not just failed; that one, if there is no other."""
+        """The machine with the shortest queue on which a task has not just failed; that one, if there is no other.
+
+        One that is there comes before one that was given back.
+        """
         others = [
-            other
+            (self.presence[other] is Presence.BACK, len(self._queues[other]), other)
             for other in self.vms
-            if other != vm and self.presence[other] is Presence.UP and self.graph.slots[other] >= self.graph.cores[task]
+            if other != vm and self.presence[other] is not Presence.COMING
+            if self.graph.slots[other] >= self.graph.cores[task]
         ]
-        return min(others, key=lambda other: (len(self._queues[other]), other), default=vm)
+        return min(others)[2] if others else vm
 
     def _lost(self, task: int, vm: int) -> list[Instruction]:
         """A task lost its machine, or was lost on it: it is run again, but not for ever."""
@@ -228,20 +190,11 @@ class ExecutionMachine:
 
     def _give_up(self, task: int) -> list[Instruction]:
         """A task failed for good: all that needs it is left out, and the rest is planned anew."""
-        self.steps[task] = Step.FAILED
-        self._ready.pop(task, None)
-        self._left -= 1
-        found = [task]
-        while found:
-            for child in self._children[found.pop()]:
-                if self.steps[child] is Step.WAITING:
-                    self.steps[child] = Step.BLOCKED
-                    self._left -= 1
-                    found.append(child)
+        self._block(task)
         return self._replan()
 
     def _lose(self, vm: int) -> list[Instruction]:
-        if self.presence[vm] is Presence.LOST:
+        if self.presence[vm] in (Presence.LOST, Presence.BACK):
             return []
         self.presence[vm] = Presence.LOST
         self._withdraw(vm)
@@ -295,15 +248,6 @@ class ExecutionMachine:
         self._place(armed.task, vm, armed.attempt)
         return [Begun(armed.task, vm, armed.attempt)]
 
-    def _withdraw(self, vm: int) -> None:
-        """Put what is armed back to the front of its queue; it counts as no failure and no loss."""
-        armed = self.armed.pop(vm, None)
-        if armed is not None:
-            self.steps[armed.task] = Step.WAITING
-            self._queues[vm].appendleft(armed.task)
-            if not self._unmet[armed.task]:
-                self._ready[armed.task] = None
-
     # ------------------------------------------------------------------ plans of what is left
 
     def _replan(self) -> list[Instruction]:
@@ -330,8 +274,9 @@ class ExecutionMachine:
             queue.extend(task for task in order.get(vm, ()) if self.steps[task] is Step.WAITING and task not in moved)
             queue.extendleft(task for task, where in moved.items() if where == vm)
             placed.update(queue)
+        needed = [each for vm, queue in enumerate(self._queues) if queue for each in self._recall(vm)]
         # What has lost its machine since the plan was asked for is not in it.
-        return [] if placed.issuperset(self.left) else self._replan()
+        return needed + ([] if placed.issuperset(self.left) else self._replan())
 
     # ------------------------------------------------------------------ what can be started
 
@@ -340,8 +285,8 @@ class ExecutionMachine:
         if out:
             self._stuck = False
         elif not self.places and not self._planning:
-            return self._conclude()
-        return out
+            return self._conclude() or self._give_back()
+        return out + self._give_back()
 
     def _ask(self, guide: Guide) -> list[Instruction]:
         """Start what the guide decides, after what is tried for the last time on a machine of its own."""
@@ -377,6 +322,24 @@ class ExecutionMachine:
                     out.append(self._launch(task, vm))
                 queue.popleft()
         return out
+
+    def _give_back(self) -> list[Instruction]:
+        """Let go of the machines that the order has nothing more for."""
+        if not self._gives_back or self._planning or self._guide is not None:
+            return []
+        idle = [
+            vm for vm, there in enumerate(self.presence) if there in (Presence.UP, Presence.COMING) and self._idle(vm)
+        ]
+        for vm in idle:
+            self.presence[vm] = Presence.BACK
+        return [GiveBack(vm) for vm in idle]
+
+    def _recall(self, vm: int) -> list[Instruction]:
+        """Ask for a machine again that was given back."""
+        if self.presence[vm] is not Presence.BACK:
+            return []
+        self.presence[vm] = Presence.COMING
+        return [Recall(vm)]
 
     def _launch(self, task: int, vm: int) -> Launch:
         self.attempts[task] += 1

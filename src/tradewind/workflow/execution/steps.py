@@ -19,10 +19,11 @@ class Step(Enum):
 
 
 class Presence(Enum):
-    """Where a machine is."""
+    """Where a machine is; one that is ``BACK`` was given back, for nothing was left to do there."""
 
     COMING = auto()
     UP = auto()
+    BACK = auto()
     LOST = auto()
 
 
