@@ -19,7 +19,7 @@ from tradewind.problem import Billing, Budget, Configuration, Integer, Objective
 from tradewind.searcher.acquisition import expected_saving
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.searcher.obol import ObolSearcher, ObolSettings, kernel
-from tradewind.searcher.obol.arrays import Floats, Ints, Rules
+from tradewind.searcher.obol.arrays import Floats, Ints, Rules, make_room
 from tradewind.searcher.obol.columns import Columns, ParameterMap
 from tradewind.searcher.obol.design import latin_hypercube
 from tradewind.searcher.obol.ensemble import Ensemble, Money, make_bags
@@ -207,6 +207,32 @@ def test_certain_candidates() -> None:
     assert kernel.worth(2.0, 0.0, 3.0, 2.0, False) == 1.0
     assert kernel.worth(2.0, 0.0, 3.0, 1.9, False) == 0.0
     assert kernel.worth(4.0, 0.0, 3.0, 9.0, False) == 0.0
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_bounds_are_above_what_candidates_are_worth_and_close(log: bool) -> None:
+    """A bound that is too low loses a candidate that is the best; one that is loose saves nothing."""
+    rng = np.random.default_rng(7)
+    mean, sd = rng.normal(1.0, 1.0, 400), rng.choice([0.0, 0.02, 0.3, 2.0], 400)
+    limit = np.where(rng.random(400) < 0.2, math.inf, mean + rng.normal(0.0, 1.5, 400))
+    limit[::9] = mean[::9]
+    chance = rng.uniform(0.1, 1.0, 400)
+    best = 1.7
+    numbers = np.arange(400.0)[:, None]
+    one = np.ones(400)
+    money = Money(limit, chance, one, one, one, np.zeros(400, dtype=np.int64))
+    model = Ensemble(Columns(numbers), money, [0, 1], np.ones(2), best, 1.0, rules(), 2, 0)
+    room = make_room(model.trials, model.field, 0)._replace(mean=mean, sd=sd)
+    room.bound[:] = 0.0
+    room.bound[5] = -1.0
+    first = kernel._bounds(math.log(best) if log else best, best if log else 1.0, model.field, room)
+    worth = np.array([kernel.worth(*row, log) for row in zip(mean, sd, np.full(400, best), limit, strict=True)])
+    here = np.arange(400) != 5
+    assert (room.bound[here] >= (worth * chance)[here] * (1.0 - 1e-12)).all()
+    assert room.bound[5] == -1.0
+    assert first != 5
+    loose = (np.maximum((math.log(best) if log else best) - mean, 0.0) + 0.399 * sd) * (best if log else 1.0) * chance
+    assert np.median((room.bound - worth * chance)[here]) < 0.5 * np.median((loose - worth * chance)[here])
 
 
 def test_agreement_is_a_share_of_the_mean() -> None:

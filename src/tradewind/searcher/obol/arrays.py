@@ -116,9 +116,9 @@ class Room(NamedTuple):
         squares: Their squares likewise.
         stamp: For which g-th imagined run each of the sums was made, shape (D + 1, D + 1).
         used: 1 for candidates of the path, shape (N,).
-        mean: Of candidates that may be run, shape (N,).
+        mean: Of candidates, shape (N,).
         sd: Standard deviations, shape (N,).
-        bound: Upper bounds of their worth, shape (N,).
+        bound: Upper bounds of what they are worth, below zero where they may not be run, shape (N,).
     """
 
     product: Floats

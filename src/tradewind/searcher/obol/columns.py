@@ -100,14 +100,13 @@ class Columns:
         most = max((len(values) for _, values in found), default=1)
         self.codes: Bytes = np.zeros((count, max(1, width)), dtype=np.uint8)
         self.values: Floats = np.zeros((max(1, width), most))
-        words = (count + 63) // 64
-        self.masks: Words = np.zeros((max(1, width), most, words), dtype=np.uint64)
-        self.everyone: Words = _bits(np.ones(count, dtype=np.bool_), words)
+        self.masks: Words = np.zeros((max(1, width), most, (count + 63) // 64), dtype=np.uint64)
+        self.everyone: Words = pack(np.ones(count, dtype=np.bool_))
         for f, (codes, values) in enumerate(found):
             self.codes[:, f] = codes
             self.values[f] = np.pad(values, (0, most - len(values)), mode="edge")
             for level in range(len(values)):
-                self.masks[f, level] = _bits(codes <= level, words)
+                self.masks[f, level] = pack(codes <= level)
 
 
 def _levels(column: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -122,8 +121,14 @@ def _levels(column: Floats) -> tuple[NDArray[np.int64], Floats]:
     return codes, values
 
 
-def _bits(chosen: NDArray[np.bool_], words: int) -> Words:
-    packed = np.zeros(8 * words, dtype=np.uint8)
-    whole = np.packbits(chosen, bitorder="little")
-    packed[: len(whole)] = whole
+def pack(chosen: NDArray[np.bool_]) -> Words:
+    """Sets of rows as 64-bit words, of shape (..., words).
+
+    Args:
+        chosen: Which rows each set holds, shape (..., rows).
+    """
+    words = (chosen.shape[-1] + 63) // 64
+    packed = np.zeros((*chosen.shape[:-1], 8 * words), dtype=np.uint8)
+    whole = np.packbits(chosen, axis=-1, bitorder="little")
+    packed[..., : whole.shape[-1]] = whole
     return packed.view(np.uint64)

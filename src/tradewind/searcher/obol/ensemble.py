@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.searcher.obol.arrays import Bags, Field, Floats, Ints, Room, Rules, Trials, make_room
-from tradewind.searcher.obol.columns import Columns
+from tradewind.searcher.obol.columns import Columns, pack
 
 _FEW = 64
 """Paths below which a second thread is not worth starting."""
@@ -161,7 +161,8 @@ class Ensemble:
             threads: Threads; each takes every so-manieth root.
         """
         threads = threads if len(roots) * 3**self.rules.depth > _FEW else 1
-        jobs = [(free, free[roots[i::threads]], np.ascontiguousarray(first[:, i::threads])) for i in range(threads)]
+        field = _only(self.field, free)
+        jobs = [(field, roots[i::threads], np.ascontiguousarray(first[:, i::threads])) for i in range(threads)]
         if threads == 1:
             return self._walk(*jobs[0])
         found = np.empty((2, len(roots)))
@@ -170,11 +171,32 @@ class Ensemble:
                 found[:, i::threads] = part
         return found
 
-    def _walk(self, free: Ints, roots: Ints, first: Floats) -> Floats:
+    def _walk(self, field: Field, roots: Ints, first: Floats) -> Floats:
         from tradewind.searcher.obol import kernel
 
         own = self.trials._replace(codes=self.trials.codes.copy(), y=self.trials.y.copy())
-        room: Room = make_room(own, self.field, self.rules.depth)
+        room: Room = make_room(own, field, self.rules.depth)
         found = np.empty((2, len(roots)))
-        kernel.look_ahead(self.field, self.bags, own, self.rules, free, room, roots, first, found)
+        kernel.look_ahead(field, self.bags, own, self.rules, room, roots, first, found)
         return found
+
+
+def _only(field: Field, rows: Ints) -> Field:
+    """Some of the candidates: trees are then asked about no others."""
+    codes = field.codes[rows]
+    masks = np.zeros((*field.masks.shape[:2], (len(rows) + 63) // 64), dtype=np.uint64)
+    for f, levels in enumerate(masks):
+        for level in range(len(levels)):
+            levels[level] = pack(codes[:, f] <= level)
+    return Field(
+        codes,
+        field.values,
+        masks,
+        pack(np.ones(len(rows), dtype=np.bool_)),
+        field.limit[rows],
+        field.chance[rows],
+        field.rate[rows],
+        field.fixed[rows],
+        field.switch[rows],
+        field.machines[rows],
+    )

@@ -1,7 +1,7 @@
 """The inner loops of OBOL: trees, expected improvement and lookahead over arrays.
 
-They stay in one file because numba renews a cached function when its own file changes, and not when a file that it
-calls changes. Import this module inside functions: it loads numba.
+They stay in one file (but for `bits`) because numba renews a cached function when its own file changes, and not when
+a file that it calls changes. Import this module inside functions: it loads numba.
 
 Candidates and trials are rows of small integers, the levels of their columns. A set of candidates is a row of 64-bit
 words, so that a split of a node is one AND a word. The runs that lookahead imagines are appended to the trials. A tree
@@ -14,8 +14,9 @@ import math
 
 import numpy as np
 
-from tradewind.compiling import COMPILED, fast, inlined
+from tradewind.compiling import fast, inlined
 from tradewind.searcher.obol.arrays import Bags, Bytes, Field, Floats, Ints, Room, Rules, Trials, Words
+from tradewind.searcher.obol.bits import add
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
@@ -29,38 +30,8 @@ _WEIGHTS = np.array([1.0 / 6.0, 2.0 / 3.0, 1.0 / 6.0])
 # Gauss-Hermite with three points for a standard normal: sqrt(2) times the roots 0, ±sqrt(3/2), and weights that add
 # up to one.
 
-_ONE, _ZERO, _SHIFT = np.uint64(1), np.uint64(0), np.uint64(58)
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_PLACES = np.zeros(64, dtype=np.int64)
-for _bit in range(64):
-    _PLACES[(((1 << _bit) * int(_DE_BRUIJN)) & (2**64 - 1)) >> 58] = _bit
-
 
 # ---------------------------------------------------------------------- trees
-
-
-@inlined
-def _add_bits(sets: Words, row: int, value: float, sums: Floats, squares: Floats) -> None:
-    """Add a leaf's value, and its square, for each of its candidates."""
-    square = value * value
-    for k in range(sets.shape[1]):
-        word = sets[row, k]
-        while word != _ZERO:
-            lowest = word & (~word + _ONE)
-            j = 64 * k + _PLACES[(lowest * _DE_BRUIJN) >> _SHIFT]
-            sums[j] += value
-            squares[j] += square
-            word ^= lowest
-
-
-def _add_array(sets: Words, row: int, value: float, sums: Floats, squares: Floats) -> None:
-    """As `_add_bits`, for when nothing is compiled."""
-    chosen = np.unpackbits(sets[row].view(np.uint8), bitorder="little")[: len(sums)].view(np.bool_)
-    sums[chosen] += value
-    squares[chosen] += value * value
-
-
-_add = _add_bits if COMPILED else _add_array
 
 
 @inlined
@@ -70,6 +41,14 @@ def _split(
 ) -> tuple[int, int, int]:  # fmt: skip
     """The column that splits a node best, and the levels on both sides of the split; -1 where none gains."""
     gain, feature, below, above = _SAME * spread, -1, 0, 0
+    if end - start == 2:
+        # Whatever tells two trials apart gains all there is to gain.
+        for a in range(orders.shape[1]):
+            f = orders[node, a]
+            c, high = codes[index[start], f], codes[index[start + 1], f]
+            if c != high:
+                return f, min(c, high), max(c, high)
+        return feature, below, above
     for a in range(orders.shape[1]):
         if a >= tries and feature >= 0:
             break
@@ -105,16 +84,12 @@ def _grow(
     index: Ints, stack: Ints, sets: Words, heap: Floats, heaps: Floats, sums: Floats, squares: Floats,
 ) -> None:  # fmt: skip
     """Grow one random tree and add its prediction, and the square, for every candidate."""
-    count, weight, total, square = 0, 0.0, 0.0, 0.0
+    count, least = 0, 0.0
     for i in range(size):
         if bag[i] > 0.0:
             index[count] = i
             count += 1
             product[i] = bag[i] * y[i]
-            weight += bag[i]
-            total += product[i]
-            square += product[i] * y[i]
-    least = 1e-3 * (square - total * total / weight) / weight
     stack[0, 0], stack[0, 1] = 0, count
     for k in range(sets.shape[1]):
         sets[0, k] = everyone[k]
@@ -122,6 +97,10 @@ def _grow(
     while top > 0:
         top -= 1
         start, end = stack[top, 0], stack[top, 1]
+        if end - start == 1:
+            i = index[start]
+            add(sets, top, product[i] / bag[i], sums, squares)
+            continue
         weight, total, square = 0.0, 0.0, 0.0
         for p in range(start, end):
             i = index[p]
@@ -129,6 +108,7 @@ def _grow(
             total += product[i]
             square += product[i] * y[i]
         spread = square - total * total / weight
+        least = 1e-3 * spread / weight if end - start == count else least
         feature, below, above = -1, 0, 0
         if weight >= 2.0 and spread > 1e-12 and spread >= least * weight:
             feature, below, above = _split(
@@ -136,7 +116,7 @@ def _grow(
             )
             node += 1
         if feature < 0:
-            _add(sets, top, total / weight, sums, squares)
+            add(sets, top, total / weight, sums, squares)
             continue
         # A level in the middle goes to the right, as one that equals the threshold does.
         middle = 0.5 * (values[feature, below] + values[feature, above]) - _SAME
@@ -145,9 +125,12 @@ def _grow(
             cut += 1
         p = start
         for q in range(start, end):
-            if codes[index[q], feature] <= cut:
-                index[p], index[q] = index[q], index[p]
-                p += 1
+            # Without a branch, which could not be foreseen.
+            i, here = index[q], index[p]
+            left = codes[i, feature] <= cut
+            index[p] = i if left else here
+            index[q] = here if left else i
+            p += left
         for k in range(sets.shape[1]):
             mask = masks[feature, cut, k]
             sets[top + 1, k] = sets[top, k] & mask
@@ -195,11 +178,9 @@ def moments(total: float, square: float, trees: int, shift: float, scale: float,
     mean = total / trees
     variance = (square - total * mean) / (trees - 1) if trees > 1 else 0.0
     mean = shift + scale * mean
-    if variance > _AGREE:
-        return mean, scale * math.sqrt(variance)
-    if rules.log:
-        return mean, math.log1p(rules.agreement)
-    return mean, rules.agreement * abs(mean)
+    agreed = math.log1p(rules.agreement) if rules.log else rules.agreement * abs(mean)
+    wide = scale * math.sqrt(max(variance, 0.0))
+    return mean, wide if variance > _AGREE else agreed
 
 
 @fast
@@ -238,50 +219,68 @@ def _stand_in(worst: float, widest: float, log: bool) -> float:
 
 
 @fast
+def _bounds(mark: float, factor: float, field: Field, room: Room) -> int:
+    """Upper bounds of what the candidates are worth, where they are not negative; the place of the largest loose one.
+
+    The loose bound is EI ≤ max(best − μ, 0) + 0.3990σ; for a logarithm 1 − x ≤ −ln x carries it over. The other one
+    divides the second term by (1 + z²)(1 + z²/2 + z⁴/8) with z = (best − μ)/σ, since 1 − Φ(z) ≥ zφ(z)/(1 + z²) and
+    e^y ≥ 1 + y + y²/2; and as Φ(s) ≤ e^(−s²/2)/2 for s < 0, so does it bound the chance of meeting the deadline.
+    """
+    mean, sd, bound = room.mean, room.sd, room.bound
+    for j in range(len(mean)):
+        loose = (max(mark - mean[j], 0.0) + 0.3990 * sd[j]) * factor * field.chance[j]
+        bound[j] = loose if bound[j] >= 0.0 else -1.0
+    first = int(np.argmax(bound))
+    for j in range(len(mean)):
+        wide = sd[j] + 1e-30
+        z, s = ((mark - mean[j]) / wide) ** 2, min((field.limit[j] - mean[j]) / wide, 0.0)
+        tail, s = (1.0 + z) * (1.0 + 0.5 * z + 0.125 * z * z), s * s
+        share = (0.5001 if s > 0.0 else 1.0) / (1.0 + 0.5 * s + 0.125 * s * s)
+        tight = (max(mark - mean[j], 0.0) + 0.3990 * sd[j] / tail) * share * factor * field.chance[j]
+        bound[j] = tight if bound[j] >= 0.0 else -1.0
+    return first
+
+
+@fast
+def _allow(
+    k: int, trees: int, trials: Trials, field: Field, rules: Rules, room: Room, money: float, machines: int
+) -> None:  # fmt: skip
+    """Mean and standard deviation of the candidates; a bound of 0 where the money pays, and of -1 elsewhere."""
+    sums, squares, mean, sd, bound = room.sums[k, k], room.squares[k, k], room.mean, room.sd, room.bound
+    # Short loops without branches, so that several candidates are taken at once.
+    for j in range(len(mean)):
+        mean[j], sd[j] = moments(sums[j], squares[j], trees, trials.shift, trials.scale, rules)
+    for j in range(len(mean)):
+        dear = field.rate[j] * amount(mean[j], sd[j], rules.quantile, rules.log) + field.fixed[j]
+        dear += field.switch[j] if machines != field.machines[j] else 0.0
+        bound[j] = 0.0 if dear <= money and not room.used[j] else -1.0
+
+
+@fast
 def _choose(
-    k: int, trees: int, trials: Trials, field: Field, rules: Rules, free: Ints, room: Room,
+    k: int, trees: int, trials: Trials, field: Field, rules: Rules, room: Room,
     money: float, machines: int, best: float, worst: float,
 ) -> tuple[int, float]:  # fmt: skip
     """The best candidate that the money pays, and its constrained expected improvement; -1 where the money pays none.
 
-    EI ≤ max(best − μ, 0) + 0.3990σ says which candidates need no look; for a logarithm 1 − x ≤ −ln x carries the
-    bound over. The choice is the one that evaluating all would make.
+    Bounds say which candidates need no look. The choice is the one that evaluating all would make.
     """
-    sums, squares, mean, sd, bound = room.sums[k, k], room.squares[k, k], room.mean, room.sd, room.bound
-    widest = 0.0
-    for p in range(len(free)):
-        j = free[p]
-        bound[p] = -1.0
-        if room.used[j]:
-            continue
-        mean[p], sd[p] = moments(sums[j], squares[j], trees, trials.shift, trials.scale, rules)
-        widest = max(widest, sd[p])
-        dear = field.rate[j] * amount(mean[p], sd[p], rules.quantile, rules.log) + field.fixed[j]
-        if machines != field.machines[j]:
-            dear += field.switch[j]
-        if dear <= money:
-            bound[p] = 0.0
+    _allow(k, trees, trials, field, rules, room, money, machines)
+    mean, sd, bound = room.mean, room.sd, room.bound
     if best == math.inf:
-        best = _stand_in(worst, widest, rules.log)
+        best = _stand_in(worst, np.max(sd * (1.0 - room.used)), rules.log)
     mark = math.log(best) if rules.log and best > 0.0 else best
-    first, most = -1, -1.0
-    for p in range(len(free)):
-        if bound[p] >= 0.0:
-            bound[p] = max(mark - mean[p], 0.0) + 0.3990 * sd[p]
-            if rules.log:
-                bound[p] *= best
-            bound[p] *= field.chance[free[p]]
-            if bound[p] > most:
-                first, most = p, bound[p]
-    if first < 0:
+    first = _bounds(mark, best if rules.log else 1.0, field, room)
+    chosen, high = first, np.argmax(bound)
+    if bound[high] < 0.0:
         return -1, 0.0
-    chosen = first
-    top = worth(mean[first], sd[first], best, field.limit[free[first]], rules.log) * field.chance[free[first]]
-    for p in range(len(free)):
-        if bound[p] >= top * (1.0 - _SAME) and p != first:
-            value = worth(mean[p], sd[p], best, field.limit[free[p]], rules.log) * field.chance[free[p]]
-            if value > top * (1.0 + _SAME) or (value >= top * (1.0 - _SAME) and p < chosen):
-                chosen, top = p, value
+    top = worth(mean[first], sd[first], best, field.limit[first], rules.log) * field.chance[first]
+    least = worth(mean[high], sd[high], best, field.limit[high], rules.log) * field.chance[high] * (1.0 - 1e-6)
+    for j in range(len(bound)):
+        if bound[j] >= least and bound[j] >= top * (1.0 - _SAME) and j != first:
+            value = worth(mean[j], sd[j], best, field.limit[j], rules.log) * field.chance[j]
+            if value > top * (1.0 + _SAME) or (value >= top * (1.0 - _SAME) and j < chosen):
+                chosen, top = j, value
     return chosen, top
 
 
@@ -318,17 +317,16 @@ def judge(field: Field, trees: int, trials: Trials, rules: Rules, free: Ints, ro
 
 @fast
 def look_ahead(
-    field: Field, bags: Bags, trials: Trials, rules: Rules, free: Ints, room: Room,
+    field: Field, bags: Bags, trials: Trials, rules: Rules, room: Room,
     roots: Ints, first: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """Utility and cost of the paths that begin at some candidates: algorithm 3 of OBOL, without recursion.
 
     Args:
-        field: Candidates.
+        field: Candidates, all of which may be run.
         bags: Bags.
         trials: Trials; its free rows are written to.
         rules: Rules; ``depth`` is at least 1.
-        free: Candidates that may be run.
         room: Working memory.
         roots: First candidates of the paths, shape (r,).
         first: Mean, standard deviation, improvement and expected USD of each, shape (4, r).
@@ -362,20 +360,18 @@ def look_ahead(
             renew(k + 1, version, field, bags, trials, room)
             before = field.machines[at[k]]
             p, top = _choose(
-                k + 1, bags.weights.shape[1], trials, field, rules, free, room,
+                k + 1, bags.weights.shape[1], trials, field, rules, room,
                 state[0, k + 1], before, state[1, k + 1], state[2, k + 1],
             )  # fmt: skip
             if p < 0:
                 node[k] += 1
                 continue
             k += 1
-            i = free[p]
-            at[k], node[k] = i, 0
+            at[k], node[k] = p, 0
             path[0, k], path[1, k], path[2, k] = room.mean[p], room.sd[p], top
-            path[3, k] = field.rate[i] * amount(room.mean[p], room.sd[p], -1.0, rules.log) + field.fixed[i]
-            if before != field.machines[i]:
-                path[3, k] += field.switch[i]
-            room.used[i] = 1
+            path[3, k] = field.rate[p] * amount(room.mean[p], room.sd[p], -1.0, rules.log) + field.fixed[p]
+            path[3, k] += 0.0 if before == field.machines[p] else field.switch[p]
+            room.used[p] = 1
         found[0, r], found[1, r] = path[2, 0], path[3, 0]
 
 
