@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from tradewind import plugins
@@ -20,6 +21,7 @@ from tradewind.workflow.execution.pilots import Terms
 from tradewind.workflow.execution.run import Carried, carry_out
 from tradewind.workflow.files import Plan, write_plan
 from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.platform import Platform, Vm
 
@@ -48,6 +50,13 @@ def plan_of(flow: Workflow, vms: int = 2, **machine: Any) -> Plan:
     """A plan by HEFT on machines that are alike."""
     platform = Platform(tuple(Vm(f"vm-{n + 1}", **machine) for n in range(vms)))
     return Plan(flow, platform, heft().plan(flow, platform), "heft")
+
+
+def lopsided(seconds: float) -> Plan:
+    """A long task on one machine, a short one on another, and nothing on a third."""
+    tasks = tuple(Task(name, "a", took) for name, took in (("long", seconds), ("short", 0.1)))
+    flow, platform = Workflow("lopsided", tasks, ((), ())), Platform(tuple(Vm(f"vm-{n + 1}") for n in range(3)))
+    return Plan(flow, platform, Schedule(np.array([0, 1]), np.zeros(2), np.array([seconds, 0.1])), "heft")
 
 
 def local(folder: Path) -> Runner:

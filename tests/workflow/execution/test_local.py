@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 from tests.workflow.execution.plans import (
@@ -20,6 +19,7 @@ from tests.workflow.execution.plans import (
     heft,
     history,
     local,
+    lopsided,
     plan_of,
     sh,
     until,
@@ -33,7 +33,6 @@ from tradewind.workflow.execution.pilots import Terms
 from tradewind.workflow.execution.steps import Patience
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform, Vm
 
 
@@ -83,13 +82,6 @@ def test_scaled_time_is_told_in_seconds_of_the_plan(tmp_path: Path) -> None:
     assert 100.0 <= carried.results["actual"]["makespan"] < 1000.0
     assert carried.results["tasks"][0]["seconds"] >= 100.0
     assert carried.results["kept_cost"] >= 1.0
-
-
-def lopsided(seconds: float) -> Plan:
-    """A long task on one machine, a short one on another, and nothing on a third."""
-    tasks = tuple(Task(name, "a", took) for name, took in (("long", seconds), ("short", 0.1)))
-    flow, platform = Workflow("lopsided", tasks, ((), ())), Platform(tuple(Vm(f"vm-{n + 1}") for n in range(3)))
-    return Plan(flow, platform, Schedule(np.array([0, 1]), np.zeros(2), np.array([seconds, 0.1])), "heft")
 
 
 def masters(run: Path) -> list[psutil.Process]:

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 from tests.engines.slurm import SlurmCluster, slurm
-from tests.workflow.execution.plans import agents, carry, chunks, counted, flow_of, history, plan_of, sh, until
+from tests.workflow.execution.plans import (
+    agents,
+    carry,
+    chunks,
+    counted,
+    flow_of,
+    history,
+    lopsided,
+    plan_of,
+    sh,
+    until,
+)
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
@@ -47,6 +58,19 @@ def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path
     assert nodes == set(slurm.nodes)
     until(lambda: slurm.jobs() == [])
     assert not agents(folder)
+
+
+def test_a_job_ends_when_its_machine_has_nothing_left_to_do(slurm: SlurmCluster, tmp_path: Path) -> None:
+    folder, seen = tmp_path / "run", [0]
+
+    def watch(progress: Progress) -> None:
+        if progress.back == 2 and progress.running:
+            seen.append(len(slurm.jobs()))
+
+    carried = carry(lopsided(6.0), folder, runner=on(folder), terms=TERMS, synthetic=True, watch=watch)
+    assert carried.ending is Ending.DONE
+    assert seen[-1] == 1
+    until(lambda: slurm.jobs() == [])
 
 
 @pytest.mark.slow
