@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.store.conftest import OpenStore
 
 from tradewind.errors import StudyBusyError
 from tradewind.store.base import Change
+from tradewind.store.direct import FileWriter
 from tradewind.store.together import writes_to
 from tradewind.testing.stores import study_row, trial
 
@@ -38,25 +40,33 @@ def all_at_once(works: list[Callable[[], None]], held: threading.Lock) -> list[E
     return raised
 
 
-def test_threads_share_a_transaction_and_no_error(open_store: OpenStore, sqlite_url: str) -> None:
+def test_threads_share_a_transaction_and_no_error(
+    open_store: OpenStore, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stores = [open_store(sqlite_url) for _ in range(6)]
     studies = [store.create_study(study_row(f"s{i}")).id for i, store in enumerate(stores)]
     tokens = [
         store.hold(study, f"here:{i}:1.0", 60) for i, (store, study) in enumerate(zip(stores, studies, strict=True))
     ]
     tokens[3] = "lost"
-    commits: list[object] = []
-    for store in stores:
-        sa.event.listen(store._database._writers, "commit", commits.append)  # type: ignore[attr-defined]
+    begun: list[FileWriter] = []
+    transaction = FileWriter.transaction
+
+    def counted(writer: FileWriter, *, lasting: bool) -> AbstractContextManager[sqlite3.Connection]:
+        begun.append(writer)
+        return transaction(writer, lasting=lasting)
+
+    monkeypatch.setattr(FileWriter, "transaction", counted)
 
     def writer(i: int) -> Callable[[], None]:
-        return lambda: stores[i].write(studies[i], Change([trial(0), trial(1)]), tokens[i])
+        return lambda: stores[i].write(studies[i], Change([trial(0), trial(1)], study={"elapsed": 1.0}), tokens[i])
 
     path = Path(sqlite_url.removeprefix("sqlite:///")).resolve()
-    raised = all_at_once([writer(i) for i in range(6) if i != 3], writes_to(str(path))._turn)
+    turn = writes_to(str(path), direct=True)._turn
+    raised = all_at_once([writer(i) for i in range(6) if i != 3], turn)
     assert raised == []
-    assert 1 <= len(commits) <= 2
-    raised = all_at_once([writer(i) for i in range(6)], writes_to(str(path))._turn)
+    assert 1 <= len(begun) <= 2
+    raised = all_at_once([writer(i) for i in range(6)], turn)
     assert [type(error) for error in raised] == [StudyBusyError]
     assert [len(stores[0].trials(study)) for study in studies] == [2, 2, 2, 0, 2, 2]
 

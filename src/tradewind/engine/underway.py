@@ -37,7 +37,9 @@ class Underway:
     def reserved(self, run: Run) -> Run | None:
         """News of a run, with what was set aside for it at its launch; None where it is not on its way."""
         known = self.runs.get(run.run_id)
-        return None if known is None else replace(run, reserved=known.reserved)
+        if known is None:
+            return None
+        return run if run.reserved == known.reserved else replace(run, reserved=known.reserved)
 
     def may_take(self, run_id: str, why: str) -> None:
         """Note why a run's wall time is what it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 from tradewind.problem.candidates import Candidates
@@ -86,7 +86,7 @@ class Problem:
         settings = {name: value for name, value in configuration.items() if name not in machine}
         same = len(settings) == len(configuration)
         key = configuration.key if same else Configuration(settings).key
-        return stable_hash({"offer": offer.key, "settings": key, "fidelity": fidelity})
+        return _trial_key(offer.key, key, fidelity)
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -109,3 +109,9 @@ class Problem:
     def pool(self, configurations: Sequence[Configuration]) -> Candidates:
         """Some configurations as candidates, those that no provider sells and repetitions left out."""
         return Candidates.of_list(self, configurations)
+
+
+# The searcher, the engine and its intake ask for the same key one after the other; 1 and 1.0 have different ones.
+@lru_cache(maxsize=1024, typed=True)
+def _trial_key(offer: str, settings: str, fidelity: float) -> str:
+    return stable_hash({"offer": offer, "settings": settings, "fidelity": fidelity})

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,15 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
 from tradewind.store import faults
+from tradewind.store.direct import FileWriter, begin_writing, in_one_statement
 from tradewind.store.encoding import refuse_other_encodings
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.store.schema import version as version_table
-from tradewind.store.together import Work, writes_to
+from tradewind.store.together import Direct, Work, writes_to
 
 _MIGRATING = 0x7472616465  # "trade": the advisory lock that PostgreSQL clients migrate under
 _WRITES = "tradewind_writes"
 _HASTY = "tradewind_hasty"
-_LOOK_SECONDS = 0.002
 # What happens while a connection is made is not wrapped by SQLAlchemy.
 _ERRORS = (exc.SQLAlchemyError, sqlite3.Error)
 _ALEMBIC = threading.Lock()  # its environment is global to the process
@@ -59,9 +59,12 @@ class Database:
         self._writers = engine.execution_options(**{_WRITES: True})
         self._hasty = engine.execution_options(**{_WRITES: True, _HASTY: True})
         self._together = None if self.path is None else writes_to(str(self.path.resolve()))
+        self._direct = FileWriter(engine, busy_timeout)
+        self._steps = writes_to("" if self.path is None else str(self.path.resolve()), direct=True)
         if parsed.get_backend_name() == "postgresql":
             # All statements of one read see the same moment; SQLite's reads do so by themselves.
             self._readers = engine.execution_options(isolation_level="REPEATABLE READ")
+            self._quick = self._engine(parsed, isolation_level="AUTOCOMMIT", pool_pre_ping=False)
             sa.event.listen(self._hasty, "begin", _on_hasty_begin)
         try:
             self._prepare()
@@ -131,8 +134,30 @@ class Database:
         with self.write(lasting=lasting) as connection:
             work(connection)
 
+    def together_directly(self, work: Direct, *, lasting: bool) -> None:
+        """As `together`, on SQLite, with its own connection; only work of this kind shares a transaction."""
+        self._steps.write(self, work, lasting=lasting)
+
+    @contextlib.contextmanager
+    def direct(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
+        """As `write`, on SQLite, for one thread of the process at a time."""
+        self._check_file()
+        try:
+            with self._direct.transaction(lasting=lasting) as connection:
+                yield connection
+        except _ERRORS as error:
+            raise faults.of_database(error, self.place, self.path) from error
+
+    def at_once(self, text: str, values: Mapping[str, Any]) -> Any:
+        """The first row of a statement of PostgreSQL that is its own transaction; see `in_one_statement`."""
+        try:
+            return in_one_statement(self._quick, text, values)
+        except _ERRORS as error:
+            raise faults.of_database(error, self.place, self.path) from error
+
     def close(self) -> None:
         """Give back all connections."""
+        self._direct.close()
         self._writers.dispose()
         self._quick.dispose()
 
@@ -155,7 +180,7 @@ class Database:
         except _ERRORS as error:
             raise faults.of_database(error, self.place, self.path) from error
 
-    def _engine(self, url: URL) -> Engine:
+    def _engine(self, url: URL, **options: Any) -> Engine:
         try:
             if url.get_backend_name() == "sqlite":
                 engine = sa.create_engine(url, connect_args={"timeout": self._busy_timeout})
@@ -165,7 +190,7 @@ class Database:
             wait = f"-c lock_timeout={max(1, round(self._busy_timeout * 1000))}"
             defaults = {"options": wait, "connect_timeout": 10, "application_name": "tradewind"}
             mine = {key: value for key, value in defaults.items() if key not in url.query}
-            engine = sa.create_engine(url, connect_args=mine, pool_pre_ping=True)
+            engine = sa.create_engine(url, connect_args=mine, **({"pool_pre_ping": True} | options))
             refuse_other_encodings(engine, self.place)
             return engine
         except ImportError as error:
@@ -337,31 +362,9 @@ def _on_sqlite_begin(connection: Connection) -> None:
             driver: Any = connection.connection.driver_connection
             driver.execute(f"PRAGMA synchronous = {mode}")
             kept["synchronous"] = mode
-        _begin_writing(connection)
+        begin_writing(connection)
         return
     connection.exec_driver_sql("BEGIN")
-
-
-def _begin_writing(connection: Connection) -> None:
-    # SQLite looks after 1, 2, 5, 10 ms and so on, up to 100, whether a writer has ended: among many, a quick write
-    # waits for several tenths of a second. Looked at all the time, the next one begins when the last has ended.
-    driver: Any = connection.connection.driver_connection
-    (patience,) = driver.execute("PRAGMA busy_timeout").fetchone()
-    until = time.monotonic() + patience / 1000 - _LOOK_SECONDS
-    driver.execute("PRAGMA busy_timeout = 0")
-    try:
-        while time.monotonic() < until:
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-                time.sleep(_LOOK_SECONDS)
-                continue
-            return
-    finally:
-        driver.execute(f"PRAGMA busy_timeout = {patience}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _on_hasty_begin(connection: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
 
 from tradewind.store.schema import studies
+
+Connected = Connection | sqlite3.Connection
+"""Within a transaction; SQLite's own where nothing is to stand between."""
 
 
 class Prepared:
@@ -27,15 +31,21 @@ class Prepared:
         self._text = str(compiled)
         self._order: Sequence[str] | None = compiled.positiontup
 
-    def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
+    def run(self, connection: Connected, rows: Sequence[Mapping[str, Any]]) -> int:
         """Run it for each row; the parameters are the row's values by name.
 
         Returns:
             How many rows of the table it was about.
         """
         if self._order is None:
+            assert isinstance(connection, Connection)
             return connection.exec_driver_sql(self._text, [dict(row) for row in rows]).rowcount
-        return connection.exec_driver_sql(self._text, [tuple(row[n] for n in self._order) for row in rows]).rowcount
+        values = [tuple([row[name] for name in self._order]) for row in rows]
+        if isinstance(connection, Connection):
+            return connection.exec_driver_sql(self._text, values).rowcount
+        if len(values) == 1:
+            return connection.execute(self._text, values[0]).rowcount
+        return connection.executemany(self._text, values).rowcount
 
 
 class StudyChanges:
@@ -49,7 +59,7 @@ class StudyChanges:
         self._dialect = dialect
         self._known: dict[tuple[str, ...], Prepared] = {}
 
-    def run(self, connection: Connection, study_id: int, token: str, fields: Mapping[str, Any]) -> bool:
+    def run(self, connection: Connected, study_id: int, token: str, fields: Mapping[str, Any]) -> bool:
         """Change the fields of a study; False, and nothing is changed, where the token does not hold it."""
         names = tuple(fields)
         prepared = self._known.get(names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tradewind.errors import StoreError
@@ -79,11 +79,27 @@ def trial_values(study_id: int, trial: Trial) -> dict[str, Any]:
         "created": trial.created,
         "started": trial.started,
         "ended": trial.ended,
-        "configuration": codec.dumps(dict(trial.configuration)),
-        "proposal": codec.dumps(codec.proposal_to_json(trial.proposal)),
-        "offer": codec.dumps(codec.offer_to_json(offer)),
+        "configuration": _document(trial.configuration, dict),
+        "proposal": _document(trial.proposal, codec.proposal_to_json),
+        "offer": _document(offer, codec.offer_to_json),
         "observation": codec.dumps(codec.observation_to_json(observation)) if observation else None,
     }
+
+
+_KEPT: dict[int, tuple[object, str]] = {}
+_MOST_KEPT = 1024
+
+
+def _document(value: Any, plain: Callable[[Any], Any]) -> str:
+    """The JSON text of a part of a trial; the parts are frozen, and the same ones at each write of it."""
+    known = _KEPT.get(id(value))
+    if known is not None and known[0] is value:
+        return known[1]
+    if len(_KEPT) >= _MOST_KEPT:
+        _KEPT.clear()
+    written = codec.dumps(plain(value))
+    _KEPT[id(value)] = (value, written)
+    return written
 
 
 def trial_of(row: Any) -> Trial:

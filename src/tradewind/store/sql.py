@@ -18,8 +18,9 @@ from tradewind.store import holds, rows
 from tradewind.store.base import Change, Store, StudyRow, StudySummary
 from tradewind.store.best import best_trial
 from tradewind.store.database import Database
-from tradewind.store.prepared import Prepared, StudyChanges
+from tradewind.store.prepared import Prepared
 from tradewind.store.schema import runs, studies, trials
+from tradewind.store.steps import steps_of, upsert
 
 _COLUMNS = (
     *("number", "state", "key", "objective", "cost", "runtime", "feasible", "censored", "fidelity", "spent"),
@@ -62,10 +63,9 @@ class SqlStore(Store):
         assert isinstance(settings, SqlSettings)
         self._database = Database(url, busy_timeout=settings.busy_timeout)
         dialect = self._database.sql
-        insert = _inserter(dialect.name)
-        self._put_trial = Prepared(_upsert(insert(trials)), dialect)
-        self._put_run = Prepared(_upsert(insert(runs)), dialect)
-        self._changes = StudyChanges(dialect)
+        self._put_trial = Prepared(upsert(trials, dialect.name), dialect)
+        self._put_run = Prepared(upsert(runs, dialect.name), dialect)
+        self._steps = steps_of(self._database)
 
     def create_study(self, study: StudyRow) -> StudyRow:
         """Insert a study; its ``id`` is set by the store."""
@@ -163,21 +163,19 @@ class SqlStore(Store):
         fields = rows.study_values(change.study)
         new_trials = [rows.trial_values(study_id, trial) for trial in change.trials]
         new_runs = [rows.run_values(study_id, run) for run in change.runs]
-
-        def work(connection: Connection) -> None:
-            mine = token is not None and bool(fields) and self._changes.run(connection, study_id, token, fields)
-            if not mine:
-                row = _held(connection, study_id)
-                if token is not None:
-                    _check(row, token)
-                elif fields:
-                    connection.execute(_CHANGE, {"id_": study_id, **fields})
+        step = (fields, new_trials, new_runs, change.lasting)
+        if token is not None and fields and self._steps.write(study_id, token, *step):
+            return
+        with self._database.write(lasting=change.lasting) as connection:
+            row = _held(connection, study_id)
+            if token is not None:
+                _check(row, token)
+            if fields:
+                connection.execute(_CHANGE, {"id_": study_id, **fields})
             if new_trials:
                 self._put_trial.run(connection, new_trials)
             if new_runs:
                 self._put_run.run(connection, new_runs)
-
-        self._database.together(work, lasting=change.lasting)
 
     def trials(self, study_id: int, *, since: int = 0, limit: int | None = None) -> list[Trial]:
         """Trials by number, from ``since``.
@@ -283,24 +281,6 @@ class SqlStore(Store):
             for trial in portion:
                 yield recorded.record(trial, of_trial.get(trial.number, ()))
             since = portion[-1].number + 1
-
-
-def _inserter(dialect: str) -> Any:
-    """``INSERT ... ON CONFLICT`` of a dialect; the other one's modules are not imported."""
-    if dialect == "sqlite":
-        from sqlalchemy.dialects import sqlite
-
-        return sqlite.insert
-    from sqlalchemy.dialects import postgresql
-
-    return postgresql.insert
-
-
-def _upsert(insert: Any) -> Any:
-    table = insert.table
-    key = [column.name for column in table.primary_key]
-    changed = {column.name: insert.excluded[column.name] for column in table.c if column.name not in key}
-    return insert.on_conflict_do_update(index_elements=key, set_=changed)
 
 
 def _study(connection: Connection, study_id: int) -> StudyRow:
