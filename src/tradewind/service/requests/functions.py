@@ -18,8 +18,8 @@ from tradewind.service.accounts.audit import line_of
 from tradewind.service.people import Principal
 from tradewind.service.requests import files
 from tradewind.service.requests.document import filled
-from tradewind.service.requests.far import far_log
 from tradewind.service.requests.files import FileEntry, LogPart
+from tradewind.service.requests.left import Left
 from tradewind.service.requests.planning import Planner, Room, job_folder
 from tradewind.service.requests.state import DOLLARS
 from tradewind.service.requests.waiting import Waiting
@@ -57,6 +57,7 @@ class Requests:
         self._room = room
         self._wake: list[Callable[[], None]] = []
         self._waiting = Waiting(self.claims)
+        self.left = Left(database, studies, room.data_folder)
         self._lock = threading.Lock()
 
     def on_change(self, wake: Callable[[], None]) -> None:
@@ -215,7 +216,7 @@ class Requests:
             raise ConflictError(f"request {number} is over: it is {row.state}", hint="retry makes it run again")
         words = f"cancelled by {who.name}"
         if row.hold_holder is None:
-            fields = {"state": "cancelled", "problem": words, "hint": "", "ended": _now()}
+            fields = {"state": "cancelled", "problem": words, "hint": "", "ended": time.time()}
             with contextlib.suppress(ConflictError):  # somebody has just begun with it
                 return self.store.change_free(number, OPEN, fields, Remark("cancelled", words))
         wish = Remark(row.state, f"{who.name} wants it cancelled", _by(who, "cancel"))
@@ -321,9 +322,7 @@ class Requests:
         if run is None:
             return LogPart("", 0, row.over)
         most = max(4, min(limit, _MOST_BYTES))  # the longest character has four bytes
-        part = files.read_log(Path(run.folder), stream, offset, most, over=run.state.ended) if run.folder else None
-        if part is None and not run.state.ended:
-            part = far_log(self._studies, row, run, stream, max(0, offset), most, self._room.data_folder)
+        part = self.left.log(row, run, stream, offset, most)
         return part if part is not None else LogPart("", max(0, offset), run.state.ended)
 
     def files(self, who: Principal, number: int, *, trial: int | None = None) -> Entries:
@@ -332,8 +331,9 @@ class Requests:
         Raises:
             NotFoundError: There is no such request or trial.
         """
-        run = self._run(self._row(who, number), trial)
-        return files.list_files(Path(run.folder)) if run is not None and run.folder else []
+        row = self._row(who, number)
+        run = self._run(row, trial)
+        return self.left.files(row, run) if run is not None else []
 
     def file(self, who: Principal, number: int, path: str, *, trial: int | None = None) -> Path:
         """Where a file is that a request's last run has left; `open` reads it without a race.
@@ -351,11 +351,13 @@ class Requests:
 
         Raises:
             NotFoundError: There is no such request, trial or file.
+            UnreachableError: It is on another server, and too large to be sent, or that server does not answer.
         """
-        run = self._run(self._row(who, number), trial)
-        if run is None or not run.folder:
+        row = self._row(who, number)
+        run = self._run(row, trial)
+        if run is None:
             raise NotFoundError("the request has no files yet")
-        return files.open_file(Path(run.folder), path)
+        return self.left.open(row, run, path)
 
     def _run(self, row: RequestRow, trial: int | None) -> Run | None:
         """The last run of a request, or of one of its trials; None before there is one."""
@@ -394,7 +396,3 @@ def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 def _by(who: Principal, wanted: str) -> dict[str, str]:
     return {"wanted": wanted, "user": who.name, "address": who.address}
-
-
-def _now() -> float:
-    return time.time()

@@ -118,6 +118,7 @@ class Worker:
             self._follow(wishes)
         while self._claim():
             pass
+        self._requests.left.answer()
 
     # ------------------------------------------------------------------ what it holds
 
