@@ -1,4 +1,4 @@
-"""The publication's protocol with several forms of DONE: ``python run.py [sequences] [DATASETS] [main or choice]``.
+"""The publication's protocol with several forms of DONE: ``python run.py [sequences] [DATASETS] [GROUP] [first seed]``.
 
 Random job parameters in a loop; before each run the searcher gets the history of all earlier runs and proposes one
 configuration, which is run and added. The first run takes place on a random configuration. Writes
@@ -71,6 +71,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {
         "no lines": {"trend": 0},
         "plain time": {"target": "plain", "speedup": 0},
     },
+    "optimism": {"done": {}, "optimism 0.5": {"optimism": 0.5}, "optimism 0": {"optimism": 0}},
 }
 CHOSEN_ON = ("dynamic, time", "static + 2 unused, time", "c3o sgd, cost", "c3o sort, cost")
 """Scenarios of the group ``choice``: one of each kind, so that the others are not chosen on."""
@@ -122,10 +123,12 @@ def main() -> None:
     sequences = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     folder = sys.argv[2] if len(sys.argv) > 2 else str(HERE.parents[2] / "shared/datasets")
     group = sys.argv[3] if len(sys.argv) > 3 else "main"
-    names = [name for name in known(folder) if group == "main" or name in CHOSEN_ON]
+    start = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    names = [name for name in known(folder) if group != "choice" or name in CHOSEN_ON]
     if not any(name.startswith("c3o") for name in names):
         print("no recorded tables: give the folder of the datasets as second argument", file=sys.stderr)
-    jobs = [(folder, n, p, s, seed) for n in names for p, s in GROUPS[group].items() for seed in range(sequences)]
+    seeds = range(start, start + sequences)
+    jobs = [(folder, n, p, s, seed) for n in names for p, s in GROUPS[group].items() for seed in seeds]
     with ProcessPoolExecutor(max_workers=2) as pool:
         rows = [row for part in pool.map(sequence, jobs, chunksize=4) for row in part]
     (HERE / "work").mkdir(exist_ok=True)
