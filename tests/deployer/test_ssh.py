@@ -20,6 +20,7 @@ from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Sshd, sshd
 
 from tradewind.deployer.link import SshSettings
+from tradewind.deployer.runner import ssh_channel, ssh_machine
 from tradewind.deployer.runner.ssh import SshRunner
 from tradewind.deployer.runner.ssh_channel import script
 from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
@@ -173,6 +174,33 @@ def test_logs_are_cut_and_read_while_they_grow(bench: SshBench) -> None:
     runner.collect(handle, request)
     assert (request.folder / "stdout").stat().st_size == 5000
     assert json.loads((request.folder / "result.json").read_text()) == {"truncated": True}
+
+
+def test_the_end_of_a_short_run_comes_without_being_asked_for(bench: SshBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A submission, the news of its end with the result, and what it left: each question costs some milliseconds."""
+    asked: list[str] = []
+    request = ssh_channel.Channel.request
+
+    def noting(self: ssh_channel.Channel, *words: str, **given: Any) -> list[str]:
+        asked.append(words[0])
+        return request(self, *words, **given)
+
+    runner = bench.runner()
+    first = bench.request("good")
+    assert ended(runner, bench.submit(runner, first)).state is RunState.DONE  # which opens the connection
+    monkeypatch.setattr(ssh_channel.Channel, "request", noting)
+    monkeypatch.setattr(ssh_machine, "_FRESH_SECONDS", 60.0)
+    again = replace(first, run_id="run-2", folder=first.folder.with_name("run-2"), argv=("sh", "-c", "exit 3"))
+    handle = bench.submit(runner, again)
+    assert runner.poll([handle])["run-2"].state in (RunState.SUBMITTING, RunState.FAILED)
+    status = ended(runner, handle)
+    runner.collect(handle, again)
+    assert (status.state, status.exit_code) == (RunState.FAILED, 3)
+    assert status.usage.cpu_seconds is not None
+    assert asked == ["submit", "collect"]
+    # Another controller, which was not there, has to ask, and is told the same.
+    assert bench.runner().poll([handle])["run-2"] == status
+    assert asked[2:] == ["hello", "poll"]
 
 
 def test_reports_are_read_while_the_run_goes_on(bench: SshBench) -> None:

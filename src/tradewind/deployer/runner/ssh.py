@@ -43,6 +43,7 @@ _FIND_SECONDS = 15.0
 _SILENT_SECONDS = 0.5
 _IDLE_SECONDS = 300.0
 _SURE_SECONDS = 60.0
+_UNTOLD_SECONDS = 2.0  # what had not begun so long ago may have by now
 
 
 class SshRunner(
@@ -241,10 +242,11 @@ class SshRunner(
         statuses = []
         for machine, name in parts:
             age, words = machine.answer(name) or (float("inf"), "")
-            if age > _SURE_SECONDS and time.time() > data.get("expires", float("inf")) + _SURE_SECONDS:
+            expired = time.time() > data.get("expires", float("inf")) + _SURE_SECONDS
+            if expired and age > _SURE_SECONDS and not words.startswith("result "):
                 # Whatever became of the machine, the run has been ended there.
                 return gone(f"{machine.target.host} did not answer until it had expired")
-            if not words:
+            if not words or (words == "waiting" and age > _UNTOLD_SECONDS):
                 return RunStatus(RunState.EXECUTING)
             status = status_of(words, data, machine.target.host)
             if words.startswith("running"):

@@ -48,7 +48,8 @@ class Channel:
         link: The connection.
         folder: The folder on the machine.
         digest: What tells this version of the script from others.
-        told: Called in a thread with the name of each run that has ended, and with None when the conversation ends.
+        told: Called in a thread with the name of each run that has ended and its result, behind a blank, and with None
+            when the conversation ends.
         seconds: How long the far side may take to begin.
 
     Raises:

@@ -56,10 +56,11 @@ members() { # -> _pids: all processes with the tag, of the job's session, and in
     _file=${_file#/proc/}
     _pids="$_pids ${_file%/*}"
   done
-  if [ -n "$_group" ]; then
-    _pids="$_pids $(cat "$_group/cgroup.procs" 2>/dev/null)"
+  if [ -r "$_group/cgroup.procs" ]; then
+    while read -r _pid; do _pids="$_pids $_pid"; done <"$_group/cgroup.procs"
   fi
-  _pids=$(echo $_pids)
+  set -- $_pids # without the blanks
+  _pids=$*
 }
 
 end_all() { # GRACE in hundredths: ends all members; fails if some do not go

@@ -35,7 +35,10 @@ do_submit() { # NAME TOKEN OWNER TAG SPEC BUNDLE INPUTS OPTION...
     return
   fi
   now
-  mkdir -p "$_run" &&
+  # All folders by one program: what a run takes is how many small programs there are around it.
+  _more=
+  [ -n "$_inputs" ] || _more=$_run/inputs
+  mkdir -p "$_run/outputs" "$_run/work.$_token" ${_more:+"$_more"} &&
     echo "$_now" >"$_run/asked" && echo "$_owner" >"$_run/owner" && echo "$_tag" >"$_run/tag" &&
     base64 -d >"$_run/start.$_token" <<END &&
 $_spec
@@ -50,7 +53,7 @@ END
   $_setsid sh "$_self" "$_folder" supervise "$_name" "$_token" bundle="$_bundle" inputs="$_inputs" \
     mask="$_mask" page="$_page" sleeps="$_sleeps" "$@" \
     </dev/null >/dev/null 2>>"$_run/trouble" &
-  echo started
+  echo starting
 }
 
 do_prepare() { # NAME TOKEN OWNER TAG BUNDLE INPUTS EXPIRES: the files only, on a node that is not the first
@@ -70,16 +73,16 @@ do_prepare() { # NAME TOKEN OWNER TAG BUNDLE INPUTS EXPIRES: the files only, on 
 }
 
 unfold() { # RUN FOLDER, TOKEN, BUNDLE, INPUTS: makes work/, outputs/ and inputs
-  mkdir -p "$1/outputs" "$1/work.$2" || return 1
+  { [ -d "$1/outputs" ] && [ -d "$1/work.$2" ]; } || mkdir -p "$1/outputs" "$1/work.$2" || return 1
   if [ -n "$3" ]; then
     tar xf "bundles/$3.tar" -C "$1/work.$2" || return 1
-    touch "bundles/$3.tar"
+    touch "bundles/$3.tar" &
   fi
   if [ -n "$4" ]; then
     [ -h "$1/inputs" ] || ln -s "../../inputs/$4" "$1/inputs" || return 1
-    touch "inputs/$4"
+    touch "inputs/$4" &
   else
-    mkdir -p "$1/inputs" || return 1
+    [ -d "$1/inputs" ] || mkdir -p "$1/inputs" || return 1
   fi
   [ -d "$1/work" ] || mv "$1/work.$2" "$1/work" || return 1
   # Another node that shares this folder may have been faster.
@@ -192,14 +195,14 @@ do_collect() { # NAME LIMIT PATTERN...: what a run left, as base64 of a tar; "la
     echo none
     return
   }
-  rm -rf kept
-  mkdir -p kept
+  [ ! -d kept ] || rm -rf kept
+  [ "$#" = 0 ] || mkdir -p kept
   for _pattern in "$@"; do # like work/./PATTERN, where * matches slashes too; whoever asked looks more closely
     (cd work && find . -path "$_pattern" -exec sh "$_self" "$_folder" keep "$_name" {} +) 2>/dev/null
   done
   _size=0
-  for _line in $(du -sk stdout stderr metrics.jsonl outputs kept 2>/dev/null | cut -f 1); do
-    _size=$((_size + _line))
+  for _word in $(du -sk stdout stderr metrics.jsonl outputs kept 2>/dev/null); do # sizes and names in turn
+    case $_word in *[!0-9]*) ;; *) _size=$((_size + _word)) ;; esac
   done
   if [ "$_size" -gt "$_limit" ]; then
     echo large

@@ -58,9 +58,7 @@ choose_cpus() { # COUNT -> _list, comma-separated, empty where all may be used; 
   for _cpu in $_all; do
     [ "$_left" -gt 0 ] || break
     _file=$_folder/cpus/$_host-$_cpu
-    _who=$(readlink "$_file")
-    [ -z "$_who" ] || alive "$_who" || rm -f "$_file"
-    if ln -s "$_claim" "$_file" 2>/dev/null; then
+    if take_cpu "$_file"; then
       _list="$_list${_list:+,}$_cpu" _mine="$_mine $_cpu" _left=$((_left - 1))
     else
       _taken="$_taken $_cpu"
@@ -72,8 +70,17 @@ choose_cpus() { # COUNT -> _list, comma-separated, empty where all may be used; 
   done
 }
 
-free_cpus() {
-  for _cpu in $_mine; do rm -f "$_folder/cpus/$_host-$_cpu"; done
+take_cpu() { # LINK: fails when a run that is alive has it
+  ln -s "$_claim" "$1" 2>/dev/null && return
+  _who=$(readlink "$1")
+  [ -z "$_who" ] || ! alive "$_who" || return 1
+  rm -f "$1"
+  ln -s "$_claim" "$1" 2>/dev/null
+}
+
+free_cpus() { # FILE...: and removes some files
+  for _cpu in $_mine; do set -- "$@" "$_folder/cpus/$_host-$_cpu"; done
+  rm -f "$@"
 }
 
 drain() { # PIPE FILE: keeps what the job writes, to the limit; fails with 1 when that was less, with 2 when the disk was full
@@ -143,21 +150,24 @@ supervise() { # NAME TOKEN OPTION...
   ticks_of $$
   _claim=$_host:$_boot:$$:$_ticks
   ln -s "$_claim" claim 2>/dev/null || {
-    rm -f "start.$_token"
+    rm -rf "start.$_token" "work.$_token"
     exit 0
   }
   echo "$_claim" >pid
   printf '%-300s\n' '' >result.part # room for the result, should the disk be full by then
   now
   _end=$((_now + _expires * 100))
-  echo "$(($(date +%s) + _expires))" >expires
+  { echo "$(($(date +%s) + _expires))" >expires; } 3>&- &
   identity .
   _page=$((_page / 1024)) _peak=0 _mine= _list= _group= _begun=$_now _timer= _missing= _drain_o= _drain_e=
-  if ! [ -d work ] && ! (cd ../.. && unfold "runs/$_name" "$_token" "$_bundle" "$_inputs"); then
-    finish unfolded ""
+  _unfolding=
+  if ! [ -d work ]; then
+    (cd ../.. && unfold "runs/$_name" "$_token" "$_bundle" "$_inputs") 3>&- &
+    _unfolding=$!
   fi
   [ -z "$_memory" ] || [ "$_groups" = 0 ] || group_for "$_memory"
   [ -z "$_cpus" ] || choose_cpus "$_cpus"
+  [ -z "$_unfolding" ] || wait "$_unfolding" || finish unfolded ""
   [ -z "$_list" ] || command -v taskset >/dev/null || finish unpinned ""
   drain o stdout 3>&- &
   _drain_o=$!
@@ -232,18 +242,18 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
   fi
   [ -n "$_group" ] && [ "$_state" = ended ] && [ "$_code" != 0 ] && overrun && _state=memory
   [ "$_peak" -gt 0 ] || _peak=
-  drop_group
-  free_cpus
+  free_cpus "start.$_token"
   _cpu=
   { read -r _cpu && read -r _cpu; } <times
-  rm -f "start.$_token"
   if [ "$_state" != expired ] && [ "$_state" != forgotten ]; then
     _line="state=$_state code=$_code runtime=$_runtime memory=$_peak cpu=${_cpu% *}/${_cpu#* } cut=$_cut full=$_full"
     printf '%-299s\n' "$_line" 1<>result.part
     until mv -f result.part result || ! [ -e result.part ]; do nap; done
     for _listener in ../../listeners/*; do
-      [ -p "$_listener" ] && echo "event $_name" 1<>"$_listener"
+      [ -p "$_listener" ] && echo "event $_name $_line" 1<>"$_listener"
     done
+    drop_group # whoever forgets the run does so where this was killed before
+    _group=
     now
     timer "$((_end > _now ? _end - _now : 1))"
     while read -r _event _value <&3; do
@@ -255,6 +265,7 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
     done
     kill "$_timer"
   fi
+  drop_group
   cd "$_folder"
   remove "runs/$_name"
   exit 0
@@ -274,7 +285,7 @@ case $_mode in
     echo "leader $$" >&3
     [ -z "$_group" ] || echo 0 >"$_group/cgroup.procs"
     . "../start.$_token" # exports the environment, secrets too, and sets the words of the command
-    rm -f "../start.$_token"
+    : >"../start.$_token" # nothing of it stays, and no program is needed for that
     export TRADEWIND_FAR="$_tag"
     case $1 in
       */*) [ -f "$1" ] && [ -x "$1" ] ;;

@@ -92,10 +92,13 @@ class FarMachine:
         self._channel = found
         return found
 
-    def _told(self, name: str | None) -> None:
-        if name is not None:
+    def _told(self, words: str | None) -> None:
+        if words is not None:
+            name, _, result = words.partition(" ")
             with self._state:
                 self.ended.add(name)
+                if result:  # with it nobody has to ask
+                    self._answers[name] = (time.monotonic(), f"result {result}")
         self._news()
 
     def ask(self, *words: str, seconds: float | None = None) -> list[str]:
@@ -138,7 +141,8 @@ class FarMachine:
         self.forgotten.discard(words[1])
         for _ in range(4):
             answer = read_only(self.ask(*words))
-            if answer == "started":
+            if answer in ("started", "starting"):
+                self._seed(words[1], "waiting" if answer == "starting" else "")
                 return
             if answer == "need bundle" and bundle is not None:
                 self._send(bundle, f"{self._folder}/bundles/{bundle.digest}.tar", folder=False)
@@ -150,6 +154,12 @@ class FarMachine:
         if "No space left" in trouble or "I/O error" in trouble or "quota" in trouble:
             raise DeployError(f"the disk of {self.target.host} is full", hint="make room there")
         raise DeployError(f"{self.target.host} could not start the run: {trouble or answer or 'no reason given'}")
+
+    def _seed(self, name: str, words: str) -> None:
+        """What is known of a run that was started in this moment, without asking."""
+        with self._state:
+            if words and name not in self.ended:
+                self._answers[name] = (time.monotonic(), words)
 
     def _send(self, bundle: Bundle, place: str, *, folder: bool) -> None:
         with self._sending:  # several runs may want the same files
@@ -165,11 +175,14 @@ class FarMachine:
         """Begin to ask where some runs are, unless that is known or being asked; the thread ends with the answer."""
         with self._state:
             now = time.monotonic()
-            known = all(
-                name in self._answers and now - self._answers[name][0] < _FRESH_SECONDS and name not in self.ended
-                for name in names
-            )
-            if known:
+            unknown = False
+            for name in names:
+                asked, words = self._answers.get(name, (float("-inf"), ""))
+                if words.startswith("result "):  # it stays as it is
+                    self.ended.discard(name)
+                else:
+                    unknown |= now - asked >= _FRESH_SECONDS or name in self.ended
+            if not unknown:
                 return None
             if self._asking is None or not self._asking.is_alive():
                 self._asking = threading.Thread(
