@@ -162,7 +162,7 @@ def kill_everywhere(oned: Oned, folder: Path, kills: int, seed: int = 0) -> int:
             told = killing.once(f"run-{number}", call, step, adopt=number % 2 == 0)
             killed += told == "killed"
             if number % 50 == 49:
-                oned.call("test.reset")
+                oned.call("machines.forget")
     finally:
         killing.close()
     return killed

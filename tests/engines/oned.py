@@ -203,7 +203,7 @@ class Daemon:
     def system_version(self, uid: int) -> str:
         return "6.10.0"
 
-    def test_reset(self, uid: int) -> str:
+    def machines_forget(self, uid: int) -> str:
         """No call of oned's: the tests forget their machines by it."""
         self.state.update(vms={}, calls={}, used={})
         return ""
@@ -479,7 +479,7 @@ class Oned:
     def empty(self) -> None:
         """Forget all machines, and be as usual."""
         self.config()
-        self.call("test.reset")
+        self.call("machines.forget")
 
 
 def running(folder: Path) -> Iterator[Oned]:

@@ -26,7 +26,7 @@ def database_in(url: str, encoding: str) -> str:
     parsed = sa.make_url(url)
     name = f"{parsed.database}_other"
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")  # type: ignore[arg-type]
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
     return parsed.set(database=name).render_as_string(hide_password=False)
 
 
