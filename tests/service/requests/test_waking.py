@@ -87,6 +87,7 @@ def test_it_listens_again_when_the_connection_was_lost(postgresql_url: str) -> N
         before = len(heard)
         other.execute("SELECT pg_notify('tradewind_requests', '')")
         until(lambda: len(heard) > before, 5.0)
+        assert listening.listens
 
 
 def open_bell(url: str, heard: list[float]) -> bell.Bell:
