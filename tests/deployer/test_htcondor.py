@@ -318,6 +318,22 @@ def test_what_is_past_its_expiry_is_removed_by_the_pool_itself(condor: Condor, t
     assert ended(runner_over(condor, tmp_path), handle).state is RunState.PREEMPTED
 
 
+def test_what_waits_does_not_expire_and_what_runs_counts_from_its_beginning(condor: Condor, tmp_path: Path) -> None:
+    runner = runner_over(condor, tmp_path)
+    condor.config(slots=0)
+    request = request_for(tmp_path, ("sleep", "60"), expires=time.time() + 1)
+    handle = runner.submit(request, [])
+    time.sleep(2.5)
+    [waiting] = runner.find(request.owner)
+    assert "expires" not in waiting.data
+    assert condor.of("run-1") is not None, "the pool has removed a job that waited"
+    condor.config()
+    eventually(lambda: runner.poll([handle])["run-1"].state is RunState.EXECUTING)
+    [running] = runner.find(request.owner)
+    assert running.data["expires"] > request.expires + 1.0
+    assert ended(runner, handle).state is RunState.PREEMPTED
+
+
 @pytest.mark.parametrize(
     ("config", "image", "state", "fault", "words"),
     [
@@ -337,7 +353,7 @@ def test_held_jobs_are_seen_and_end(
     status = ended(runner, handle)
     assert (status.state, status.fault) == (state, fault)
     assert re.search(words, status.reason)
-    assert (condor.of("run-1") is not None) == (state is not RunState.DONE)
+    eventually(lambda: (condor.of("run-1") is not None) == (state is not RunState.DONE))
     runner.forget(handle)
     assert condor.of("run-1") is None
 
@@ -539,6 +555,7 @@ def test_tags_are_in_the_submission(plain: HtCondorRunner, condor: Condor, tmp_p
     assert (ad["RequestCpus"], ad["RequestMemory"]) == (1, 2048)
     # Found by its tag alone, from a machine without our notes.
     other = runner_over(condor, tmp_path / "elsewhere")
+    eventually(lambda: "expires" in other.find(request.owner)[0].data)
     [found] = other.find(request.owner)
     assert found.data["owner"] == request.owner
     assert found.data["expires"] >= request.expires

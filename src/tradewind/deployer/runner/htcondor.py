@@ -25,7 +25,7 @@ from tradewind.deployer.runner.htcondor_events import Story, read_log
 from tradewind.deployer.runner.htcondor_folder import Exchange, Notes
 from tradewind.deployer.runner.htcondor_programs import Condor
 from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor_status import result_of, status_of, story_of
+from tradewind.deployer.runner.htcondor_status import expiry_of, result_of, status_of, story_of
 from tradewind.deployer.runner.htcondor_submit import description, text_of_ad
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
@@ -181,7 +181,10 @@ class HtCondorRunner(
                 facts |= {"cluster": story.cluster, "process": story.process}
         if ad is not None:
             facts |= {"cluster": ad.get("ClusterId"), "process": ad.get("ProcId")}
-            facts |= {"owner": ad.get("TradewindOwner", ""), "expires": ad.get("TradewindExpires")}
+            facts["owner"] = ad.get("TradewindOwner", "")
+            facts.pop("expires", None)
+            if (expires := expiry_of(ad)) is not None:
+                facts["expires"] = expires
         return Handle(run_id, self.name, {**facts, "folder": str(exchange.folder)})
 
     def refuses(self, offer: Offer, *, given: bool) -> str:

@@ -21,6 +21,22 @@ _DURATION, _EXECUTION = 46, 47
 _SIGNALLED = 128
 
 
+def expiry_of(ad: Mapping[str, Any]) -> float | None:
+    """When anyone may end a job, in seconds since the epoch; its time in the queue does not count.
+
+    None for one that waits: it costs nothing, and once it has begun it is held to its wall time.
+
+    Args:
+        ad: The job, as condor_q tells it.
+    """
+    if int(ad.get("JobStatus", 0)) == _IDLE or "TradewindExpires" not in ad:
+        return None
+    expires = float(ad["TradewindExpires"])
+    if "TradewindLasts" in ad and "EnteredCurrentStatus" in ad:
+        expires = max(expires, float(ad["EnteredCurrentStatus"]) + float(ad["TradewindLasts"]))
+    return expires
+
+
 def story_of(ad: Mapping[str, Any]) -> Story:
     """What the attributes of a job tell, in the words of its event log."""
     status = int(ad.get("JobStatus", 0))

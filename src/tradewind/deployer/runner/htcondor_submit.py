@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -124,18 +125,22 @@ def _process(request: RunRequest, settings: HtCondorSettings) -> list[str]:
     needs, folder = Needs.of(request), request.folder.absolute()
     place = folder / FOLDER
     expires = math.ceil(request.expires)
+    # Time in the queue costs nothing, and does not count.
+    lasts = max(0, math.ceil(request.expires - time.time()))
     lines = [
         "universe = vanilla" if request.image is None else "universe = docker",
         f"initialdir = {literal(str(place))}",
         f"+TradewindRun = {literal(text_of_ad(request.run_id))}",
         f"+TradewindOwner = {literal(text_of_ad(request.owner))}",
         f"+TradewindExpires = {expires}",
+        f"+TradewindLasts = {lasts}",
         f"+TradewindFolder = {literal(text_of_ad(str(folder)))}",
         f"request_cpus = {needs.cpus}",
         f"request_memory = {needs.memory_mib}",
         f"request_gpus = {needs.gpus}" if needs.gpus else "",
         # HTCondor's own dead man's switch, and the end of what would run a second time.
-        f"periodic_remove = (NumJobStarts > 0 && JobStatus == 1) || time() > {expires}",
+        "periodic_remove = (NumJobStarts > 0 && JobStatus == 1)"
+        f" || (JobStatus != 1 && time() - EnteredCurrentStatus > {lasts})",
     ]
     if request.image is not None:
         lines.append(f"docker_image = {literal(request.image)}")
