@@ -223,7 +223,7 @@ def test_no_statement_is_put_together_for_a_request(
     number, token = mine.row.id, mine.token
     assert claims.renew({number: token}, 60.0) == set()
     assert claims.wishes([number]) == {number: "run"}
-    study = StudyRow(0, "quick", "k", {}, 1.0, 1, "tw-1")
+    study = StudyRow(0, "quick", "k", {}, 1.0, owner="tw-1")
     claims.name_study(mine, study, {"started": 1.0})
     assert claims.change(number, token, {"state": "done"}, [Remark("done", "well")], release=True) == "run"
     assert [event.text for event in requests.events(request_id=number)][-1] == "well"

@@ -104,9 +104,8 @@ _SEEN = requests.c.tenant == sa.bindparam("seen_by")
 _REQUESTS = requests.join(applications, requests.c.application_id == applications.c.id)
 _Both = tuple[sa.Select[Any], sa.Select[Any]]
 """Of the requests of all tenants, and of those ``seen_by`` one."""
-_marks: sa.Select[Any] = (
-    sa.select(sa.func.count(), sa.func.max(requests.c.updated)).select_from(_REQUESTS).where(_OF_NAME)
-)
+_COUNTED: Any = (sa.func.count(), sa.func.max(requests.c.updated))
+_marks: sa.Select[Any] = sa.select(*_COUNTED).select_from(_REQUESTS).where(_OF_NAME)
 _MARKS: _Both = (_marks, _marks.where(_SEEN))
 _pasts: sa.Select[Any] = sa.select(studies.c.id, studies.c.problem_key, requests.c.document, *rows.TRIAL_COLUMNS)
 _pasts = _pasts.select_from(
