@@ -321,9 +321,9 @@ def test_what_is_past_its_expiry_is_removed_by_the_pool_itself(condor: Condor, t
 def test_what_waits_does_not_expire_and_what_runs_counts_from_its_beginning(condor: Condor, tmp_path: Path) -> None:
     runner = runner_over(condor, tmp_path)
     condor.config(slots=0)
-    request = request_for(tmp_path, ("sleep", "60"), expires=time.time() + 1)
+    request = request_for(tmp_path, ("sleep", "60"), expires=time.time() + 6)
     handle = runner.submit(request, [])
-    time.sleep(2.5)
+    time.sleep(max(0.0, request.expires + 1.0 - time.time()))
     [waiting] = runner.find(request.owner)
     assert "expires" not in waiting.data
     assert condor.of("run-1") is not None, "the pool has removed a job that waited"
@@ -331,7 +331,7 @@ def test_what_waits_does_not_expire_and_what_runs_counts_from_its_beginning(cond
     eventually(lambda: runner.poll([handle])["run-1"].state is RunState.EXECUTING)
     [running] = runner.find(request.owner)
     assert running.data["expires"] > request.expires + 1.0
-    assert ended(runner, handle).state is RunState.PREEMPTED
+    assert ended(runner, handle).state is RunState.PREEMPTED  # in the end the pool removes it
 
 
 @pytest.mark.parametrize(

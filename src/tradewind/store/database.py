@@ -64,7 +64,9 @@ class Database:
         if parsed.get_backend_name() == "postgresql":
             # All statements of one read see the same moment; SQLite's reads do so by themselves.
             self._readers = engine.execution_options(isolation_level="REPEATABLE READ")
-            self._quick = self._engine(parsed, isolation_level="AUTOCOMMIT", pool_pre_ping=False)
+            # A server has a hundred connections for all processes: of these, steps of many threads share a few.
+            few = {"pool_size": 2, "max_overflow": 2}
+            self._quick = self._engine(parsed, isolation_level="AUTOCOMMIT", pool_pre_ping=False, **few)
             sa.event.listen(self._hasty, "begin", _on_hasty_begin)
         try:
             self._prepare()

@@ -168,21 +168,23 @@ def in_one_statement(engine: Engine, text: str, values: Mapping[str, Any]) -> An
     Raises:
         SQLAlchemyError: It failed.
     """
+    base = engine.dialect.loaded_dbapi.Error
     for last in (False, True):
-        connection = engine.raw_connection()
+        connection = None
         try:
+            connection = engine.raw_connection()
             cursor: Any = connection.cursor()
             cursor.execute(text, values)
             return cursor.fetchone()
-        except engine.dialect.loaded_dbapi.Error as error:
-            driver: Any = connection.driver_connection
-            gone = driver.closed
-            if gone:
+        except base as error:
+            driver: Any = connection.driver_connection if connection is not None else None
+            gone = driver is not None and driver.closed
+            if gone and connection is not None:
                 connection.invalidate(error)
                 engine.dispose()  # the others of the pool have gone with it
             if last or not gone:
-                base = engine.dialect.loaded_dbapi.Error
                 raise exc.DBAPIError.instance(text, None, error, base, dialect=engine.dialect) from error
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
     return None
