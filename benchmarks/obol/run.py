@@ -183,6 +183,32 @@ def report() -> Iterator[str]:
             yield f"| {policy} | {seeds} | " + " | ".join(figures) + " |"
 
 
+def compared() -> Iterator[str]:
+    """How much more often one depth ends on the exact optimum than another, on the same seeds; and who overspends."""
+    of = {(row["table"], row["policy"], row["budget"], row["seed"]): row for row in recorded()}
+    rng = np.random.default_rng(1)
+    budgets = [str(budget) for budget in BUDGETS]
+    yield "\nPoints by which one ends on the exact optimum more often (mean over budgets, 95 % bootstrap of seeds):\n"
+    for name in ("cnn", "multilayer"):
+        for first, second in ((0, 1), (0, 2), (1, 2)):
+            gains = []
+            for seed in {key[3] for key in of}:
+                pairs = [[of.get((name, f"obol {d}", budget, seed)) for d in (first, second)] for budget in budgets]
+                if all(row is not None for pair in pairs for row in pair):
+                    hits = [[float(row["dopt"]) <= 1e-9 for row in pair if row is not None] for pair in pairs]
+                    gains.append(np.mean([float(pair[1]) - float(pair[0]) for pair in hits]))
+            if gains:
+                means = rng.choice(gains, (4000, len(gains))).mean(axis=1)
+                low, high = np.quantile(means, [0.025, 0.975])
+                words = f"{100 * np.mean(gains):+.1f} [{100 * low:+.1f}, {100 * high:+.1f}], {len(gains)} seeds"
+                yield f"- {name}, depth {second} against {first}: {words}"
+    for name in ("cnn", "multilayer"):
+        beyond = [float(row["spent"]) - 8 for key, row in of.items() if key[:3] == (name, "obol 0", "8")]
+        over = sum(each > 1 for each in beyond)
+        words = f"{over} of {len(beyond)} more than one mean cost beyond, at worst {max(beyond):.0f}"
+        yield f"- {name}, depth 0 at 8: {words}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="?", type=Path, default=HERE.parents[2] / "shared/datasets")
@@ -216,7 +242,7 @@ def main() -> None:
             for ended in as_completed([pool.submit(search, job) for job in jobs]):
                 writer.writerow(ended.result())
                 file.flush()
-    print("\n".join(report()))
+    print("\n".join([*report(), *compared()]))
 
 
 if __name__ == "__main__":
