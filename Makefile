@@ -55,7 +55,7 @@ demo: $(VENV)/.plots ## tune the real job of examples/compress, about two minute
 test: $(VENV)/.dev system lint ## install what the tests need, then all checks and all tests
 	$(BIN)/python -m pytest
 
-test-fast: $(VENV)/.dev ## the tests that take less than a second each: two minutes on two cores
+test-fast: $(VENV)/.dev ## the tests that take less than a second each: three minutes on two cores
 	$(BIN)/python -m pytest -m 'not slow'
 
 test-engines: $(VENV)/.dev system ## all tests of real engines, the long ones too; half an hour and more

@@ -36,7 +36,7 @@ def main() -> None:
     """Write the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("durations", type=Path, help="what pytest printed")
-    parser.add_argument("--seconds", type=float, default=0.6, help="how long a test may take that is not in the list")
+    parser.add_argument("--seconds", type=float, default=0.45, help="how long a test may take that is not in the list")
     parser.add_argument("--add", action="store_true", help="keep what is in the list")
     given = parser.parse_args()
     found = {name for name, seconds in read(given.durations.read_text()).items() if seconds > given.seconds}
