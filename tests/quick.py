@@ -133,6 +133,8 @@ class _Server:
     def _ended(self, key: selectors.SelectorKey) -> None:
         """A command has ended, or the program in front of it was killed: then so is the command."""
         pid, watch, link = key.data
+        if link.fileno() < 0:  # both were seen at once
+            return
         if key.fileobj is link:
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)

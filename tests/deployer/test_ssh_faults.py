@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -206,6 +207,27 @@ def test_a_killed_watcher_is_the_infrastructures_fault_and_leaves_nothing(three:
     assert processes_of("run-1") == []
     runner.forget(handle)
     eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/runs"))
+
+
+@pytest.mark.parametrize("since", ["", " 1"])
+def test_another_session_with_the_jobs_number_is_left_alone(three: HostsBench, since: str) -> None:
+    runner = three.runner()
+    handle = runner.submit(_counting(three, 60), _first(three))
+    until(runner, handle, lambda status: status.runtime > 0.3)
+    claim = three.hosts.run("h1", ["readlink", f"{three.far}/runs/run-1/claim"]).stdout.decode()
+    bystander = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        # Long after the job, its number is somebody else's.
+        three.hosts.run("h1", ["sh", "-c", f"echo '{bystander.pid}{since}' >{three.far}/runs/run-1/leader"])
+        os.kill(int(claim.split(":")[2]), signal.SIGKILL)
+        assert ended(runner, handle).state is RunState.PREEMPTED
+        runner.forget(handle)
+        eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/runs"))
+        assert bystander.poll() is None
+        assert processes_of("run-1") == []
+    finally:
+        bystander.kill()
+        bystander.wait()
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
@@ -118,6 +119,14 @@ class RunnerBench(ABC):
     def runner(self) -> Runner:
         """A runner that is closed after the test."""
         self._made.append(self.make())
+        return self._made[-1]
+
+    def elsewhere(self) -> Runner:
+        """A runner with a data folder of its own over the same engine, as another store or user has."""
+        other = copy.copy(self)
+        other.folder = self.folder / "elsewhere"
+        other.folder.mkdir(exist_ok=True)
+        self._made.append(other.make())
         return self._made[-1]
 
     def close(self) -> None:
@@ -288,6 +297,21 @@ class RunnerConformance:
             ended(second, handle)
             second.forget(handle)
         assert second.find(OWNER_A) == second.find(OWNER_B) == []
+
+    def test_who_only_looks_ends_nothing(self, bench: RunnerBench) -> None:
+        """``tradewind reap --dry-run`` of another store, or of another user, looks at everybody's runs."""
+        runner = bench.runner()
+        handle = bench.submit(runner, bench.request("long"))
+        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+        other = bench.elsewhere()
+        for _ in range(3):
+            theirs = [each for each in other.find(None) if each.data["owner"] == OWNER_A]
+            statuses = other.poll(theirs)
+            assert all(statuses[each.run_id].state in ALIVE for each in theirs), "unknown counts as alive"
+            runner.wait([handle], 0.1)
+        assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+        runner.cancel(handle)
+        assert ended(runner, handle).state is RunState.CANCELLED
 
     def test_what_is_kept_comes_from_where_the_job_worked(self, bench: RunnerBench) -> None:
         """Outputs are in the run's folder; a runner whose runs work on copies brings them itself, and says so."""

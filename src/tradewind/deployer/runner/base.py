@@ -169,7 +169,8 @@ class Runner(Plugin, ABC):
 
         A run that waits in the engine's queue is reported as submitting. One whose state cannot be told is reported as
         executing: unknown counts as alive. One that is certainly gone without a result is reported as preempted, the
-        infrastructure's fault.
+        infrastructure's fault. What another data folder's runner has started is only looked at: `find` shows it to
+        ``tradewind reap``, and only `cancel` may end it.
         """
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:

@@ -89,9 +89,11 @@ end_all() { # GRACE in hundredths: ends all members; fails if some do not go
 nap() { sleep 0.05 2>/dev/null || sleep 1; }
 
 identity() { # RUN FOLDER -> _tag, _session, _group, as its files say
-  _tag=none _session=none _group=
+  _tag=none _session=none _since= _group=
   { read -r _tag <"$1/tag"; } 2>/dev/null
-  { read -r _session <"$1/leader"; } 2>/dev/null
+  { read -r _session _since <"$1/leader"; } 2>/dev/null
+  # Once the job's first process is gone, its number may be that of anybody's session.
+  { [ -n "$_since" ] && ticks_of "$_session" && [ "$_ticks" = "$_since" ]; } || _session=none
   { read -r _group <"$1/group"; } 2>/dev/null
   [ -d "$_group" ] || _group=
 }

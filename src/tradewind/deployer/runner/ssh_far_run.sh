@@ -281,7 +281,8 @@ case $_mode in
     exec >../o 2>../e 4>&-
     _token=$2 _list=$4 _group=$5 _tag=$6
     umask "$3"
-    echo "$$" >../leader
+    ticks_of $$
+    echo "$$ $_ticks" >../leader
     echo "leader $$" >&3
     [ -z "$_group" ] || echo 0 >"$_group/cgroup.procs"
     . "../start.$_token" # exports the environment, secrets too, and sets the words of the command
