@@ -21,15 +21,6 @@ def value_words(metric: str, value: float | None) -> str:
     return f"{value:.4g}"
 
 
-def objective_title(objective: Objective) -> str:
-    """The objective with its unit, as the title of a column or axis."""
-    if objective.metric == COST:
-        return "cost, USD this run"
-    if objective.metric == RUNTIME:
-        return "run time"
-    return objective.metric
-
-
 def goal_words(objective: Objective) -> str:
     """``the lowest cost`` or ``the highest accuracy``."""
     return f"the {'lowest' if objective.goal == 'minimise' else 'highest'} {objective.metric}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.store.database import parse_address
+from tradewind.store.database import connection_options, parse_address
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -62,8 +62,7 @@ class Bell:
             self._thread.join(2 * _LOOK)
 
     def _listen(self) -> None:
-        given = {"connect_timeout": 10, "application_name": "tradewind"}
-        mine = {key: value for key, value in given.items() if key not in self._url.query}
+        mine = connection_options(self._url)
         engine = sa.create_engine(self._url, connect_args=mine, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
         wait = _FIRST_WAIT
         while not self._over.is_set():

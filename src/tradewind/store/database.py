@@ -190,8 +190,7 @@ class Database:
                 sa.event.listen(engine, "begin", _on_sqlite_begin)
                 return engine
             wait = f"-c lock_timeout={max(1, round(self._busy_timeout * 1000))}"
-            defaults = {"options": wait, "connect_timeout": 10, "application_name": "tradewind"}
-            mine = {key: value for key, value in defaults.items() if key not in url.query}
+            mine = connection_options(url, options=wait)
             engine = sa.create_engine(url, connect_args=mine, **({"pool_pre_ping": True} | options))
             refuse_other_encodings(engine, self.place)
             return engine
@@ -282,6 +281,12 @@ def parse_address(url: str) -> tuple[URL, Path | None]:
     """
     parsed, _ = _parse(url, 0.0)
     return parsed, _sqlite_path(parsed)
+
+
+def connection_options(url: URL, **more: str) -> dict[str, Any]:
+    """What a connection to PostgreSQL is made with, as far as the address does not say it."""
+    ours = {"connect_timeout": 10, "application_name": "tradewind", **more}
+    return {key: value for key, value in ours.items() if key not in url.query}
 
 
 def _parse(url: str, busy_timeout: float) -> tuple[URL, float]:

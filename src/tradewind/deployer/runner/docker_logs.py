@@ -13,7 +13,6 @@ from tradewind.deployer.runner.docker_names import instant
 
 _PIECE_LIMIT = 4 << 20
 _HEADER = struct.Struct(">BxxxL")
-STREAMS = ("stdout", "stderr")
 
 
 def _frames(client: Any, container: str, **given: Any) -> Iterator[tuple[int, bytes]]:

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from tradewind.deployer.link import Answer, SshLink
@@ -169,8 +168,3 @@ def refusal(name: str, answer: Answer) -> DeployError:
 def script_source() -> bytes:
     """The job script, the same for all runs."""
     return Path(__file__).with_name("slurm_job.sh").read_bytes()
-
-
-def node_list(words: Sequence[str]) -> str:
-    """The nodes of some of Slurm's words, without its way of saying none."""
-    return ",".join(word for word in words if word not in ("", "(null)", "N/A"))

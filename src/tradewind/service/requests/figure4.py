@@ -19,7 +19,6 @@ USER_DATA = "user_data.json"
 
 _NAME = re.compile(r"[^A-Za-z0-9 ._-]+")
 _VARIABLE = re.compile(r"[^0-9A-Za-z]")
-_SBATCH = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
 _MOMENTS = {"pending": "before_booting", "done": "after_collecting"}
 
 
@@ -154,8 +153,3 @@ def check_hooks(figure: FigureFour, *, allowed: bool) -> None:
             "hooks: they run on the server, which its administrator has not allowed",
             hint="leave them out, or ask for an application that has them",
         )
-
-
-def directives_of(script: str) -> list[str]:
-    """The ``#SBATCH`` lines of a script: Slurm is told by ``resources`` here, and does not read them."""
-    return [match[1].strip() for match in _SBATCH.finditer(script)]
