@@ -456,6 +456,21 @@ def test_a_run_without_a_note_is_found_by_its_tag(make: Make, tmp_path: Path) ->
             stray.wait()
 
 
+def test_a_run_that_is_just_being_started_is_not_ended_by_who_looks(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "run-1"
+    folder.mkdir(parents=True)
+    runner = make()
+    handle = Handle("run-1", "process", {"folder": str(folder), "owner": OWNER})
+    with (folder / "stdout").open("wb") as out, psutil.Popen(["sleep", "60"], stdout=out) as forked:
+        try:
+            assert [runner.poll([handle])["run-1"].state for _ in range(2)] == [RunState.EXECUTING] * 2
+            assert forked.poll() is None
+            runner.cancel(handle)
+            assert forked.wait(10) == -signal.SIGKILL
+        finally:
+            forked.kill() if forked.poll() is None else None
+
+
 def test_a_helper_that_cannot_start_is_one_clear_error(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

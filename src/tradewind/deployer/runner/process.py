@@ -189,17 +189,13 @@ class ProcessRunner(
     def _look(self, handle: Handle) -> RunStatus:
         """The state of a run that another warden started, from the files that it left."""
         folder = _folder_of(handle)
-        if folder is None:
-            # Found by its tag alone: another store's, whose warden follows it. Only `cancel` may end it.
-            if procfs.members(handle.run_id, _owner_of(handle)):
-                return RunStatus(RunState.EXECUTING)
-            return _gone("there is no trace of it", 0.0)
-        result = document(folder / RESULT)
+        result = folder and document(folder / RESULT)
         if result:
             return _status_of(result)
-        claim = document(folder / STARTED)
-        if claim is None:
-            if procfs.kill_members(handle.run_id, _owner_of(handle), str(folder)):
+        claim = document(folder / STARTED) if folder else None
+        if folder is None or claim is None:
+            # Another store's, found by its tag alone, or one that is just being started: only `cancel` may end it.
+            if procfs.members(handle.run_id, _owner_of(handle), str(folder or "")):
                 return RunStatus(RunState.EXECUTING)
             return _gone("there is no trace of it", 0.0)
         if claim["host"] != os.uname().nodename:
