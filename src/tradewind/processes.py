@@ -10,6 +10,19 @@ class Gone(Exception):  # noqa: N818  (it is an answer)
     """There is no such process, or only its entry that nobody has collected yet."""
 
 
+def where() -> str:
+    """In which world of processes this one lives: only within it does the number of a process mean the same one.
+
+    It is made of the machine's present boot and of the namespace of processes. Machines that were copied from one
+    image, and containers that use their machine's name, have a name in common, but not this.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}.{os.stat('/proc/self/ns/pid').st_ino:x}"  # noqa: PTH116
+    except OSError:
+        return ""
+
+
 def start_of(pid: int) -> float | None:
     """When a process of this host started, in seconds after the host did.
 

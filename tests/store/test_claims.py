@@ -141,7 +141,8 @@ def test_what_a_dead_process_of_this_host_held_is_taken_over_at_once(
 ) -> None:
     add(requests)
     host, pid, _ = HERE.rsplit(":", 2)
-    dead = claim(claims, f"{host}:{pid}:1.00", seconds=600.0)  # the number of this process, but not its start
+    there = HERE.partition("@")[2]
+    dead = claim(claims, f"{host}:{pid}:1.00@{there}", seconds=600.0)  # the number of this process, but not its start
     assert claims.waits()
     assert claim(claims).row.id == dead.row.id
 

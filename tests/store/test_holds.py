@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tradewind.processes import start_of
+from tradewind.processes import start_of, where
 from tradewind.store import holds
 from tradewind.store.base import this_process
 
@@ -18,7 +18,7 @@ HOST = socket.gethostname()
 
 
 def holder(pid: int, start: float) -> str:
-    return f"{HOST}:{pid}:{start:.2f}"
+    return f"{HOST}:{pid}:{start:.2f}@{where()}"
 
 
 def started(pid: int) -> float:
@@ -53,8 +53,8 @@ def test_what_cannot_be_known_is_not_dead(name: str) -> None:
 
 
 def test_a_holder_without_a_start_time_is_dead_when_its_process_is_gone() -> None:
-    assert holds.is_dead(f"{HOST}:{2**22 + 1}:unknown")
-    assert not holds.is_dead(f"{HOST}:{os.getpid()}:unknown")
+    assert holds.is_dead(f"{HOST}:{2**22 + 1}:unknown@{where()}")
+    assert not holds.is_dead(f"{HOST}:{os.getpid()}:unknown@{where()}")
 
 
 def test_a_process_that_may_not_be_seen_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +66,21 @@ def test_setting_the_clock_kills_nobody(monkeypatch: pytest.MonkeyPatch) -> None
     name = this_process()
     monkeypatch.setattr(time, "time", lambda: 0.0)
     assert not holds.is_dead(name)
+
+
+def test_another_machine_or_container_with_our_name_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = holder(2**22 + 1, 99999.0)
+    assert holds.is_dead(gone)
+    boot, _, space = where().partition(".")
+    for there in (f"{boot}.0", f"00000000-0000-0000-0000-000000000000.{space}", "", "x"):
+        assert not holds.is_dead(f"{gone.partition('@')[0]}@{there}")
+        assert holds.shown(f"my-host:12:99.50@{there}") == "my-host:12"
+    monkeypatch.setattr(os, "stat", _refused)
+    assert where() == ""
+
+
+def _refused(path: str) -> None:
+    raise PermissionError(path)
 
 
 def test_people_see_host_and_process() -> None:

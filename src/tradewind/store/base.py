@@ -9,15 +9,18 @@ from typing import Any
 
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Run, Trial
-from tradewind.processes import start_of
+from tradewind.processes import start_of, where
 
 
 def this_process() -> str:
-    """This process as the holder of a study: host, pid and start, so that a reused pid is not taken for it."""
+    """This process as the holder of a study: host, pid and start, so that a reused pid is not taken for it.
+
+    Behind that, where the pid means something: other machines and containers may have the host's name.
+    """
     import os
     import socket
 
-    return f"{socket.gethostname()}:{os.getpid()}:{start_of(os.getpid()) or 0.0:.2f}"
+    return f"{socket.gethostname()}:{os.getpid()}:{start_of(os.getpid()) or 0.0:.2f}@{where()}"
 
 
 @dataclass(frozen=True, slots=True)

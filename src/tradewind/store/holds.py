@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from tradewind.processes import Gone, start_of
+from tradewind.processes import Gone, start_of, where
 
 _TOLERANCE = 0.02  # seconds: two ticks of the clock that start times are counted in, and rounding
 
@@ -12,11 +12,11 @@ _TOLERANCE = 0.02  # seconds: two ticks of the clock that start times are counte
 def is_dead(holder: str) -> bool:
     """True when the holder is known to have ended: a process of this host that is gone, or whose number is reused.
 
-    A holder on another host, or one that is not written as ``host:pid:start``, is never known to be dead; its hold
-    has to run out.
+    A holder on another host, in another container, from before the host was started anew, or one that is not written
+    as ``host:pid:start@where``, is never known to be dead; its hold has to run out.
     """
-    host, pid, start = _parts(holder)
-    if host != socket.gethostname() or pid is None:
+    host, pid, start, there = _parts(holder)
+    if host != socket.gethostname() or pid is None or there != where():
         return False
     try:
         begun = start_of(pid)
@@ -27,15 +27,16 @@ def is_dead(holder: str) -> bool:
 
 def shown(holder: str) -> str:
     """The holder for people: host and pid."""
-    host, pid, _ = _parts(holder)
+    host, pid, _, _ = _parts(holder)
     return f"{host}:{pid}" if pid is not None else holder
 
 
-def _parts(holder: str) -> tuple[str, int | None, float | None]:
-    pieces = holder.rsplit(":", 2)
+def _parts(holder: str) -> tuple[str, int | None, float | None, str]:
+    name, _, there = holder.partition("@")
+    pieces = name.rsplit(":", 2)
     if len(pieces) != 3 or not pieces[1].isdigit():
-        return holder, None, None
+        return holder, None, None, there
     try:
-        return pieces[0], int(pieces[1]), float(pieces[2])
+        return pieces[0], int(pieces[1]), float(pieces[2]), there
     except ValueError:
-        return pieces[0], int(pieces[1]), None
+        return pieces[0], int(pieces[1]), None, there
