@@ -23,7 +23,7 @@ from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for
 from tests.engines.kube_api import KubeApi, kube_cluster
 
 from tradewind.deployer.runner.kubernetes import KubernetesRunner, KubernetesSettings
-from tradewind.deployer.runner.kubernetes_job import job_of, literal, name_of, owner_label
+from tradewind.deployer.runner.kubernetes_job import ENDING, job_of, literal, name_of, owner_label
 from tradewind.deployer.runner.kubernetes_status import Patience, read_marked, verdict
 from tradewind.errors import (
     CapacityError,
@@ -278,6 +278,38 @@ def test_a_node_that_nobody_has_is_a_matter_of_capacity(bench: KubeBench) -> Non
     status = ended(runner, handle)
     assert (status.state, status.fault) == (RunState.FAILED, Fault.CAPACITY)
     assert "no node" in status.reason
+    runner.close()
+
+
+def test_who_only_looks_gives_up_nothing_that_waits(bench: KubeBench) -> None:
+    """Another store, or the same one with other settings, lists all Jobs and is less patient than who made this one."""
+    patient, hasty = (bench.make(schedule_seconds=given, instance_type=True) for given in (3600.0, 1.0))
+    request = bench.request("good")
+    handle = bench.submit(patient, replace(request, offer=replace(request.offer, instance_type="x9.huge")))
+    time.sleep(1.5)
+    theirs = hasty.find(None)
+    assert [each.run_id for each in theirs] == ["run-1"]
+    assert hasty.poll(theirs)["run-1"].state is RunState.SUBMITTING
+    assert hasty.poll(hasty.find(OWNER_A))["run-1"].state is RunState.SUBMITTING, "the Job's own patience counts"
+    job = patient._api.document("GET", patient._api.path("jobs", name_of("run-1")))
+    assert ENDING not in job["metadata"]["annotations"]
+    assert job["spec"]["parallelism"] == 1
+    assert patient.poll([handle])["run-1"].state is RunState.SUBMITTING
+    hasty.cancel(theirs[0])
+    assert ended(patient, handle).state is RunState.CANCELLED
+    for runner in (patient, hasty):
+        runner.close()
+
+
+def test_who_only_looks_does_not_end_what_is_to_be_given_up(bench: KubeBench) -> None:
+    runner = bench.make(schedule_seconds=1.0, instance_type=True)
+    request = bench.request("good")
+    handle = bench.submit(runner, replace(request, offer=replace(request.offer, instance_type="x9.huge")))
+    time.sleep(2.5)
+    assert runner.poll(runner.find(None))["run-1"].state is RunState.SUBMITTING
+    job = runner._api.document("GET", runner._api.path("jobs", name_of("run-1")))
+    assert ENDING not in job["metadata"]["annotations"]
+    assert ended(runner, handle).fault is Fault.CAPACITY
     runner.close()
 
 

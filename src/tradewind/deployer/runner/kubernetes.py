@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pydantic import Field
@@ -46,6 +46,7 @@ from tradewind.deployer.runner.kubernetes_job import (
     service_of,
 )
 from tradewind.deployer.runner.kubernetes_status import (
+    FOREVER,
     Patience,
     figures,
     first_pod,
@@ -164,6 +165,7 @@ class KubernetesRunner(
             if limits.memory_bytes is None
             else limits.memory_bytes,
             "wall_seconds": limits.wall_seconds,
+            "patience": asdict(self._patience),
         }
         names = {name: content_name(name, content) for name, content in files.items()}
         job = job_of(request, json.dumps(facts), names, self.settings)
@@ -259,12 +261,14 @@ class KubernetesRunner(
             name, now = name_of(handle.run_id), self.clock.now()
             job = jobs.get(name)
             mine = by_job.get(job["metadata"]["uid"], ()) if job is not None else ()
-            found = verdict(handle, job, mine, now, self._patience)
+            # That of the settings it was submitted with; an earlier version did not write it down.
+            patience = handle.data.get("patience", asdict(self._patience))
+            found = verdict(handle, job, mine, now, Patience(**patience) if patience else FOREVER)
             status = found.status
-            if found.ask:
-                status = replace(status, reason=f"{status.reason}{self._why(name)}")
             if found.mark:
-                self._mark(name, status)
+                if patience:
+                    why = self._why(name) if found.ask else ""
+                    self._mark(name, replace(status, reason=f"{status.reason}{why}"))
                 status = RunStatus(RunState.SUBMITTING)  # until its pods have gone
             statuses[handle.run_id] = status
         return statuses
@@ -316,7 +320,11 @@ class KubernetesRunner(
         """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
         selector = MANAGED if owner is None else f"{MANAGED},{OWNER}={owner_label(owner)}"
         jobs = self._api.listed("jobs", selector)
-        return [handle_of(job, self.name) for job in jobs if not job["metadata"].get("deletionTimestamp")]
+        found = [handle_of(job, self.name) for job in jobs if not job["metadata"].get("deletionTimestamp")]
+        if owner is not None:
+            return found
+        # Who looks at everybody's runs gives none of them up: only `cancel` may end them.
+        return [replace(handle, data={**handle.data, "patience": None}) for handle in found]
 
     def _pod_of(self, handle: Handle) -> Document | None:
         pods = self._api.listed("pods", f"job-name={name_of(handle.run_id)}")

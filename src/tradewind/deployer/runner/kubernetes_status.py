@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ class Patience:
 
     image_seconds: float
     schedule_seconds: float
+
+
+FOREVER = Patience(math.inf, math.inf)
+"""For a run that is only looked at, which somebody else gives up in time."""
 
 
 @dataclass(frozen=True, slots=True)
