@@ -176,16 +176,24 @@ def test_a_run_that_has_not_started_is_taken_back_without_slurm(fake: Fake, tmp_
     assert verdict(fake(), handle).state is RunState.CANCELLED
 
 
-def test_a_batch_that_was_never_handed_over_is_gone_when_nobody_works_on_it(fake: Fake, tmp_path: Path) -> None:
+def test_a_batch_that_was_not_handed_over_is_taken_back_by_cancel_only(fake: Fake, tmp_path: Path) -> None:
     runner = fake(sbatch="echo 'sbatch: error: Socket timed out' >&2; exit 1")
     with pytest.raises(UnreachableError):
         runner.submit(request_for(tmp_path, ("true",)), [])
     [handle] = runner.find(OWNER)
-    with runner.spool.locked("run-1", 0):
+    for _ in range(3):
         assert verdict(runner, handle).state is RunState.SUBMITTING
-    status = verdict(runner, handle)
+    assert runner.spool.claim("run-1", 0) == ""
+    assert fake().submit(request_for(tmp_path, ("true",)), []).data["job"] == "7"
+    runner.cancel(handle)
+    assert verdict(runner, handle).state is RunState.CANCELLED
+
+
+def test_a_job_that_is_gone_and_whose_id_could_not_be_kept_is_lost(fake: Fake, tmp_path: Path) -> None:
+    runner = fake()
+    runner.spool.keep_job = lambda name, job: None  # type: ignore[method-assign]  # a full disk
+    status = verdict(runner, submitted(runner, tmp_path, claim=""))
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
-    assert "never handed" in status.reason
 
 
 def test_other_jobs_of_the_user_are_left_alone(fake: Fake, tmp_path: Path) -> None:

@@ -139,6 +139,30 @@ def test_controllers_killed_around_sbatch(tmp_path: Path, cluster: SlurmCluster,
     take_over(tmp_path, cluster, known, known[:2] if adopt else [])
 
 
+def test_a_look_leaves_batches_alone_that_are_being_handed_over(tmp_path: Path, cluster: SlurmCluster) -> None:
+    """``tradewind reap --dry-run`` in the same data folder, while one of them has to wait for slurmctld."""
+    waits = 'until [ -e "$0.go" ]; do touch "$0.now"; sleep 0.05; done; exec "$REAL" "$@"'
+    slow = programs(tmp_path / "bin", sbatch=waits)
+    runner = slurm_runner(tmp_path, bin=str(slow), max_array=1)
+    requests = [request_for(tmp_path, ("true",), f"run-{i}") for i in range(2)]
+    answers: dict[str, object] = {}
+    thread = threading.Thread(target=lambda: answers.update(runner.submit_all([(each, ()) for each in requests])))
+    thread.start()
+    try:
+        eventually((slow / "sbatch.now").exists)
+        looker = slurm_runner(tmp_path, settle=0.0)
+        found = looker.find(None)
+        assert {each.run_id for each in found} == {"run-0", "run-1"}
+        for _ in range(2):
+            assert {status.state for status in looker.poll(found).values()} == {RunState.SUBMITTING}
+    finally:
+        (slow / "sbatch.go").touch()
+        thread.join()
+    for handle in answers.values():
+        assert isinstance(handle, Handle)
+        assert ended(runner, handle).state is RunState.DONE
+
+
 @pytest.mark.slow
 def test_runs_go_on_without_slurmctld_and_their_ends_are_seen(tmp_path: Path, cluster: SlurmCluster) -> None:
     runner = slurm_runner(tmp_path, timeout=1.0)

@@ -36,7 +36,7 @@ from tradewind.deployer.runner.slurm_nodes import slurm_nodes
 from tradewind.deployer.runner.slurm_options import SlurmSettings
 from tradewind.deployer.runner.slurm_programs import Programs
 from tradewind.deployer.runner.slurm_queue import Queue, with_expiry
-from tradewind.deployer.runner.slurm_spool import RESULT, Note, Spool
+from tradewind.deployer.runner.slurm_spool import HANDED, RESULT, Note, Spool
 from tradewind.deployer.runner.slurm_submit import Submitter
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
@@ -112,7 +112,7 @@ class SlurmRunner(
 
     def _noted(self, request: RunRequest) -> Handle:
         note = document(self.spool.note(request.owner, request.run_id)) or {}
-        return self._handle({**note, "owner": request.owner, "run_id": request.run_id})
+        return self._handle({**note, "owner": request.owner, "run_id": request.run_id, HANDED: True})
 
     def _handle(self, note: Note) -> Handle:
         data = {key: value for key, value in note.items() if key != "run_id"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from tradewind.deployer.runner.files import document, replace_document
 from tradewind.deployer.runner.slurm_queue import Evidence, Queue, Row, Snapshot
-from tradewind.deployer.runner.slurm_spool import CANCEL, RESULT, Spool, plain
+from tradewind.deployer.runner.slurm_spool import CANCEL, HANDED, RESULT, Spool, plain
 from tradewind.deployer.runner.slurm_status import hopeless, is_end, lost, needs_word, settled, verdict, waiting
 from tradewind.errors import TradewindError
 from tradewind.problem import Handle, RunState, RunStatus
@@ -150,7 +150,7 @@ class Follower:
         return statuses
 
     def _never_started(self, handle: Handle) -> RunStatus | None:
-        """The status of a run that no job has started, and none will; None of another."""
+        """The status of a run that no job has started, and none will as it is now; None of another."""
         name, index = _name(handle), _index(handle)
         if not handle.data.get("batch"):
             return self._final(handle, lost("the run is gone without a result: there is no trace of it", 0.0))
@@ -161,15 +161,10 @@ class Follower:
             return self._write(
                 handle, {"state": state, "reason": "it was taken back before it started", "runtime": 0.0}
             )
-        if claim or self.spool.job(name):
+        if claim or handle.data.get(HANDED) or self.spool.job(name) or self.spool.about(name) is None:
             return None
-        if self.spool.busy(name):
-            return RunStatus(RunState.SUBMITTING, reason="it is being handed to Slurm")
-        if self.spool.about(name) is None:
-            return None
-        if not self.spool.job(name) and self.spool.take(name, index):
-            return self._write(handle, {"state": "lost", "reason": "it was never handed to Slurm", "runtime": 0.0})
-        return None
+        # Whoever wrote it down may be about to hand it over, or comes back for it: only `cancel` takes it back.
+        return RunStatus(RunState.SUBMITTING, reason="it is not handed to Slurm yet")
 
     def _without(self, handle: Handle, evidence: Evidence) -> RunStatus:
         """The status of a run whose job has left the queue without an end that speaks for itself."""

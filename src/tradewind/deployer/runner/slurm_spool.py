@@ -32,6 +32,9 @@ from tradewind.problem import RunRequest
 
 CANCEL = "cancel"
 RESULT = "result.json"
+HANDED = "handed"
+"""What a handle's data call it that Slurm has taken the run: its job's id may not be known when the disk was full."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
 _BY_US = "controller"
@@ -188,16 +191,6 @@ class Spool:
             yield fd
         finally:
             os.close(fd)
-
-    def busy(self, name: str) -> bool:
-        """True while some process hands a batch to Slurm."""
-        try:
-            with self.locked(name, -1.0):
-                return False
-        except UnreachableError:
-            return True
-        except DeployError:
-            return False
 
     def about(self, name: str) -> Note | None:
         """The document of a batch, or None when it is gone."""
