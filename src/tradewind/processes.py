@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 
 class Gone(Exception):  # noqa: N818  (it is an answer)
     """There is no such process, or only its entry that nobody has collected yet."""
+
+
+class Moment(NamedTuple):
+    """A moment by two clocks that go on while the machine is suspended.
+
+    Attributes:
+        awake: Seconds since the machine was started, those in which it was suspended included.
+        day: Seconds since the epoch: it jumps where the clock is set, as after a virtual machine was paused.
+    """
+
+    awake: float
+    day: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        """The present."""
+        return cls(time.clock_gettime(time.CLOCK_BOOTTIME), time.time())
+
+    def ago(self) -> float:
+        """Seconds that have passed since, at most: who relies on a lease asks whether it may be over."""
+        now = Moment.now()
+        return max(now.awake - self.awake, now.day - self.day)
 
 
 def where() -> str:

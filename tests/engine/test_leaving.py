@@ -14,8 +14,9 @@ from tradewind.engine.assemble import build_problem, build_search, new_study
 from tradewind.engine.fixed import FixedSearcher
 from tradewind.engine.loop import Search
 from tradewind.errors import StudyBusyError
-from tradewind.problem import RunState, TrialState
+from tradewind.problem import Run, RunState, TrialState
 from tradewind.problem.spec import Spec, parse_spec
+from tradewind.processes import Moment
 from tradewind.store.base import Store, StudyRow
 
 JOB = """
@@ -155,3 +156,36 @@ def test_a_search_says_how_long_it_may_wait(spec: Spec, study: StudyRow, store: 
     search = search_of(spec, study, store, tmp_path / "home")
     assert search.patience == 0.25
     search.parts.deployer.close()
+
+
+@pytest.mark.parametrize("clock", ["awake", "day"])
+def test_who_wakes_up_asks_whose_the_study_is_before_doing_anything(
+    spec: Spec, study: StudyRow, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: str
+) -> None:
+    """A notebook was closed for an hour: meanwhile the study was ended elsewhere, and its machines given back."""
+    first = search_of(spec, study, store, tmp_path / "home")
+    first.begin()
+    step_until(first, RunState.EXECUTING)
+    token = store.hold(study.id, "elsewhere:17:1.0", 60.0, force=True)
+    asked: list[str] = []
+
+    def poll() -> list[Run]:
+        asked.append("poll")
+        return []
+
+    monkeypatch.setattr(first.parts.deployer, "poll", poll)
+    now = Moment.now()
+    first._held = now._replace(**{clock: getattr(now, clock) - 3600.0})
+    with pytest.raises(StudyBusyError, match="elsewhere:17"):
+        first.step()
+    assert asked == []
+    first.end()
+    store.release(study.id, token)
+    finish(search_of_begun(spec, study, store, tmp_path / "home"))
+
+
+def search_of_begun(spec: Spec, study: StudyRow, store: Store, home: Path) -> Search:
+    """A search that has taken the study."""
+    search = search_of(spec, study, store, home)
+    search.begin()
+    return search

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from tradewind.engine.state import SearchMachine
 from tradewind.engine.watch import take_snapshot
 from tradewind.errors import InterpretationError, StudyBusyError
 from tradewind.problem import Problem, Run, RunOutput, RunRequest, Trial
+from tradewind.processes import Moment
 from tradewind.searcher.base import Searcher
 from tradewind.store.base import Change, Store, StudyRow, this_process
 
@@ -176,7 +176,7 @@ class Search:
         self._observer = observer
         self._requests: dict[str, RunRequest] = {}
         self._token = ""
-        self._held_at = 0.0
+        self._held = Moment.now()
         self._ours = True
 
     def run(self, wanted: Callable[[], bool] = lambda: True) -> Stop:
@@ -216,7 +216,7 @@ class Search:
         """
         store = self.parts.store
         self._token = store.hold(self.parts.study.id, this_process(), LEASE_SECONDS, force=force)
-        self._held_at = self._real_now()
+        self._held = Moment.now()
         self._ours = True
         try:
             self._open()
@@ -274,6 +274,12 @@ class Search:
 
     def _turn(self, patience: float) -> bool:
         deployer = self.parts.deployer
+        if self._held.ago() > _SIGN_OF_LIFE:
+            # Before anything is done: the machine may have been suspended, and another process may have the study.
+            store, study_id = self.parts.store, self.parts.study.id
+            store.renew(study_id, self._token, LEASE_SECONDS)
+            store.write(study_id, Change(study={"elapsed": self.parts.machine.elapsed}), self._token)
+            self._held = Moment.now()
         changed = deployer.poll()
         for run in changed:
             self._feed(RunChanged(run))
@@ -282,11 +288,6 @@ class Search:
                 self._feed(report)
         self._feed(Tick())
         self._show()
-        if self._real_now() - self._held_at > _SIGN_OF_LIFE:
-            store, study_id = self.parts.store, self.parts.study.id
-            store.renew(study_id, self._token, LEASE_SECONDS)
-            store.write(study_id, Change(study={"elapsed": self.parts.machine.elapsed}), self._token)
-            self._held_at = self._real_now()
         if self.parts.machine.stopped is None and not any(run.state.ended for run in changed):
             deployer.wait(patience)
         return bool(changed)
@@ -306,10 +307,6 @@ class Search:
     def _show(self) -> None:
         if self._observer is not None:
             self._observer(take_snapshot(self.parts.machine))
-
-    def _real_now(self) -> float:
-        """The lease is between real processes: it runs on real time even where runs are simulated."""
-        return time.monotonic()
 
     # ------------------------------------------------------------------ instructions
 

@@ -16,6 +16,7 @@ from tests.service.requests.world import World, until, working, world
 
 from tradewind.errors import NotFoundError
 from tradewind.problem import TrialState
+from tradewind.processes import Moment
 from tradewind.service.requests.worker import Worker
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.cluster import TenantRow
@@ -302,7 +303,7 @@ def test_a_worker_that_lost_its_lease_leaves_everything_alone(tmp_path: Path) ->
         # As after a minute in which the first one did not come to write anything.
         claim = first._carriers[row.id].claim
         there.context.requests.claims.change(row.id, claim.token, {}, leave=True)
-        first._next["renew"] = time.monotonic() + 60
+        first._renewed = Moment(*(each + 60 for each in Moment.now()))
         threads[1].start()
         assert there.ended(row).state == "done"
         until(lambda: not first._carriers)

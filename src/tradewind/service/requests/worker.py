@@ -7,6 +7,7 @@ import threading
 import time
 
 from tradewind.errors import StoreError, StudyBusyError
+from tradewind.processes import Moment
 from tradewind.service.context import Context
 from tradewind.service.requests.carrying import Carrier, Tools
 from tradewind.service.requests.following import Following
@@ -54,7 +55,8 @@ class Worker:
         self._look = _LOOK
         self._carriers: dict[int, Carrier] = {}
         self._following: dict[int, Following] = {}
-        self._next = {"renew": 0.0, "follow": 0.0}
+        self._next_follow = 0.0
+        self._renewed: Moment | None = None
         self._tools = Tools(
             claims=self._claims,
             studies=context.store,
@@ -109,12 +111,12 @@ class Worker:
         now = time.monotonic()
         for number in [number for number, carrier in self._carriers.items() if carrier.over]:
             del self._carriers[number]
-        self._renew(now)
+        self._renew()
         wishes = self._wishes()
         for number, carrier in self._carriers.items():
             carrier.wanted = wishes.get(number, carrier.wanted)
-        if self._following and now >= self._next["follow"]:
-            self._next["follow"] = now + _FOLLOW
+        if self._following and now >= self._next_follow:
+            self._next_follow = now + _FOLLOW
             self._follow(wishes)
         while self._claim():
             pass
@@ -122,15 +124,15 @@ class Worker:
 
     # ------------------------------------------------------------------ what it holds
 
-    def _renew(self, now: float) -> None:
+    def _renew(self) -> None:
         """Hold on to all requests; those that were lost are left at once."""
         lease = self._settings.lease_seconds
-        if not self.busy or now < self._next["renew"]:
+        if not self.busy or (self._renewed is not None and self._renewed.ago() < lease / 3):
             return
         tokens = {number: carrier.claim.token for number, carrier in self._carriers.items()}
         tokens |= {number: following.claim.token for number, following in self._following.items()}
         lost = self._claims.renew(tokens, lease)
-        self._next["renew"] = now + lease / 3
+        self._renewed = Moment.now()
         for number in lost:
             self._following.pop(number, None)
             carrier = self._carriers.get(number)
@@ -167,7 +169,7 @@ class Worker:
             tools = self._tools
             following = Following(claim, self._claims, tools.studies, self._context.cluster, tools.planner)
             self._following[claim.row.id] = following
-            self._next["follow"] = 0.0
+            self._next_follow = 0.0
             return
         carrier = Carrier(claim, self._tools, self._wake.set)
         self._carriers[claim.row.id] = carrier
