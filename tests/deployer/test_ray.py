@@ -153,21 +153,47 @@ def test_secrets_reach_the_job_only(bench: RayBench, monkeypatch: pytest.MonkeyP
     runner.close()
 
 
-@pytest.mark.slow
-def test_secrets_come_late_when_the_submitting_process_died(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_TOKEN", "hush")
-    runner = bench.make()
+def _without_values(runner: RayRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a runner die, as it were, between making a run and telling it its secrets."""
     whole = runner._call
 
-    def without_values(op: str, **given: Any) -> Any:
+    def call(op: str, **given: Any) -> Any:
         if op == "submit":
             given["order"]["values"] = {}
         return whole(op, **given)
 
-    monkeypatch.setattr(runner, "_call", without_values)
+    monkeypatch.setattr(runner, "_call", call)
+
+
+@pytest.mark.slow
+def test_secrets_come_late_when_the_submitting_process_died(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hush")
+    runner = bench.make()
+    _without_values(runner, monkeypatch)
     request = shell(bench, "test $TOKEN = hush", secrets={"TOKEN": "env:MY_TOKEN"})
     assert ended(runner, bench.submit(runner, request)).state is RunState.DONE
     runner.close()
+
+
+def test_who_only_looks_tells_no_secrets(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user who lists all runs has values of his own under the same names."""
+    monkeypatch.setenv("MY_TOKEN", "right")
+    mine, other = bench.make(), bench.make()
+    _without_values(mine, monkeypatch)
+    bench.submit(mine, shell(bench, 'test "$TOKEN" = right', secrets={"TOKEN": "env:MY_TOKEN"}))
+    keys = {"run-1": f"{OWNER_A}/run-1"}
+    eventually(lambda: (other._call("poll", seconds=10, keys=keys)["run-1"]["state"] or {}).get("state") == "waiting")
+    monkeypatch.setenv("MY_TOKEN", "wrong")
+    theirs = other.find(None)
+    assert [each.run_id for each in theirs] == ["run-1"]
+    for _ in range(3):
+        assert other.poll(theirs)["run-1"].state is RunState.SUBMITTING
+        time.sleep(0.2)
+    monkeypatch.setenv("MY_TOKEN", "right")
+    [again] = mine.find(OWNER_A)
+    assert ended(mine, again).state is RunState.DONE
+    mine.close()
+    other.close()
 
 
 @pytest.mark.slow
