@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from tests.store.test_requests import add
 
 from tradewind.errors import StudyBusyError
 from tradewind.store.accounts import AccountStore, UserRow
-from tradewind.store.base import StudyRow, this_process
+from tradewind.store.base import StudyRow, process_of_this_host, this_process
 from tradewind.store.claims import Claim, ClaimStore
 from tradewind.store.cluster import ClusterStore, JobRow, TenantRow
 from tradewind.store.database import Database
@@ -140,9 +141,7 @@ def test_what_a_dead_process_of_this_host_held_is_taken_over_at_once(
     requests: RequestStore, claims: ClaimStore
 ) -> None:
     add(requests)
-    host, pid, _ = HERE.rsplit(":", 2)
-    there = HERE.partition("@")[2]
-    dead = claim(claims, f"{host}:{pid}:1.00@{there}", seconds=600.0)  # the number of this process, but not its start
+    dead = claim(claims, process_of_this_host(os.getpid(), 1.0), seconds=600.0)  # not the start of this process
     assert claims.waits()
     assert claim(claims).row.id == dead.row.id
 

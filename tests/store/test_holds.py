@@ -12,13 +12,12 @@ import pytest
 
 from tradewind.processes import start_of, where
 from tradewind.store import holds
-from tradewind.store.base import this_process
+from tradewind.store.base import process_of_this_host, this_process
 
 HOST = socket.gethostname()
 
 
-def holder(pid: int, start: float) -> str:
-    return f"{HOST}:{pid}:{start:.2f}@{where()}"
+holder = process_of_this_host
 
 
 def started(pid: int) -> float:

@@ -18,9 +18,20 @@ def this_process() -> str:
     Behind that, where the pid means something: other machines and containers may have the host's name.
     """
     import os
+
+    return process_of_this_host(os.getpid(), start_of(os.getpid()) or 0.0)
+
+
+def process_of_this_host(pid: int, start: float) -> str:
+    """A process as a holder.
+
+    Args:
+        pid: Its number here.
+        start: When it started, in seconds after the host did.
+    """
     import socket
 
-    return f"{socket.gethostname()}:{os.getpid()}:{start_of(os.getpid()) or 0.0:.2f}@{where()}"
+    return f"{socket.gethostname()}:{pid}:{start:.2f}@{where()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +35,7 @@ from tradewind.problem import (
     TrialState,
     Usage,
 )
-from tradewind.store.base import Change, Store, StudyRow
+from tradewind.store.base import Change, Store, StudyRow, process_of_this_host
 
 ELSEWHERE = "another-host.example:17:1.00"
 """A holder that no test host can see."""
@@ -365,12 +364,12 @@ class StoreConformance:
 
     def test_a_dead_process_of_this_host_holds_nothing(self, store: Store, study: StudyRow) -> None:
         """A dead process of this host holds nothing."""
-        store.hold(study.id, f"{socket.gethostname()}:{2**22 + 1}:1.00", 3600)
+        store.hold(study.id, process_of_this_host(2**22 + 1, 1.0), 3600)
         store.hold(study.id, ELSEWHERE, 60)
 
     def test_a_process_number_that_is_used_again_holds_nothing(self, store: Store, study: StudyRow) -> None:
         """A process number that is used again holds nothing."""
-        store.hold(study.id, f"{socket.gethostname()}:{os.getpid()}:12345.00", 3600)
+        store.hold(study.id, process_of_this_host(os.getpid(), 12345.0), 3600)
         store.hold(study.id, ELSEWHERE, 60)
 
     def test_a_write_needs_the_hold(self, store: Store, study: StudyRow) -> None:
