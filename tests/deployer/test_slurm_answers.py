@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -308,6 +309,43 @@ def test_what_a_killed_process_left_is_cleaned_up(fake: Fake, tmp_path: Path) ->
         os.utime(old, (1, 1))
     assert [each.run_id for each in runner.find(OWNER)] == [kept.run_id]
     assert [path.name for path in batches.iterdir()] == ["run-1"]
+
+
+def test_a_batch_whose_note_cannot_be_read_for_a_moment_stays(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = fake(sbatch='echo x >> "$0.calls"; echo 7')
+    submitted(runner, tmp_path, claim="")
+    batch = tmp_path / "data" / "slurm" / "batches" / "run-1"
+    os.utime(batch, (1, 1))
+    note, read = runner.spool.note(OWNER, "run-1"), Path.read_bytes
+
+    def hiccup(path: Path) -> bytes:
+        if path == note:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", hiccup)
+        runner.find(OWNER)
+        assert batch.is_dir()
+        with pytest.raises(UnreachableError, match="cannot be read"):
+            runner.submit(request_for(tmp_path, ("true",)), [])
+    assert runner.submit(request_for(tmp_path, ("true",)), []).data["job"] == "7"
+    assert runner.spool.claim("run-1", 0) == ""
+    [calls] = tmp_path.glob("bin-*/sbatch.calls")
+    assert calls.read_text() == "x\n"
+
+
+def test_who_looks_at_everybodys_runs_removes_nothing(fake: Fake, tmp_path: Path) -> None:
+    runner = fake()
+    batch = tmp_path / "data" / "slurm" / "batches" / "run-3"
+    batch.mkdir(parents=True)
+    os.utime(batch, (1, 1))
+    assert runner.find(None) == []
+    assert batch.is_dir()
+    assert runner.find(OWNER) == []
+    assert not batch.exists()
 
 
 def test_a_variable_that_no_shell_knows_is_refused(fake: Fake, tmp_path: Path) -> None:

@@ -148,7 +148,8 @@ class SlurmRunner(
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that are in the queue or not settled; see `Runner.find`."""
-        self.spool.clean()
+        if owner is not None:
+            self.spool.clean()
         found = {}
         for note in self.spool.notes(owner):
             found[note["batch"], note["index"]] = self._handle(note)

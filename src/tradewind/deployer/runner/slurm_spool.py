@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import glob
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -71,6 +72,14 @@ class Spool:
         """The file that tells the batch of a run."""
         return self.root / "owners" / plain(owner) / plain(run_id)
 
+    def known(self, owner: str, run_id: str) -> Note | None:
+        """The note of a run, or None when there is none, for sure.
+
+        Raises:
+            UnreachableError: It cannot be read: a shared file system has its moments.
+        """
+        return _sure(self.note(owner, run_id))
+
     def notes(self, owner: str | None) -> Iterator[Note]:
         """The notes of all runs of an owner that are not settled, or of all owners."""
         owners = "*" if owner is None else glob.escape(plain(owner))
@@ -99,7 +108,7 @@ class Spool:
             The batch's document.
 
         Raises:
-            DeployError: It cannot be written.
+            DeployError: It cannot be written, or is there already.
         """
         folder = self.batch(name)
         about: Note = {
@@ -112,6 +121,9 @@ class Spool:
             for shared in ("batches", "ended"):
                 (self.root / shared).mkdir(parents=True, exist_ok=True)
             self._empty(folder)
+        except OSError as error:
+            raise folder_error(error, self.root) from error
+        try:
             for index, order in enumerate(orders):
                 fd = os.open(folder / str(index), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(fd, "wb") as file:
@@ -130,8 +142,8 @@ class Spool:
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
-            about = self.about(folder.name)
-            notes = [document(self.note(about["owner"], run_id)) or {} for run_id in about["runs"]] if about else []
+            about = _sure(folder / "batch.json")
+            notes = [self.known(about["owner"], run_id) or {} for run_id in about["runs"]] if about else []
             if any(note.get("batch") == folder.name for note in notes):
                 raise
             shutil.rmtree(folder)
@@ -197,10 +209,14 @@ class Spool:
         return document(self.batch(name) / "batch.json")
 
     def waiting(self, about: Note) -> list[int]:
-        """The indexes of a batch that nobody has claimed and that no other batch has; others will never run in it."""
+        """The indexes of a batch that nobody has claimed and that no other batch has; others will never run in it.
+
+        Raises:
+            UnreachableError: A note cannot be read.
+        """
         found = []
         for index, run_id in enumerate(about["runs"]):
-            note = document(self.note(about["owner"], run_id)) or {}
+            note = self.known(about["owner"], run_id) or {}
             if note.get("batch") != about["name"]:
                 self.take(about["name"], index)
             elif not self.claim(about["name"], index):
@@ -276,16 +292,41 @@ class Spool:
                 shutil.rmtree(self.batch(name), ignore_errors=True)
 
     def clean(self) -> None:
-        """Remove batches that no note has: what a process left that was killed before it handed them to Slurm."""
-        with suppress(OSError):
+        """Remove batches that no note has: what a process left that was killed before it handed them to Slurm.
+
+        Nothing is removed while a note cannot be read: it may be that of a batch that waits in the queue.
+        """
+        with suppress(OSError, UnreachableError):
             old = [
                 path for path in (self.root / "batches").iterdir() if path.stat().st_mtime < time.time() - _OLD_SECONDS
             ]
             if old:
-                noted = {str(note.get("batch")) for note in self.notes(None)}
+                noted = self._noted()
                 for path in old:
                     if path.name not in noted:
                         shutil.rmtree(path, ignore_errors=True)
+
+    def _noted(self) -> set[str]:
+        """The batches that notes have, all of them."""
+        owners = self.root / "owners"
+        folders = [path for path in owners.iterdir() if path.is_dir()] if owners.exists() else []
+        notes = [_sure(path) for folder in folders for path in folder.iterdir()]
+        return {str(note["batch"]) for note in notes if note is not None}
+
+
+def _sure(path: Path) -> dict[str, Any] | None:
+    """The JSON document of a file, or None when there is no such file.
+
+    Raises:
+        UnreachableError: It cannot be read.
+    """
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UnreachableError(f"{path} cannot be read: {error}") from error
+    return found
 
 
 def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.deployer.environment import job_environment
-from tradewind.deployer.runner.files import document
 from tradewind.deployer.runner.slurm_options import SlurmSettings, cpus_of, memory_of, options_of, words_of
 from tradewind.deployer.runner.slurm_programs import Programs, refusal
 from tradewind.deployer.runner.slurm_queue import Queue, comment_of
@@ -50,7 +49,11 @@ class Submitter:
         groups: dict[tuple[str, tuple[str, ...]], list[RunRequest]] = {}
         with self._writing:
             for request in requests:
-                note = document(self.spool.note(request.owner, request.run_id))
+                try:
+                    note = self.spool.known(request.owner, request.run_id)
+                except UnreachableError as error:
+                    errors[request.run_id] = error
+                    continue
                 options = options_of(request, self.settings)
                 if note is not None:
                     old[str(note["batch"])] = options
