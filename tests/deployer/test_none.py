@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.deployer.helpers import deployer_over, eventually, process_runner, request_for, row
 
 from tradewind.clock import SimulatedClock
 from tradewind.deployer.combine import why_not
@@ -20,7 +22,7 @@ from tradewind.deployer.runner.docker import DockerRunner
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.deployer.runner.ssh import SshRunner
 from tradewind.errors import DeployError
-from tradewind.problem import Offer
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState
 from tradewind.testing.provisioners import Bench, ProvisionerConformance
 
 _ONE, _TWO = Offer("local", "x", 1, 1, 0.1), Offer("local", "x", 1, 1, 0.1, nodes=2)
@@ -97,6 +99,54 @@ def test_what_a_dead_controller_borrowed_comes_back_when_it_expires(tmp_path: Pa
     assert provisioner.find("p") == []
     clock.sleep(61)
     assert _names(provisioner.poll([waiting])["r2"]) == ["a"]
+
+
+def test_waiting_for_a_host_does_not_shorten_its_loan(tmp_path: Path) -> None:
+    clock = SimulatedClock(100.0)
+    provisioner = _over(tmp_path, ("a",))
+    provisioner.clock = clock
+    first = provisioner.make("r1", "o", 1000.0, _ONE)
+    waiting = provisioner.make("r2", "o", 160.0, _ONE)
+    for _ in range(10):
+        clock.sleep(20)
+        waiting = provisioner.poll([waiting])["r2"]
+        assert waiting.state is ClusterState.BOOTING
+    provisioner.destroy(first)
+    second = provisioner.poll([waiting])["r2"]
+    assert (second.state, second.expires) == (ClusterState.READY, 360.0), "a minute from when it got it"
+    assert provisioner.make("r3", "p", 900.0, _ONE).state is ClusterState.BOOTING
+    [mine] = provisioner.find(None)
+    assert (mine.run_id, mine.expires) == ("r2", 360.0)
+    clock.sleep(61)
+    assert provisioner.make("r3", "p", 900.0, _ONE).state is ClusterState.READY
+
+
+def test_the_job_lasts_as_long_as_its_hosts_are_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provisioner, runner = _over(tmp_path, ("a",)), process_runner(tmp_path)
+    submitted: list[RunRequest] = []
+    whole = runner.submit
+
+    def submit(request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        submitted.append(request)
+        return whole(request, machines)
+
+    monkeypatch.setattr(runner, "submit", submit)
+    first = provisioner.make("r1", "o", 9e9, _ONE)
+    deployer = deployer_over(tmp_path, runner=runner, provisioner=provisioner)
+    expires = time.time() + 0.3
+    deployer.launch(row(), request_for(tmp_path, ("sleep", "60"), expires=expires))
+    while time.time() < expires + 0.1:
+        deployer.poll()
+        assert deployer.active["run-1"].state is RunState.BOOTING
+        deployer.wait(0.1)
+    freed = time.time()
+    provisioner.destroy(first)
+    eventually(lambda: deployer.poll() and submitted)
+    [request] = submitted
+    assert freed + 0.2 <= request.expires < freed + 10
+    ended = deployer.cancel("run-1", "enough")
+    assert ended is not None and ended.state is RunState.CANCELLED
+    deployer.close()
 
 
 def _borrow(folder: str, run_id: str) -> list[str]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import eventually
+from tests.deployer.helpers import deployer_over, drive, eventually, row
 from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Sshd, sshd
 
 from tradewind.deployer.link import SshSettings
+from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner import ssh_channel, ssh_machine
 from tradewind.deployer.runner.ssh import SshRunner
 from tradewind.deployer.runner.ssh_channel import script
@@ -297,6 +298,24 @@ def test_a_run_ends_and_is_cleaned_up_when_it_expires(bench: SshBench) -> None:
     eventually(lambda: not list(bench.far.glob("runs/*")))
     assert processes_of("run-1") == []
     assert bench.runner().poll([handle])["run-1"].state is RunState.PREEMPTED
+
+
+@pytest.mark.slow
+def test_a_run_that_waited_long_for_its_host_is_not_ended_there(bench: SshBench) -> None:
+    facts = {"host": bench.server.address, **bench.server.facts}
+    hosts = NoneProvisioner(settings=NoneSettings.model_validate({"hosts": [facts]}), data_folder=bench.folder)
+    first = hosts.make("run-0", OWNER_A, time.time() + 600, bench.request("good").offer)
+    deployer = deployer_over(bench.folder, runner=bench.runner(), provisioner=hosts)
+    expires = time.time() + 5.0
+    deployer.launch(row(), replace(bench.request("good"), argv=("sleep", "1.5"), expires=expires))
+    while time.time() < expires + 0.1:
+        deployer.poll()
+        assert deployer.active["run-1"].state is RunState.BOOTING
+        deployer.wait(0.1)
+    hosts.destroy(first)
+    last = drive(deployer)[-1]
+    assert (last.state, last.reason) == (RunState.DONE, "")
+    deployer.close()
 
 
 def test_own_hosts_are_taken_in_turn(bench: SshBench) -> None:

@@ -254,6 +254,7 @@ class Flight:
             raise kind(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
         if self.cluster.state is not ClusterState.READY:
             return False
+        self.request = ground.lent(self.request, self.cluster)
         self._next()
         return True
 
@@ -316,9 +317,8 @@ class Flight:
             self._error_hooks_due = False
             unhappy = ending.state not in (RunState.DONE, RunState.CANCELLED)
             if unhappy and ground.hooks.has("on_error"):
-                self._later(
-                    partial(ground.hooks.run, "on_error", replace(self.run, reason=ending.reason), self.request)
-                )
+                about = replace(self.run, reason=ending.reason)
+                self._later(partial(ground.hooks.run, "on_error", about, self.request))
                 return True
         if not self._over(ending.reason) or not self._give_back():
             return False

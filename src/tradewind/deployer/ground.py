@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tradewind.deployer.hooks import Hooks
@@ -85,6 +85,15 @@ class Ground:
     def gives(self) -> bool:
         """True when runs get machines that are to be given back, also those that cost nothing: the user's own hosts."""
         return self.provisioner.gives_machines
+
+    def lent(self, request: RunRequest, cluster: Cluster) -> RunRequest:
+        """The request of a run that has got its machines: what it waited for the user's own hosts does not count.
+
+        Machines that were made for it end when the lease does that they were made with.
+        """
+        if self.makes or cluster.expires is None:
+            return request
+        return replace(request, expires=max(request.expires, cluster.expires))
 
     def abandon(self, run_id: str) -> Cluster | None:
         """Have the machines that are being made for a run given up.

@@ -35,7 +35,8 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
     """Uses machines that are there already: this one, or a list of hosts; nothing is made or destroyed.
 
     A host is lent to one run at a time, unless it is ``shared``; a run waits until enough hosts are free. What is lent
-    is noted below the data folder. A run that is never heard of again gives its hosts back when it expires.
+    is noted below the data folder. A run that is never heard of again gives its hosts back when it expires; what it
+    waited for them does not count.
     """
 
     name = "none"
@@ -71,14 +72,15 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
                 hint="list more hosts, or allow fewer nodes in the space",
                 retryable=False,
             )
-        return self._borrow(run_id, owner, expires, offer.nodes)
+        return self._borrow(run_id, owner, expires, expires - self.clock.now(), offer.nodes)
 
-    def _borrow(self, run_id: str, owner: str, expires: float, nodes: int) -> Cluster:
+    def _borrow(self, run_id: str, owner: str, expires: float, lasts: float, nodes: int) -> Cluster:
         with self._lent() as lent:
+            expires = max(expires, self.clock.now() + lasts)
             own = [host for host in self.settings.hosts if lent.get(host.name, {}).get("run_id") == run_id]
             free = [host for host in self.settings.hosts if host.shared or host.name not in lent]
             chosen = own if len(own) >= nodes else [*own, *(host for host in free if host not in own)][:nodes]
-            data = {"nodes": nodes, "owner": owner, "expires": expires}
+            data = {"nodes": nodes, "owner": owner, "expires": expires, "lasts": lasts}
             if len(chosen) < nodes:
                 return Cluster(run_id, ClusterState.BOOTING, data=data, owner=owner, expires=expires)
             for host in chosen:
@@ -95,8 +97,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         found = {}
         for cluster in clusters:
             if cluster.state is ClusterState.BOOTING:
-                data = cluster.data
-                cluster = self._borrow(cluster.run_id, data["owner"], data["expires"], data["nodes"])
+                cluster = self._borrow(cluster.run_id, **cluster.data)
             found[cluster.run_id] = cluster
         return found
 
