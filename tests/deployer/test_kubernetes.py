@@ -436,6 +436,73 @@ def test_a_run_that_waits_in_a_queue_waits(bench: KubeBench, cluster: KubeApi) -
 
 
 @pretended
+def test_a_run_that_waits_in_a_queue_does_not_expire(bench: KubeBench, cluster: KubeApi) -> None:
+    """Anyone may end it as long after it got its node as it was given when it was submitted."""
+    runner = bench.make(queue="team")
+    cluster.pod_quota = 0
+    began = time.time()
+    handle = bench.submit(runner, replace(bench.request("long"), expires=began + 2.0))
+    job = cluster.objects["jobs"][name_of("run-1")]
+    job["spec"]["suspend"] = True  # as Kueue does
+    with cluster.lock:
+        job["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
+    [waiting] = runner.find(OWNER_A)
+    assert "expires" not in waiting.data
+    time.sleep(max(0.0, began + 3.5 - time.time()))
+    [waiting] = runner.find(None)
+    assert "expires" not in waiting.data
+    freed = time.time()
+    cluster.pod_quota = None
+    with cluster.lock:
+        job["spec"]["suspend"], job["status"]["conditions"] = False, []
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    [running] = runner.find(None)
+    assert running.data["expires"] >= freed - 1.0 + 1.9  # the API says whole seconds
+    runner.cancel(handle)
+    ended(runner, handle)
+    [over] = runner.find(None)
+    assert over.data["expires"] >= began + 2.0
+    runner.close()
+
+
+def test_a_run_without_a_node_does_not_expire(bench: KubeBench) -> None:
+    runner = bench.make(instance_type=True)
+    request = bench.request("good")
+    offer = replace(request.offer, instance_type="x9.huge")
+    handle = bench.submit(runner, replace(request, offer=offer, expires=time.time() + 1.0))
+    time.sleep(1.5)
+    [waiting] = runner.find(OWNER_A)
+    assert "expires" not in waiting.data
+    runner.cancel(handle)
+    ended(runner, handle)
+    [over] = runner.find(OWNER_A)
+    assert over.data["expires"] < time.time(), "what has ended goes with its lease"
+    runner.close()
+
+
+@pretended
+def test_a_suspended_job_gets_what_belongs_to_it(bench: KubeBench, cluster: KubeApi) -> None:
+    """The answer to its creation was lost, and Kueue holds it."""
+    runner = bench.make(queue="team")
+    cluster.pod_quota = 0
+    whole = runner._complete
+    runner._complete = lambda *_: None  # type: ignore[method-assign]
+    request = bench.request("good")
+    handle = bench.submit(runner, request)
+    job = cluster.objects["jobs"][name_of("run-1")]
+    job["spec"]["suspend"] = True
+    with cluster.lock:
+        job["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
+    runner._complete = whole  # type: ignore[method-assign]
+    bench.submit(runner, request)
+    cluster.pod_quota = None
+    with cluster.lock:
+        job["spec"]["suspend"], job["status"]["conditions"] = False, []
+    assert ended(runner, handle).state is RunState.DONE
+    runner.close()
+
+
+@pretended
 def test_a_pod_that_is_evicted_is_the_infrastructures_fault(bench: KubeBench, cluster: KubeApi) -> None:
     runner = bench.make()
     handle = bench.submit(runner, bench.request("long"))

@@ -488,7 +488,7 @@ class KubeApi:
             ]
             return
         pod["spec"]["nodeName"] = "node-1"
-        status["phase"] = "Running"
+        status |= {"phase": "Running", "startTime": moment()}
         container = self._containers[uid] = Container(self, pod)
         container.start()
 

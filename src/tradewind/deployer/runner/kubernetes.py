@@ -29,7 +29,14 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.kubernetes_api import ClusterApi, Conflict, NotThere
-from tradewind.deployer.runner.kubernetes_files import UNPACKED_BYTES, content_name, handle_of, has_ended, unpack
+from tradewind.deployer.runner.kubernetes_files import (
+    UNPACKED_BYTES,
+    content_name,
+    handle_of,
+    has_ended,
+    unpack,
+    with_expiry,
+)
 from tradewind.deployer.runner.kubernetes_job import (
     CONTAINER,
     ENDING,
@@ -48,6 +55,7 @@ from tradewind.deployer.runner.kubernetes_job import (
 from tradewind.deployer.runner.kubernetes_status import (
     FOREVER,
     Patience,
+    by_uid,
     figures,
     first_pod,
     job_of_pod,
@@ -165,6 +173,7 @@ class KubernetesRunner(
             if limits.memory_bytes is None
             else limits.memory_bytes,
             "wall_seconds": limits.wall_seconds,
+            "lasts": request.expires - self.clock.now(),
             "patience": asdict(self._patience),
         }
         names = {name: content_name(name, content) for name, content in files.items()}
@@ -253,10 +262,7 @@ class KubernetesRunner(
             self._silent = True
             return {handle.run_id: RunStatus(RunState.EXECUTING) for handle in handles}
         self._silent = False
-        by_job: dict[str, list[Document]] = {}
-        for pod in pods:
-            by_job.setdefault(job_of_pod(pod), []).append(pod)
-        statuses = {}
+        by_job, statuses = by_uid(pods), {}
         for handle in handles:
             name, now = name_of(handle.run_id), self.clock.now()
             job = jobs.get(name)
@@ -319,8 +325,12 @@ class KubernetesRunner(
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
         selector = MANAGED if owner is None else f"{MANAGED},{OWNER}={owner_label(owner)}"
-        jobs = self._api.listed("jobs", selector)
-        found = [handle_of(job, self.name) for job in jobs if not job["metadata"].get("deletionTimestamp")]
+        pods, jobs = by_uid(self._api.listed("pods", selector)), self._api.listed("jobs", selector)
+        found = [
+            with_expiry(handle_of(job, self.name), job, pods.get(job["metadata"]["uid"], ()))
+            for job in jobs
+            if not job["metadata"].get("deletionTimestamp")
+        ]
         if owner is not None:
             return found
         # Who looks at everybody's runs gives none of them up: only `cancel` may end them.

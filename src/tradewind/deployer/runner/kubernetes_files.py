@@ -7,13 +7,15 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, cast
 
 from tradewind.deployer import bundle
 from tradewind.deployer.runner.kubernetes_job import ENDING, EXPIRES, FACTS, OWNER, RUN, Document
+from tradewind.deployer.runner.kubernetes_status import first_pod, seconds_of
 from tradewind.problem import Handle, RunRequest
 
 UNPACKED_BYTES = 2**30
@@ -39,11 +41,32 @@ def handle_of(job: Document, runner: str) -> Handle:
     return Handle(notes[RUN], runner, {**facts, **about})
 
 
+def with_expiry(handle: Handle, job: Document, pods: Sequence[Document]) -> Handle:
+    """The handle of a run with the expiry that it has after its time without a node, which does not count.
+
+    A run that waits has none: it costs nothing, and once it has a node the cluster ends its pod in time.
+
+    Args:
+        handle: The run.
+        job: Its Job.
+        pods: Its pods.
+    """
+    facts, pod = dict(handle.data), first_pod(pods)
+    began = seconds_of(pod["status"].get("startTime")) if pod is not None else None
+    if began is not None:
+        # An earlier version did not write down how long it lasts.
+        lasts = facts.get("lasts", facts["expires"] - facts.get("created", facts["expires"]))
+        facts["expires"] = max(facts["expires"], began + lasts)
+    elif not has_ended(job):
+        del facts["expires"]
+    return replace(handle, data=facts)
+
+
 def has_ended(job: Document) -> bool:
     """True when nothing more will happen to a Job."""
     notes: Mapping[str, Any] = job["metadata"].get("annotations", {})
     conditions = job.get("status", {}).get("conditions") or []
-    return ENDING in notes or any(each["status"] == "True" for each in conditions)
+    return ENDING in notes or any(each["status"] == "True" and each["type"] != "Suspended" for each in conditions)
 
 
 def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:

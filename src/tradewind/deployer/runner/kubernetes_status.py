@@ -81,6 +81,14 @@ def job_of_pod(pod: Document) -> str:
     return str(owners[0].get("uid", ""))
 
 
+def by_uid(pods: Sequence[Document]) -> dict[str, list[Document]]:
+    """The pods of each Job, by the Job's uid."""
+    found: dict[str, list[Document]] = {}
+    for pod in pods:
+        found.setdefault(job_of_pod(pod), []).append(pod)
+    return found
+
+
 def ending_of_mark(job: Document) -> Document | None:
     """What the runner itself wrote down as the end of a run."""
     text = job["metadata"].get("annotations", {}).get(ENDING)
