@@ -30,7 +30,7 @@ from tradewind.deployer.runner.docker_collect import collect, members, remove
 from tradewind.deployer.runner.docker_engine import LOOK_SECONDS, Address, Engine, default_address, machine_address
 from tradewind.deployer.runner.docker_events import Ear
 from tradewind.deployer.runner.docker_logs import Place, read_from
-from tradewind.deployer.runner.docker_notes import ASKED, Notes
+from tradewind.deployer.runner.docker_notes import ASKED, LOOK, Notes
 from tradewind.deployer.runner.docker_reaper import ensure_reaper
 from tradewind.deployer.runner.docker_settings import DockerSettings
 from tradewind.deployer.runner.docker_submit import start_run
@@ -213,6 +213,8 @@ class DockerRunner(
                 found[handle.run_id] = handle  # unknown counts as alive
             else:
                 self._notes.remove(handle)
+        if owner is None:
+            return [Handle(each.run_id, self.name, {**each.data, LOOK: True}) for each in found.values()]
         return list(found.values())
 
     def _find_at(self, address: Address, owner: str | None, found: dict[str, Handle]) -> None:

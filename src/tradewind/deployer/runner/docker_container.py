@@ -20,8 +20,8 @@ _LOG_SLACK = 1 << 20
 _INPUTS_VARIABLE = "TRADEWIND_INPUTS"
 
 
-def labels(request: RunRequest, role: str, *, mounted: bool) -> dict[str, str]:
-    """The labels of a run's container: who pays, which run, until when, and its limits."""
+def labels(request: RunRequest, role: str, *, grace: float, mounted: bool) -> dict[str, str]:
+    """The labels of a run's container: who pays, which run, until when, its limits, and how it is ended."""
     memory = memory_of(request)
     wall = request.limits.wall_seconds
     found = {
@@ -33,6 +33,7 @@ def labels(request: RunRequest, role: str, *, mounted: bool) -> dict[str, str]:
         names.FOLDER: str(request.folder.absolute()),
         names.COPIED: "" if mounted else "yes",
         names.WALL: "" if wall is None else repr(wall),
+        names.GRACE: repr(grace),
         names.MEMORY: "" if memory is None or _drives(request, role) else str(memory),
     }
     if request.load is not None:
@@ -101,7 +102,7 @@ def container(
         "Image": (load.image if load is not None and drives else None) or request.image,
         "Cmd": list(argv) if settings.entrypoint else [],
         "Env": variables,
-        "Labels": labels(request, role, mounted=engine.mounts),
+        "Labels": labels(request, role, grace=settings.grace, mounted=engine.mounts),
         "WorkingDir": names.WORK_PLACE,
         "User": user,
         "StopTimeout": max(1, math.ceil(settings.grace)),

@@ -11,9 +11,10 @@ from typing import Any
 
 RUN, OWNER, EXPIRES = "tradewind.run", "tradewind.owner", "tradewind.expires"
 PRICE = "tradewind.price"
-ROLE, WALL, MEMORY, FOLDER, COPIED, LOAD = (
+ROLE, WALL, GRACE, MEMORY, FOLDER, COPIED, LOAD = (
     "tradewind.role",
     "tradewind.wall",
+    "tradewind.grace",
     "tradewind.memory",
     "tradewind.folder",
     "tradewind.copied",
@@ -25,6 +26,9 @@ JOB, APPLICATION = "job", "application"
 
 WORK_PLACE, RUN_PLACE, INPUTS_PLACE = "/tradewind/work", "/tradewind/run", "/tradewind/inputs"
 """Where a job finds its working folder, its run's folder and its inputs."""
+
+MOST_GRACE = 60
+"""The longest grace in seconds."""
 
 _CANCELLED = ".cancelled"
 _LEFT_NOTHING = datetime(1971, 1, 1, tzinfo=UTC).timestamp()
@@ -50,6 +54,19 @@ def instant(text: str) -> float:
     except (ValueError, OverflowError):
         return 0.0
     return seconds if seconds > _LEFT_NOTHING else 0.0
+
+
+def grace_of(labels: Mapping[str, str], otherwise: float) -> float:
+    """Seconds between SIGTERM and SIGKILL for a container: those of who started it.
+
+    Args:
+        labels: The container's.
+        otherwise: The grace of one whose labels do not tell it.
+    """
+    try:
+        return min(MOST_GRACE, max(0.0, float(labels.get(GRACE, ""))))
+    except ValueError:
+        return otherwise
 
 
 @dataclass(frozen=True, slots=True)

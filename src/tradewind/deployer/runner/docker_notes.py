@@ -12,6 +12,10 @@ from tradewind.problem import Handle
 ASKED = "asked"
 """What a handle's data call the moment at which the engine was asked to start its run, by the engine's clock."""
 
+LOOK = "look"
+"""What a handle's data call it that its run may be anybody's: to poll it starts nothing, and ends nothing that was not
+cancelled here."""
+
 
 class Notes:
     """One small file for each run, below one folder for each owner.

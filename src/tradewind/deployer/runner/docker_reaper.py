@@ -80,12 +80,13 @@ _RUNNING: list[subprocess.Popen[bytes]] = []
 
 
 class _Reaper:
-    """Ends the overdue containers of one engine."""
+    """Ends the overdue containers of one engine, each with the grace of who started it, or else ours."""
 
     def __init__(self, engine: Engine, grace: float) -> None:
         self._engine = engine
         self._grace = grace
-        self._ends: dict[str, float] = {}
+        self._ends: dict[str, tuple[float, float]] = {}  # when each is overdue, and its grace
+        self._told: set[str] = set()
 
     def reap(self) -> float | None:
         """End what is overdue.
@@ -100,17 +101,22 @@ class _Reaper:
             if there[container]["State"] == "created":
                 continue
             facts = self._facts(container)
-            self._ends[container] = facts.started + (facts.wall or 0.0) + _LATE_SECONDS
-        self._ends = {container: end for container, end in self._ends.items() if container in there}
+            end = facts.started + (facts.wall or 0.0) + _LATE_SECONDS
+            self._ends[container] = end, names.grace_of(facts.labels, self._grace)
+        self._ends = {container: known for container, known in self._ends.items() if container in there}
         now = self._engine.now()
-        for container, end in self._ends.items():
-            if now >= end:
-                self._signal(container, "SIGTERM" if now < end + self._grace else "SIGKILL")
+        for container, (end, grace) in self._ends.items():
+            if now >= end + grace:
+                self._signal(container, "SIGKILL")
+            elif now >= end and container not in self._told:
+                self._told.add(container)
+                self._signal(container, "SIGTERM")
         if not self._ends:
             # What was never started has no wall time: whoever created it comes back, or it does nothing.
             return None
-        nearest = min(end if now < end else now + max(0.05, self._grace) for end in self._ends.values())
-        return max(0.05, nearest - now)
+        moments = [(end, end + grace) for end, grace in self._ends.values()]
+        pauses = [next((each - now for each in pair if each > now), _LATE_SECONDS) for pair in moments]
+        return max(0.05, min(pauses))
 
     def _facts(self, container: str) -> Facts:
         return Facts.of(self._engine.call(lambda client: client.inspect_container(container)))
@@ -124,7 +130,7 @@ class _Reaper:
     @property
     def last(self) -> float:
         """When the last of the runs that it knows is over."""
-        return max(self._ends.values(), default=0.0)
+        return max((end for end, _ in self._ends.values()), default=0.0)
 
 
 def main(descriptor: int, order: dict[str, Any]) -> None:

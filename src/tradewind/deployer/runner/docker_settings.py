@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.deployer.link_target import SshSettings
+from tradewind.deployer.runner.docker_names import MOST_GRACE
 
 
 class DockerSettings(plugins.Settings):
@@ -53,7 +54,10 @@ class DockerSettings(plugins.Settings):
     pids: int = Field(4096, ge=0, description="Processes and threads of a container at most; 0 means no limit")
     shm_bytes: int = Field(64 << 20, gt=0, description="Size of /dev/shm in bytes")
     grace: float = Field(
-        0.5, ge=0, le=60, description="Seconds between SIGTERM and SIGKILL at the wall time and when a run is cancelled"
+        0.5,
+        ge=0,
+        le=MOST_GRACE,
+        description="Seconds between SIGTERM and SIGKILL at the wall time and when a run is cancelled",
     )
     reaper: bool = Field(
         True, description="Keep a small process that ends runs at their wall time when this one is gone"

@@ -15,7 +15,7 @@ from tradewind.deployer.runner.docker_collect import members
 from tradewind.deployer.runner.docker_engine import CALL_SECONDS, LOOK_SECONDS, Engine
 from tradewind.deployer.runner.docker_load import Launch, load_status
 from tradewind.deployer.runner.docker_names import Facts, Listed
-from tradewind.deployer.runner.docker_notes import ASKED
+from tradewind.deployer.runner.docker_notes import ASKED, LOOK
 from tradewind.deployer.runner.docker_settings import DockerSettings
 from tradewind.deployer.runner.docker_status import ended_status, gone
 from tradewind.deployer.runner.docker_usage import Meters, larger, meters_of, usage_of
@@ -52,7 +52,8 @@ class Watch:
         self._lock = threading.RLock()
         self._known: dict[str, _Known] = {}
         self._ended: dict[str, tuple[str, RunStatus]] = {}
-        self._ending: dict[str, float] = {}
+        self._ending: dict[str, tuple[float, float]] = {}  # when each was asked to end, and its grace
+        self._looked_at: frozenset[str] = frozenset()
         self._unstarted: dict[str, float] = {}
         self._launches: dict[str, Launch] = {}
         self._reaching: threading.Thread | None = None
@@ -67,6 +68,7 @@ class Watch:
         with self._lock:
             wanted = {handle.run_id: handle for handle in handles}
             self._asked |= {run_id: float(handle.data.get(ASKED, 0.0)) for run_id, handle in wanted.items()}
+            self._looked_at = frozenset(run_id for run_id, handle in wanted.items() if handle.data.get(LOOK))
             try:
                 if not self._reachable():
                     return self._unknown(wanted)
@@ -115,7 +117,7 @@ class Watch:
         job, application = rows.get(names.JOB), rows.get(names.APPLICATION)
         if job is None:
             if application is not None and application.alive:
-                self._end(application.id)
+                self._end_overdue(application)
                 return RunStatus(RunState.EXECUTING)
             return gone("there is no container of it")
         ended = self._ended.get(run_id)
@@ -136,7 +138,7 @@ class Watch:
             known = self._look(job)
             facts, now = known.facts, self.engine.now()
             if job.cancelled or (facts.wall is not None and now - facts.started >= facts.wall):
-                self._end(job.id)
+                self._end_overdue(job)
             return RunStatus(RunState.EXECUTING, runtime=max(0.0, now - facts.begun), usage=known.usage)
         now = time.monotonic()
         if (
@@ -163,7 +165,7 @@ class Watch:
         """The status of a run with a load generator, which is taken a step further where it can be."""
         if application is None:
             if job.alive:
-                self._end(job.id)
+                self._end_overdue(job)
                 return RunStatus(RunState.EXECUTING)
             if job.cancelled:
                 return RunStatus(RunState.CANCELLED)
@@ -191,10 +193,10 @@ class Watch:
         if over and job.run_id in self._launches:
             self._launches.pop(job.run_id).stop()
         if application.alive and (over or job.state not in ("created", "running")):
-            self._end(application.id)
+            self._end_overdue(application)
         if job.alive and (over or not application.alive):
-            self._end(job.id)
-        if known is not None and job.state == "created" and not over:
+            self._end_overdue(job)
+        if known is not None and job.state == "created" and not over and job.run_id not in self._looked_at:
             launch = self._launches.get(job.run_id)
             if launch is None or not launch.waiting:
                 self._launches[job.run_id] = Launch(self.engine, known.facts, lambda: self._begin(job.id))
@@ -272,14 +274,22 @@ class Watch:
             return True
         return "kill" in events or not {"die", "died"} & set(events)
 
-    def _end(self, container: str) -> None:
-        """End a container: SIGTERM, and SIGKILL when the grace is over; called again until it has ended."""
-        asked, now = self._ending.get(container), time.monotonic()
-        if asked is None:
-            self._ending[container] = now
-            self._signal(container, "SIGTERM" if self._settings.grace > 0 else "SIGKILL")
-        elif now - asked >= self._settings.grace:
-            self._signal(container, "SIGKILL")
+    def _end_overdue(self, row: Listed) -> None:
+        """End a container whose time is over, unless it is another's that is only looked at."""
+        if row.id in self._ending or row.run_id not in self._looked_at:
+            self._end(row)
+
+    def _end(self, row: Listed) -> None:
+        """End a container: SIGTERM, and SIGKILL when its grace is over; called again until it has ended."""
+        now = time.monotonic()
+        if row.id not in self._ending:
+            grace = names.grace_of(row.labels, self._settings.grace)
+            self._ending[row.id] = now, grace
+            self._signal(row.id, "SIGTERM" if grace > 0 else "SIGKILL")
+            return
+        asked, grace = self._ending[row.id]
+        if now - asked >= grace:
+            self._signal(row.id, "SIGKILL")
 
     def _signal(self, container: str, signal: str) -> None:
         from docker.errors import APIError
@@ -309,7 +319,7 @@ class Watch:
                 launch.stop()
             for row in rows.values():
                 if row.alive:
-                    self._end(row.id)
+                    self._end(row)
 
     def next_change(self) -> float:
         """Seconds after which a run is to be ended, or ended more firmly."""
@@ -318,9 +328,11 @@ class Watch:
             walls = [
                 known.facts.started + known.facts.wall - now
                 for container, known in self._known.items()
-                if known.facts.wall is not None and container not in self._ending
+                if known.facts.wall is not None
+                and container not in self._ending
+                and known.facts.labels.get(names.RUN) not in self._looked_at
             ]
-            ends = [asked + self._settings.grace - time.monotonic() for asked in self._ending.values()]
+            ends = [asked + grace - time.monotonic() for asked, grace in self._ending.values()]
             return max(0.01, min([*walls, *ends], default=math.inf))
 
     def drop(self, run_id: str) -> None:
