@@ -31,7 +31,7 @@ from tradewind.errors import (
     TradewindError,
     UnreachableError,
 )
-from tradewind.problem import Fault, RunRequest, RunState
+from tradewind.problem import Fault, Handle, RunRequest, RunState
 from tradewind.testing.runners import ALIVE, OWNER_A, RunnerBench, RunnerConformance, ended, processes_of, until
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
@@ -144,7 +144,7 @@ def test_secrets_reach_the_job_only(bench: RayBench, monkeypatch: pytest.MonkeyP
     until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     assert "hush-4711" not in json.dumps(handle.to_json())
     [found] = runner.find(OWNER_A)
-    assert found.data["expires"] == request.expires
+    assert request.expires <= found.data["expires"] < request.expires + 60
     assert "hush-4711" not in json.dumps(found.to_json())
     for path in bench.folder.rglob("*"):
         assert not path.is_file() or b"hush-4711" not in path.read_bytes(), path
@@ -236,6 +236,58 @@ def test_a_cancelled_run_that_waits_for_cpus_never_starts(bench: RayBench) -> No
         ended(runner, handle)
     assert not list(bench.folder.glob("scratch/*/work/count"))
     runner.close()
+
+
+def test_a_run_that_waits_for_cpus_does_not_expire(bench: RayBench) -> None:
+    """Anyone may end it as long after its beginning as it was given when it was submitted."""
+    runner = bench.make()
+    first = [bench.submit(runner, bench.request("long", f"run-{i}")) for i in range(2)]
+    for handle in first:
+        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    submitted = time.time()
+    waits = bench.submit(runner, replace(bench.request("long", "run-2"), expires=submitted + 2.0))
+    time.sleep(max(0.0, submitted + 2.5 - time.time()))
+    found = {each.run_id: each for each in runner.find(None)}
+    assert "expires" not in found["run-2"].data
+    assert found["run-0"].data["expires"] > time.time() + 60
+    freed = time.time()
+    runner.cancel(first[0])
+    until(runner, waits, lambda status: status.state is RunState.EXECUTING)
+    expires = {each.run_id: each.data["expires"] for each in runner.find(OWNER_A)}["run-2"]
+    assert freed + 1.5 < expires < freed + 60
+    state = runner._call("poll", seconds=10, keys={"run-2": f"{OWNER_A}/run-2"})["run-2"]["state"]
+    # By it the next run on the node judges whether the files may go.
+    assert float(Path(state["folder"], "expires").read_text()) == pytest.approx(expires, abs=1.0)
+    for handle in (first[1], waits):
+        runner.cancel(handle)
+        ended(runner, handle)
+    over = {each.run_id: each.data["expires"] for each in runner.find(OWNER_A)}
+    assert over["run-2"] == expires
+    runner.close()
+
+
+def test_a_run_that_waited_long_is_alive_while_its_cluster_is_silent(
+    bench: RayBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    facts = {"owner": OWNER_A, "expires": now - 7200.0, "lasts": 3660.0, "wall_seconds": 60.0}
+    handle, silent = Handle("run-1", "ray", facts), False
+
+    def call(op: str, **given: Any) -> Any:
+        if silent:
+            raise UnreachableError("nobody answers", hint="")
+        return {"run-1": {"state": None, "end": None, "cancel": None, "live": True}}
+
+    runner = bench.make()
+    monkeypatch.setattr(runner, "_call", call)
+    assert runner.poll([handle])["run-1"].state is RunState.SUBMITTING
+    silent = True
+    assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
+    monkeypatch.setattr(time, "time", lambda: now + 3660.0 + 60.0 + 130.0)
+    assert runner.poll([handle])["run-1"].state is RunState.PREEMPTED
+    another = bench.make()
+    monkeypatch.setattr(another, "_call", call)
+    assert another.poll([handle])["run-1"].state is RunState.PREEMPTED
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -95,6 +96,7 @@ class RayRunner(
         self._folder = data_folder / "ray"
         self._link: RayLink | None = None
         self._lock = threading.Lock()
+        self._heard: dict[str, float] = {}  # when a run was known to be alive
 
     def _call(self, op: str, *, seconds: float, patient: bool = True, **arguments: Any) -> Any:
         given = self.settings
@@ -130,6 +132,7 @@ class RayRunner(
                 "folder": str(folder),
                 "owner": request.owner,
                 "expires": request.expires,
+                "lasts": request.expires - time.time(),
                 "created": time.time(),
                 "price_per_hour": request.offer.hourly,
                 "secrets": dict(request.secrets),
@@ -174,7 +177,7 @@ class RayRunner(
             "name": request.run_id,
             "run_id": request.run_id,
             "record": {"run_id": request.run_id, **handle.data},
-            "expires": request.expires,
+            "lasts": handle.data["lasts"],
             "resources": {name: amount for name, amount in wanted.items() if amount or name == "CPU"},
             "group": offer.nodes if offer.nodes > 1 else 0,
             "grows": given.autoscales,
@@ -203,13 +206,15 @@ class RayRunner(
         try:
             found = self._call("poll", seconds=_POLL_SECONDS, patient=False, keys=keys)
         except TradewindError:
-            return {handle.run_id: _unheard(handle) for handle in handles}
+            return {handle.run_id: _unheard(handle, self._heard.get(handle.run_id)) for handle in handles}
         statuses = {}
         for handle in handles:
             facts = found[handle.run_id]
             statuses[handle.run_id] = _status_of(handle, facts)
-            if facts["live"] and (facts["state"] or {}).get("state") == "waiting":
-                self._tell_secrets(handle)
+            if facts["live"]:
+                self._heard[handle.run_id] = time.time()
+                if (facts["state"] or {}).get("state") == "waiting":
+                    self._tell_secrets(handle)
         return statuses
 
     def _tell_secrets(self, handle: Handle) -> None:
@@ -245,7 +250,10 @@ class RayRunner(
         if owner is None:
             # Who looks at everybody's runs must not give them values of his own under the same names.
             records = [{key: value for key, value in each.items() if key != "secrets"} for each in records]
-        return [Handle(record.pop("run_id"), self.name, record) for record in records]
+        handles = [Handle(record.pop("run_id"), self.name, record) for record in records]
+        keys = {handle.run_id: _key(handle) for handle in handles}
+        facts = self._call("poll", seconds=_CALL_SECONDS, keys=keys) if keys else {}
+        return [_with_expiry(handle, facts[handle.run_id]) for handle in handles]
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
@@ -281,6 +289,7 @@ class RayRunner(
     def forget(self, handle: Handle) -> None:
         """Remove what the cluster keeps of a run that is settled, and its files there."""
         self._call("forget", seconds=_CALL_SECONDS, key=_key(handle), name=handle.run_id)
+        self._heard.pop(handle.run_id, None)
 
     def close(self) -> None:
         """Let go of the helper process; runs go on."""
@@ -295,9 +304,37 @@ def _key(handle: Handle) -> str:
     return f"{quote(str(handle.data.get('owner', '')), safe='')}/{quote(handle.run_id, safe='')}"
 
 
-def _unheard(handle: Handle) -> RunStatus:
-    """The status of a run whose cluster does not answer: it counts as alive while it may be."""
+def _with_expiry(handle: Handle, facts: Mapping[str, Any]) -> Handle:
+    """A run with the expiry that it has after its time without a node, which does not count; one that waits has none.
+
+    Args:
+        handle: The run.
+        facts: What the cluster's store knows of it.
+    """
+    data, state = dict(handle.data), facts["state"] or {}
+    began = state.get("started", state.get("placed"))
+    if began is not None:
+        data["expires"] = max(data["expires"], began + _lasts(data))
+    elif facts["live"] and facts["end"] is None:
+        del data["expires"]
+    return replace(handle, data=data)
+
+
+def _lasts(data: Mapping[str, Any]) -> float:
+    """Seconds from its beginning after which anyone may end a run; an earlier version did not write them down."""
+    return float(data.get("lasts", data["expires"] - data.get("created", data["expires"])))
+
+
+def _unheard(handle: Handle, heard: float | None) -> RunStatus:
+    """The status of a run whose cluster does not answer: it counts as alive while it may be.
+
+    Args:
+        handle: The run.
+        heard: When it was last known to be alive, in seconds since the epoch: it may have waited until then.
+    """
     expires, wall = handle.data.get("expires"), handle.data.get("wall_seconds")
+    if expires is not None and heard is not None:
+        expires = max(expires, heard + _lasts(handle.data))
     if expires is not None and wall is not None and time.time() > expires + wall + _SLACK_SECONDS:
         return _gone("its cluster does not answer, and its lease and its time limit are over")
     return RunStatus(RunState.EXECUTING)

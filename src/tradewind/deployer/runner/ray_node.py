@@ -124,10 +124,9 @@ class RunActor:
 
             context = ray.get_runtime_context()
             folder = self._folder()
-            place = {"node": context.get_node_id(), "folder": str(folder)}
+            place = {"node": context.get_node_id(), "folder": str(folder), "placed": time.time()}
             self._note("waiting" if order["secrets"] else "starting", place)
-            patience = max(1.0, order["expires"] - time.time())
-            if order["secrets"] and not self._told.wait(patience):
+            if order["secrets"] and not self._told.wait(max(1.0, order["lasts"])):
                 return _result("preempted", "its secrets did not come before its lease ended")
             self._unpack(folder)
             return self._run(folder, place)
@@ -142,8 +141,14 @@ class RunActor:
         _sweep(scratch)
         folder = scratch / (_PREFIX + name)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / "expires").write_text(repr(self._order["expires"]), encoding="ascii")
+        self._lease(folder)
         return folder
+
+    def _lease(self, folder: Path) -> None:
+        """Note when the files may go: the run's lease counts from now, as it did not begin before."""
+        note = folder / "expires.part"
+        note.write_text(repr(time.time() + self._order["lasts"]), encoding="ascii")
+        note.replace(folder / "expires")
 
     def _unpack(self, folder: Path) -> None:
         """Make the working folder and the inputs."""
@@ -181,6 +186,8 @@ class RunActor:
             event = json.loads(line)
             if event["event"] == "started":
                 self._note("executing", {**place, "started": time.time()})
+                with contextlib.suppress(OSError):  # the disk is full: the job goes on
+                    self._lease(folder)
             elif event["event"] == "refused":
                 return self._refused(event)
             else:
