@@ -203,6 +203,9 @@ class DeployError(TradewindError):
         message: What is wrong and where.
         hint: What to do.
         retryable: True when it is the infrastructure's fault and another attempt may succeed.
+
+    Attributes:
+        paid_seconds: How long machines were there, at most, that were made in vain and taken back.
     """
 
     exit_code = 10
@@ -211,6 +214,7 @@ class DeployError(TradewindError):
     def __init__(self, message: str, *, hint: str | None = None, retryable: bool = True) -> None:
         super().__init__(message, hint=hint)
         self.retryable = retryable
+        self.paid_seconds = 0.0
 
 
 class CapacityError(DeployError):

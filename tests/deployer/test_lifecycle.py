@@ -29,11 +29,13 @@ from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, Simul
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.replay import ReplayRunner, ReplaySettings
 from tradewind.errors import DeployError, TeardownError, UnreachableError
+from tradewind.plugins import CallsNetwork
 from tradewind.problem import (
     Billing,
     Fault,
     Handle,
     Machine,
+    Offer,
     RunRequest,
     RunState,
     RunStatus,
@@ -321,6 +323,24 @@ def test_machines_that_do_not_come_up(make: Make, tmp_path: Path) -> None:
     assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.INFRASTRUCTURE, 60.0)
     assert "did not boot" in last.reason
     assert fleet(tmp_path) == {}
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_machines_that_were_made_in_vain_are_paid_for(make: Make, tmp_path: Path, network: bool) -> None:
+    class InVain(SimulatedProvisioner):
+        def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
+            error = DeployError("one of two machines came up, and was given back")
+            error.paid_seconds = 600.0
+            raise error
+
+    class FarInVain(InVain, CallsNetwork):
+        """In a thread."""
+
+    provisioner = (FarInVain if network else InVain)(settings=SimulatedSettings(), data_folder=tmp_path / "data")
+    deployer = make(runner=replay(tmp_path), provisioner=provisioner, billing=Billing(setup_seconds=1))
+    first = deployer.launch(row(), request_for(tmp_path, ("true",), offer=OFFER.times(2)))
+    last = first if first.state.ended else drive(deployer)[-1]
+    assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.INFRASTRUCTURE, 2 * 600.0)
 
 
 def test_a_quota_is_the_infrastructures_fault_and_costs_nothing(make: Make, tmp_path: Path) -> None:

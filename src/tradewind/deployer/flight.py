@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, ending_for, ending_of
+from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, ending_for, ending_of, paid_for
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
@@ -109,6 +109,7 @@ class Flight:
                     pass
                 break
             except Exception as error:
+                self._setup_seconds = max(self._setup_seconds, paid_for(error))
                 if not isinstance(error, TradewindError):
                     # A bug in a plugin must not keep machines that cost money.
                     _log.exception("run %s", self.run.run_id)
@@ -128,8 +129,7 @@ class Flight:
             self.errand = None
         elif self.errand is not None and self.errand.creating and self.run.state is RunState.BOOTING:
             self.note(None, self._ground.abandon(self.run.run_id))
-        self.wants_submit = False
-        self._error_hooks_due = False
+        self.wants_submit = self._error_hooks_due = False
         self.retry_at = 0.0
         status = self.status
         if self.ending is None and status is not None and status.state.ended:
@@ -147,8 +147,7 @@ class Flight:
         billing = replace(ground.billing, setup_seconds=self._setup_seconds) if ground.makes else ground.billing
         # A handle that was found after a failed submission counts only when the job has really run.
         submitted = self.run.handle is not None and (self.run.started is not None or self.run.runtime > 0)
-        made = ground.makes and (self.cluster is not None or self._setup_seconds > 0)
-        if submitted or made:
+        if submitted or (ground.makes and (self.cluster is not None or self._setup_seconds > 0)):
             cost = billing.cost(self.run.runtime, self.request.offer.hourly)
             self.run = replace(self.run, cost=max(cost, self._least_cost) if ground.makes else cost)
 
@@ -217,6 +216,7 @@ class Flight:
         except TradewindError as error:
             if self.ending is None or not errand.creating:
                 raise
+            self._setup_seconds = max(self._setup_seconds, paid_for(error))
             # What was created in spite of the error is looked for by its tags.
             _log.info("run %s, which ends anyway: %s", self.run.run_id, error)
         return True
@@ -259,8 +259,8 @@ class Flight:
         return True
 
     def _make(self) -> None:
-        request = self.request
-        self._made = self._ground.provisioner.make(request.run_id, request.owner, request.expires, request.offer)
+        own = self.request
+        self._made = self._ground.provisioner.make(own.run_id, own.owner, own.expires, own.offer)
 
     def _submit(self) -> None:
         runner = self._ground.runner
@@ -278,8 +278,8 @@ class Flight:
         self._handle = self._ground.runner.submit(self.request, self.run.machines)
 
     def _submitted(self) -> None:
-        started = self.run.started or self._ground.runner.clock.now()
-        self.run = replace(self.run, handle=self._handle, started=started)
+        now = self._ground.runner.clock.now()
+        self.run = replace(self.run, handle=self._handle, started=self.run.started or now)
         self._unless_ending()
 
     def _execute(self) -> bool:

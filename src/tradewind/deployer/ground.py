@@ -136,6 +136,11 @@ def ending_for(error: Exception) -> Ending:
     return Ending(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
 
 
+def paid_for(error: Exception) -> float:
+    """Seconds of machines that were made in vain and taken back before anybody could see them: they are paid for."""
+    return error.paid_seconds if isinstance(error, DeployError) else 0.0
+
+
 def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:
     """The handle of a run, or as much of one as its id and owner make."""
     return run.handle or Handle(run.run_id, runner.name, {"owner": request.owner, "folder": str(request.folder)})

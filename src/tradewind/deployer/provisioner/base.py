@@ -119,6 +119,7 @@ class Provisioner(Plugin, ABC):
             CapacityError: The provider has no such machines now, or the quota is used up.
             CredentialsError: The provider does not know us.
             DeployError: The provider refused for another reason; ``retryable`` says whether trying again may help.
+                Where machines were there and were taken back, ``paid_seconds`` says for how long.
         """
 
     def abandon(self, run_id: str) -> None:
