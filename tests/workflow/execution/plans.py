@@ -15,6 +15,8 @@ import psutil
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
+from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
+from tradewind.problem import Handle
 from tradewind.workflow.execution.journal import History, Journal
 from tradewind.workflow.execution.options import Options
 from tradewind.workflow.execution.pilots import Terms
@@ -64,9 +66,23 @@ def local(folder: Path) -> Runner:
     return runner
 
 
+class Elsewhere(ProcessRunner):
+    """Another engine: it does not know what another has started."""
+
+    name = "elsewhere"
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """Nothing."""
+        return []
+
+
+def elsewhere(folder: Path, **settings: Any) -> Elsewhere:
+    return Elsewhere(settings=ProcessSettings(**settings), data_folder=folder / "machines" / ".elsewhere")
+
+
 def carry(plan: Plan, folder: Path, *, runner: Runner | None = None, terms: Terms = QUICK, **more: Any) -> Carried:
     """Carry out a plan on this machine."""
-    outside = {name: more.pop(name) for name in ("watch", "wanted", "fresh") if name in more}
+    outside = {name: more.pop(name) for name in ("watch", "wanted", "fresh", "dismiss") if name in more}
     options = Options(inputs=more.pop("inputs", folder.parent), **more)
     return carry_out(plan, folder, runner or local(folder), options=options, planner=heft(), terms=terms, **outside)
 

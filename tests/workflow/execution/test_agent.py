@@ -301,3 +301,20 @@ def test_a_signal_to_the_machine_ends_what_runs_and_what_waits(machine: Machine)
     os.kill(machine.process.pid, signal.SIGTERM)
     assert machine.process.wait(10) == 0
     assert machine.log == ["one"]
+
+
+@pytest.mark.parametrize("why", ["stop", "fenced", "no folder"])
+def test_it_leaves_word_when_nothing_of_it_runs_any_more(machine: Machine, why: str) -> None:
+    place = machine.folder.pilot("vm", 1)
+    machine.order(says("one", "trap '' TERM; sleep 60"))
+    until(lambda: machine.log)
+    processes = machine.children()
+    if why == "stop":
+        machine.stop()
+    elif why == "fenced":
+        (place / "fenced").touch()
+    else:
+        place.rename(place.with_name("moved"))
+    until(lambda: machine.process.poll() is not None)
+    assert not any(each.is_running() for each in processes)
+    assert (place / "left.json").exists() == (why != "no folder")

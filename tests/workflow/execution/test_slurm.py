@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from tests.engines.slurm import SlurmCluster, slurm
 from tests.workflow.execution.plans import (
+    Command,
     agents,
     carry,
     chunks,
     counted,
+    elsewhere,
     flow_of,
     history,
     lopsided,
@@ -21,7 +23,7 @@ from tests.workflow.execution.plans import (
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, WorkflowError
 from tradewind.workflow.execution.events import Ending
 from tradewind.workflow.execution.options import Progress
 from tradewind.workflow.execution.pilots import Terms
@@ -134,11 +136,34 @@ def test_an_interruption_leaves_no_job_and_the_next_call_goes_on(slurm: SlurmClu
 
 
 @pytest.mark.slow
+def test_jobs_of_a_killed_command_end_before_another_engine_does_their_work(
+    slurm: SlurmCluster, tmp_path: Path, quick: Path
+) -> None:
+    plan = plan_of(flow_of(*chunks(3, 4.0)), vms=2)
+    words = ["--set", "sbatch=[--mem=300M]", "--set", "interval=0.2"]
+    command = Command(plan, tmp_path, "--on", "slurm", *words, program=quick)
+    process = command.start()
+    until(lambda: len(counted(command.run)) == 2)
+    process.kill()
+    process.communicate()
+    with pytest.raises(WorkflowError, match=r"2 machines of this run are still on slurm: vm-1, vm-2 \(--on slurm goes"):
+        carry(plan, command.run, runner=elsewhere(command.run), terms=TERMS)
+    assert len(slurm.jobs()) == 2
+    assert carry(plan, command.run, runner=elsewhere(command.run), terms=TERMS, dismiss=True).ending is Ending.DONE
+    until(lambda: slurm.jobs() == [])
+    assert (command.run / "files/total").read_text().split() == ["0", "1", "2"]
+    assert max(counted(command.run).values()) == 2  # begun there, and begun again here
+    assert not agents(command.run)
+
+
+@pytest.mark.slow
 def test_machines_that_wait_in_the_queue_are_given_up(slurm: SlurmCluster, tmp_path: Path) -> None:
     """Each of the three nodes has two CPUs: the fourth machine of two slots never comes."""
     folder = tmp_path / "run"
     plan = plan_of(Workflow("w", tuple(Task(f"t{n}", "a", 0.3) for n in range(8)), ((),) * 8), vms=4, slots=2)
-    carried = carry(plan, folder, runner=on(folder), terms=TERMS, synthetic=True, gather=1.0, give_up=2.0)
+    carried = carry(
+        plan, folder, runner=on(folder), terms=TERMS, synthetic=True, gather=1.0, give_up=2.0, give_back=False
+    )
     assert carried.ending is Ending.DONE
     assert "has not come" in carried.results["machines_lost"][0]["reason"]
     until(lambda: slurm.jobs() == [])

@@ -46,6 +46,9 @@ _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at 
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
 _Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
 _GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
+_Dismiss = Annotated[
+    bool, typer.Option("--dismiss", help="End machines that an earlier command has left elsewhere; rerun their tasks.")
+]
 _Gantt = Annotated[
     list[Path] | None, typer.Option(help="Draw planned and actual times there, .html or .png; repeatable.")
 ]
@@ -69,6 +72,7 @@ def run(
     linger: _Linger = "60s",
     gather: _Gather = "30s",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever has been done in the folder.")] = False,
+    dismiss: _Dismiss = False,
     give_up: _GiveUp = "10m",
     gantt: _Gantt = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
@@ -105,7 +109,8 @@ def run(
     with Screen(quiet=quiet or as_json) as screen, StopWanted("stopping: running tasks are ended") as stop:
         carried = carry_out(
             read, place, runner,
-            options=options, planner=rest, terms=terms, fresh=fresh, watch=screen.show, wanted=lambda: not stop.wanted,
+            options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
+            watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
     if gantt:
         draw_gantt(gantt, chart(carried.results))

@@ -108,8 +108,19 @@ class Agent:
             for ready in select.select(watched, [], [], pause)[0]:
                 self._look(ready)
             self._kill_stubborn()
+        self._end()
+
+    def _end(self) -> None:
+        """End what still runs, and leave word that nothing does: no other machine may do the same work before."""
         for attempt in self._running.values():
             attempt.kill(signal.SIGKILL)
+        until = time.monotonic() + GRACE_SECONDS
+        while self._running and time.monotonic() < until:
+            self._reap()
+            time.sleep(0.01)
+        if not self._running:
+            with contextlib.suppress(OSError):  # its folder is not there any more
+                write_document(self._machine / "left.json", {"at": time.time()})
 
     def _look(self, ready: Any) -> None:
         if ready is self._wake:
@@ -151,8 +162,8 @@ class Agent:
             self._say({"event": "beat"})
         if self._controller is not None or self._running:
             self._alone_since = now
-        if (self._machine / "fenced").exists():
-            return False  # the controller has given this machine up: its tasks run elsewhere
+        if (self._machine / "fenced").exists() or not self._machine.is_dir():
+            return False  # a controller has given this machine up, or has begun anew: its tasks run elsewhere
         return now - self._alone_since < self._linger
 
     def _say(self, document: Document) -> None:

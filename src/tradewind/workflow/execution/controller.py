@@ -16,6 +16,7 @@ import numpy as np
 
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError, WorkflowError
+from tradewind.workflow.execution.earlier import mark_of
 from tradewind.workflow.execution.events import (
     Arm,
     Begun,
@@ -127,7 +128,8 @@ class Controller:
         check_names(self._flow)
         secret = self._folder.prepare()
         run_id = self.history.header["run"] if self.history.header else self._begin()
-        self._record({"e": "session", "pid": os.getpid(), "host": socket.gethostname(), "on": self._runner.name})
+        place = {"host": socket.gethostname(), "on": self._runner.name, "settings": mark_of(self._runner, secret)}
+        self._record({"e": "session", "pid": os.getpid(), **place})
         vms = self._platform.vms
         pilots = self._pilots = Pilots(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
         self._fleet = Fleet(pilots.unheard, self._terms.silence)
@@ -136,7 +138,7 @@ class Controller:
             end.setblocking(False)
         try:
             names = {vm.name: place for place, vm in enumerate(vms)}
-            self._numbers = {names[name]: number for name, number in self.history.pilots.items()}
+            self._numbers = {names[name]: n for name, n in self.history.pilots.items() if name in names}
             kept = pilots.alive(self._numbers)
             there = {vms[vm].name: (vm, self._numbers[vm]) for vm in kept}
             opened = recover(self._flow, self._folder, self.history, there, self._record)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _SEND_SECONDS = 5.0
-_STOP = {"op": "stop"}
+STOP = {"op": "stop"}
+"""Tells a machine to end its tasks and itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Fleet:
 
         The connection stays until the machine closes it: closed here, it might take the word along.
         """
-        self.send(vm, _STOP)
+        self.send(vm, STOP)
         link = self._links.pop(vm, None)
         if link is not None:
             self._leaving.append(link)
@@ -139,7 +140,7 @@ class Fleet:
     def stop(self) -> None:
         """Tell all machines to end their tasks and themselves."""
         for vm in list(self._links):
-            self.send(vm, _STOP)
+            self.send(vm, STOP)
 
     def close(self) -> None:
         """Close all connections."""

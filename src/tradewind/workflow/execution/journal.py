@@ -164,6 +164,7 @@ class History:
         began: Seconds since the epoch at which tasks could begin, or None.
         sessions: How often a controller was started.
         pilots: The newest pilot of each machine, by name.
+        homes: The session that asked for it, of each machine that may still be there, by name.
         attempts: All attempts, in order of their starts.
         armings: The newest of each task that has not begun since.
         ups: When each machine came up and was given back or lost (None while it is there), in order.
@@ -176,12 +177,14 @@ class History:
     began: float | None = None
     sessions: int = 0
     pilots: dict[str, int] = field(default_factory=dict)
+    homes: dict[str, Record] = field(default_factory=dict)
     attempts: dict[tuple[str, int], Attempted] = field(default_factory=dict)
     armings: dict[str, Arming] = field(default_factory=dict)
     ups: list[tuple[str, float, float | None]] = field(default_factory=list)
     replans: int = 0
     lost: list[Record] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)
+    _session: Record | None = None
     _at: float = 0.0
     _paused_at: float | None = None
 
@@ -192,21 +195,31 @@ class History:
         if record["e"] == "up" and self._paused_at is not None:
             self.pauses.append((self._paused_at, record["at"]))
             self._paused_at = None
-        self._at = record["at"]
+        if record["e"] != "left":  # nobody was there to carry anything out
+            self._at = record["at"]
         match record["e"]:
             case "run":
                 self.header = record
             case "session":
                 self.sessions += 1
+                self._session = record
+            case "stop":
+                self.homes.clear()
             case "pilot":
                 self.pilots[record["vm"]] = record["pilot"]
+                if self._session is not None:
+                    self.homes[record["vm"]] = self._session
             case "up":
                 self._down(record["vm"], record["at"])
                 self.ups.append((record["vm"], record["at"], None))
             case "down":
                 self._down(record["vm"], record["at"])
+                self.homes.pop(record["vm"], None)
                 if record["lost"]:
                     self.lost.append(record)
+            case "left":
+                self._down(record["vm"], record["at"])
+                self.homes.pop(record["vm"], None)
             case "began":
                 self.began = record["at"]
             case "arm":

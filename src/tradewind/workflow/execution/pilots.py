@@ -23,6 +23,7 @@ from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.problem import Configuration, Handle, Limits, Offer, RunRequest, RunState, RunStatus
 from tradewind.workflow.execution.agent import NO_FOLDER
 from tradewind.workflow.execution.calling import call
+from tradewind.workflow.execution.earlier import owner_of, pilot_id
 from tradewind.workflow.execution.folder import RunFolder
 from tradewind.workflow.platform import Vm
 
@@ -156,6 +157,8 @@ class Pilots:
             numbers: Which pilot of each machine is to be made.
         """
         fresh = [self._make(vm, number) for vm, number in numbers.items()]
+        for pilot in fresh:
+            pilot.folder.mkdir(parents=True, exist_ok=True)
 
         def submit() -> None:
             self._pilots |= {pilot.vm: pilot for pilot in fresh}
@@ -165,14 +168,13 @@ class Pilots:
 
     @property
     def _owner(self) -> str:
-        return _owner(self._run_id)
+        return owner_of(self._run_id)
 
     def _make(self, vm: int, number: int) -> _Pilot:
         machine = self._vms[vm]
         folder = self._folder.pilot(machine.name, number)
-        folder.mkdir(parents=True, exist_ok=True)
         host = "127.0.0.1" if self._here else "0.0.0.0"  # noqa: S104  (who connects must know the secret)
-        run_id = f"{self._run_id}-m{vm + 1}-{number}"
+        run_id = pilot_id(self._run_id, vm, number)
         words = (
             self._terms.python,
             "-I",
@@ -370,28 +372,3 @@ class Pilots:
         self._cancel([pilot])
         name, silence = self._vms[pilot.vm].name, self._terms.silence
         self._post(Gone(pilot.vm, f"{name} has not answered for {silence:g} s"))
-
-
-def _owner(run_id: str) -> str:
-    """Who the pilots of a run belong to, as runners know it."""
-    return f"workflow-{run_id}"
-
-
-def dismiss(runner: Runner, run_id: str) -> None:
-    """Give back all machines of a run that an earlier process has left, and wait until they are gone.
-
-    Raises:
-        DeployError: They cannot be.
-    """
-    handles = runner.find(_owner(run_id))
-    for handle in handles:
-        runner.cancel(handle)
-    until = time.monotonic() + _END_SECONDS
-    while handles:
-        states = runner.poll(handles)
-        for handle in [each for each in handles if states[each.run_id].state.ended]:
-            runner.forget(handle)
-            handles.remove(handle)
-        if handles and time.monotonic() > until:
-            raise DeployError(f"{len(handles)} machines of the earlier run do not go", hint="try again in a minute")
-        time.sleep(0.02)

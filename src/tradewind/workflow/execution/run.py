@@ -6,19 +6,21 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import WorkflowError
+from tradewind.workflow.execution import earlier
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import Ending
 from tradewind.workflow.execution.folder import RunFolder
 from tradewind.workflow.execution.guide import check_online
-from tradewind.workflow.execution.journal import Journal, Record
+from tradewind.workflow.execution.journal import History, Journal, Record
 from tradewind.workflow.execution.options import Options, Progress
-from tradewind.workflow.execution.pilots import Terms, dismiss
+from tradewind.workflow.execution.pilots import Terms
 from tradewind.workflow.execution.results import results_of
 from tradewind.workflow.files import Plan, plan_document, write_text
 from tradewind.workflow.planner.base import Planner
@@ -48,6 +50,7 @@ def carry_out(
     planner: Planner,
     terms: Terms | None = None,
     fresh: bool = False,
+    dismiss: bool = False,
     watch: Callable[[Progress], None] = lambda progress: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Carried:
@@ -61,11 +64,13 @@ def carry_out(
         planner: Plans what is left when a machine or a task is lost.
         terms: How machines are got from the runner.
         fresh: Begin anew, whatever has been done there.
+        dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
         watch: Told of progress some times a second.
         wanted: False once somebody wants to stop.
 
     Raises:
-        WorkflowError: The plan cannot be carried out like this, or the folder is of another one.
+        WorkflowError: The plan cannot be carried out like this, or the folder is of another one; or machines of an
+            earlier call may still work there that ``runner`` does not know.
         PluginError: The planner is to decide during the run, and does not.
         StudyBusyError: Another process carries it out.
         DeployError: No machine could be had.
@@ -80,9 +85,11 @@ def carry_out(
     journal = Journal(place.journal, lenient=fresh)
     try:
         if fresh:
-            _forget(journal, place, runner)
+            _forget(journal, place, runner, dismissed=dismiss)
         digest = _digest(plan)
         _check_same(plan, options, digest, journal, place)
+        vms = [vm.name for vm in plan.platform.vms]
+        journal.records += journal.write(*earlier.settle(place, _told(journal), runner, vms, dismissed=dismiss))
         controller = Controller(plan, place, journal, runner, terms or Terms(), options, planner, digest, watch, wanted)
         ending = controller.run()
         results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
@@ -96,13 +103,25 @@ def _header(journal: Journal) -> Record | None:
     return next((record for record in journal.records if record["e"] == "run"), None)
 
 
-def _forget(journal: Journal, folder: RunFolder, runner: Runner) -> None:
+def _told(journal: Journal, *, lenient: bool = False) -> History:
+    """What the journal of earlier sessions tells; leniently, as far as it can be read."""
+    history = History()
+    with suppress(KeyError, TypeError) if lenient else nullcontext():
+        for record in journal.records:
+            history.take(record)
+    return history
+
+
+def _forget(journal: Journal, folder: RunFolder, runner: Runner, *, dismissed: bool) -> None:
     """Begin anew; machines of an earlier run that may still be there are given back first."""
-    header = _header(journal)
-    if header is not None:
-        dismiss(runner, header["run"])
+    history = _told(journal, lenient=True)
+    if history.header is not None:
+        earlier.dismiss(runner, history.header["run"])
+        earlier.settle(folder, history, runner, (), dismissed=dismissed, fresh=True)
     journal.clear()
     folder.clear()
+    # A machine that still waits in a queue must not find the folder of a new one: no number is given twice.
+    journal.records = journal.write(*({"e": "pilot", "vm": vm, "pilot": n} for vm, n in history.pilots.items()))
 
 
 def _digest(plan: Plan) -> str:
