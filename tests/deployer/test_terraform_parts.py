@@ -25,7 +25,7 @@ from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 
 from tradewind.deployer import amazon_keys
 from tradewind.deployer.provisioner import terraform_aws_api
-from tradewind.deployer.provisioner.base import ClusterState
+from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import TerraformProvisioner
 from tradewind.deployer.provisioner.terraform_aws_api import Ec2, filters
 from tradewind.deployer.provisioner.terraform_azure import AzureCloud
@@ -105,6 +105,34 @@ def test_a_module_of_ones_own(terraform: str, tmp_path: Path) -> None:
     assert provisioner.destroy(cluster).state is ClusterState.GONE
     assert not folder.exists()
     assert provisioner.poll([cluster])["run-1"].state is ClusterState.GONE
+
+
+@pytest.mark.parametrize("settings", [{}, {"sweep": False}, {"sweep": False, "providers": ("aws",)}])
+def test_machines_that_nobody_can_be_asked_about_are_not_gone(
+    terraform: str, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """As when the next command runs on another server, or with another TRADEWIND_HOME."""
+    here = own(tmp_path, **settings)
+    made = here.make("run-1", "me", LATER, OFFER)
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = own(tmp_path / "elsewhere", **settings)
+    resumed = Cluster("run-1", ClusterState.UNKNOWN)
+    for _ in range(2):
+        with pytest.raises(TeardownError, match="no folder here knows the machines of run run-1") as caught:
+            elsewhere.destroy(resumed)
+    assert caught.value.hint is not None
+    assert here.find("me") == [made]
+    # A process that is killed before it has noted that they are gone asks again.
+    for cluster in (resumed, resumed, made):
+        assert here.destroy(cluster).state is ClusterState.GONE
+    # Who has looked at the provider says so.
+    Path(caught.value.hint.rpartition(" ")[2]).touch()
+    assert elsewhere.destroy(resumed).state is ClusterState.GONE
+    # What was made again is not known to be gone by what was given back before.
+    again = here.make("run-1", "me", LATER, OFFER)
+    shutil.rmtree(again.data["folder"])
+    with pytest.raises(TeardownError):
+        here.destroy(again)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +403,18 @@ def test_a_run_folder(tmp_path: Path) -> None:
     folder.remove()
     with pytest.raises(FileNotFoundError):
         folder.write(record)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [folder.returned]
+    assert folder.create(record) == folder.read()
+    assert not folder.returned.exists()
+
+
+def test_what_tells_that_machines_were_given_back_does_not_stay_for_ever(tmp_path: Path) -> None:
+    old, young, new = (RunFolder(tmp_path, name) for name in ("old", "young", "new"))
+    old.remove()
+    young.remove()
+    os.utime(old.returned, (time.time() - 31 * 86400,) * 2)
+    new.remove()
+    assert sorted(tmp_path.iterdir()) == sorted([young.returned, new.returned])
 
 
 def test_a_state_that_cannot_be_read_counts_as_full(tmp_path: Path) -> None:

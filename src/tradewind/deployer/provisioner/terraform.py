@@ -25,7 +25,7 @@ from tradewind.deployer.provisioner.base import (
 )
 from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
 from tradewind.deployer.provisioner.terraform_azure import AzureCloud
-from tradewind.deployer.provisioner.terraform_cloud import Cloud, Found
+from tradewind.deployer.provisioner.terraform_cloud import Cloud, stray
 from tradewind.deployer.provisioner.terraform_errors import error_of
 from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, write_private
 from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
@@ -154,7 +154,7 @@ class TerraformProvisioner(
         program.settle(folder, module)
         variables = self._variables(folder, record, offer)
         last: DeployError | None = None
-        for zone in self._zones(record):
+        for zone in given.zones_in(record.region):
             text = json.dumps({**variables, "zone": zone, **given.variables}, indent=1)
             write_private(folder.path / "tradewind.auto.tfvars.json", text.encode())
             left = record.started + given.boot_seconds - self.clock.now()
@@ -258,14 +258,14 @@ class TerraformProvisioner(
                 found[record.run_id] = self._cluster(RunFolder(self._runs, record.run_id), record)
         for provider in self.settings.providers if self.settings.sweep else ():
             for each in self._cloud_of(provider).find(owner):
-                found.setdefault(each.run_id, _stray(each, provider, owner))
+                found.setdefault(each.run_id, stray(each, provider, owner))
         return list(found.values())
 
     def destroy(self, cluster: Cluster) -> Cluster:
         """Give machines back, and wait until the provider has none with the run's tag; see `Provisioner.destroy`.
 
         Raises:
-            TeardownError: Some are still there.
+            TeardownError: Some are still there, or nobody knows whether they are.
         """
         folder = RunFolder(self._runs, cluster.run_id)
         self.abandon(cluster.run_id)
@@ -274,9 +274,8 @@ class TerraformProvisioner(
             with folder.locked(self.settings.destroy_seconds) as lock:
                 record = folder.read()
                 if record is None:
-                    offer = {"provider": "", "instance_type": "", "vcpu": 0, "memory_gib": 0, "price_per_hour": 0}
-                    region, provider = cluster.data.get("region", ""), cluster.data.get("provider", "")
-                    record = Record(cluster.run_id, cluster.owner, cluster.expires or 0.0, offer, region, provider)
+                    record = Record.of(cluster)
+                    self._check_asked(folder, record)
                 setup = self._cluster(folder, record).setup_seconds
                 self._clear(folder, record, lock)
                 folder.remove()
@@ -330,6 +329,19 @@ class TerraformProvisioner(
         ]
         return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
 
+    def _check_asked(self, folder: RunFolder, record: Record) -> None:
+        """Make sure that somebody knows whether there are machines that no folder here knows."""
+        given = self.settings
+        # With a module of one's own they may be another provider's than those that are asked.
+        named = record.provider in given.providers if record.provider else bool(given.providers)
+        if folder.returned.exists() or (given.sweep and given.module is None and named) or self._places(record):
+            return
+        raise TeardownError(
+            f"no folder here knows the machines of run {record.run_id}, and no provider can be asked for them",
+            hint="repeat this with the TRADEWIND_HOME that they were made with; or end them at the provider by hand, "
+            f"and then make the file {folder.returned}",
+        )
+
     def next_change(self, clusters: Sequence[Cluster]) -> float:
         """Sooner where machines are about to answer."""
         return 0.25 if any(cluster.state is ClusterState.BOOTING for cluster in clusters) else 1.0
@@ -362,11 +374,6 @@ class TerraformProvisioner(
         keys = {"identity": str(folder.identity), "known_hosts": str(folder.known_hosts)}
         return machines_of(record.machines, self.settings.ssh, keys)
 
-    def _zones(self, record: Record) -> tuple[str, ...]:
-        """The zones of a region among those of the settings; the names of Azure's are numbers."""
-        zones = tuple(zone for zone in self.settings.zones if zone.isdigit() or zone.startswith(record.region))
-        return zones or ("",)
-
     def _program(self, making: str = "") -> Program:
         """Terraform; for making the machines of a run, until that is given up."""
         program, seconds = self.settings.program, self.settings.stop_seconds
@@ -389,12 +396,3 @@ class TerraformProvisioner(
                     else AzureCloud()
                 )
             return cloud
-
-
-def _stray(found: Found, provider: str, owner: str | None) -> Cluster:
-    """A cluster that the provider has and no folder here knows."""
-    machines = tuple(Machine(each) for each in found.machines)
-    known = {"created": found.created, "price_per_hour": found.price_per_hour}
-    data = {"region": found.region, "provider": provider, **{k: v for k, v in known.items() if v is not None}}
-    tags: dict[str, Any] = {"owner": owner or found.owner, "expires": found.expires}
-    return Cluster(found.run_id, ClusterState.UNKNOWN, machines, data=data, reason="no folder here knows it", **tags)

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
 from tradewind.errors import MissingProgramError, UnreachableError
+from tradewind.problem import Machine
 
 RUN, OWNER, EXPIRES = "tradewind-run", "tradewind-owner", "tradewind-expires"
 CREATED, PRICE = "tradewind-created", "tradewind-price"
@@ -148,3 +150,12 @@ def ask(provider: str, program: str, *words: str) -> Any:
         words_of = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
         raise error_of([Diagnostic(words_of)], provider, f"{program} {' '.join(words[:3])}", applying=True)
     return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def stray(found: Found, provider: str, owner: str | None) -> Cluster:
+    """A cluster that the provider has and no folder here knows."""
+    machines = tuple(Machine(each) for each in found.machines)
+    known = {"created": found.created, "price_per_hour": found.price_per_hour}
+    data = {"region": found.region, "provider": provider, **{k: v for k, v in known.items() if v is not None}}
+    tags: dict[str, Any] = {"owner": owner or found.owner, "expires": found.expires}
+    return Cluster(found.run_id, ClusterState.UNKNOWN, machines, data=data, reason="no folder here knows it", **tags)

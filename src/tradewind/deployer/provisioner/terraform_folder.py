@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.provisioner.base import Cluster
 from tradewind.errors import DeployError, MissingProgramError
 from tradewind.problem import Offer
 
@@ -26,6 +27,7 @@ MARK = "TRADEWIND_TERRAFORM_FOLDER"
 _STATE = "terraform.tfstate"
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TURN_SECONDS = 0.05
+_RETURNED_SECONDS = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,13 @@ class Record:
         known = {k: v for k, v in document.items() if k in cls.__dataclass_fields__}
         return replace(cls(**known), machines=tuple(known.get("machines", ())))
 
+    @classmethod
+    def of(cls, cluster: Cluster) -> Record:
+        """The record of machines that no folder here knows."""
+        offer = {"provider": "", "instance_type": "", "vcpu": 0, "memory_gib": 0, "price_per_hour": 0}
+        region, provider = cluster.data.get("region", ""), cluster.data.get("provider", "")
+        return cls(cluster.run_id, cluster.owner, cluster.expires or 0.0, offer, region, provider)
+
     @property
     def nodes(self) -> int:
         """How many machines there should be."""
@@ -79,12 +88,17 @@ class RunFolder:
     Args:
         base: The folder of all runs.
         run_id: The run.
+
+    Attributes:
+        path: The folder.
+        returned: The file that stays when the folder has gone because all that it knew was given back.
     """
 
     def __init__(self, base: Path, run_id: str) -> None:
         name = run_id if _PLAIN.fullmatch(run_id) else "run-" + hashlib.sha256(run_id.encode()).hexdigest()[:32]
         self.run_id = run_id
         self.path = base / name
+        self.returned = base / f".{name}.returned"
         self._lock = base / f".{name}.lock"
 
     @property
@@ -104,6 +118,7 @@ class RunFolder:
 
     def create(self, record: Record) -> Record:
         """Make the folder, and keep its first record."""
+        self.returned.unlink(missing_ok=True)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self.write(record)
 
@@ -221,7 +236,13 @@ class RunFolder:
             time.sleep(_TURN_SECONDS)
 
     def remove(self) -> None:
-        """Remove the folder, at once as others see it."""
+        """Remove the folder of machines that are gone, at once as others see it."""
+        self.returned.touch()
+        oldest = time.time() - _RETURNED_SECONDS
+        for path in self._lock.parent.glob(".*.returned"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
         gone = self._lock.with_suffix(".gone")
         shutil.rmtree(gone, ignore_errors=True)
         with suppress(FileNotFoundError):

@@ -96,3 +96,7 @@ class TerraformSettings(plugins.Settings):
         if not self.providers and self.module is None:
             raise ValueError("providers is empty, and there is no module")
         return self
+
+    def zones_in(self, region: str) -> tuple[str, ...]:
+        """The zones of a region among those that are set; the names of Azure's are numbers. One nameless one if none."""
+        return tuple(zone for zone in self.zones if zone.isdigit() or zone.startswith(region)) or ("",)
