@@ -84,6 +84,9 @@ def provisioner(folder: Path, **given: Any) -> LibvirtProvisioner:
     ("words", "error", "hint"),
     [
         ("error: failed to get domain 'x'", NotThereError, ""),
+        ("error: failed to get domain 'x'\nerror: Domain not found: no domain with name 'x'", NotThereError, ""),
+        ("error: failed to get domain 'x'\nerror: End of file while reading data", UnreachableError, "libvirtd"),
+        ("error: failed to get domain 'x'\nerror: access denied: 'domain' is not allowed", CredentialsError, "libvirt"),
         ("error: Requested operation is not valid: domain is not running", NotThereError, ""),
         ("error: failed to connect to the hypervisor\nerror: Failed to connect socket to '/run/libvirt/libvirt-sock': "
          "No such file or directory", UnreachableError, "systemctl start libvirtd"),

@@ -173,7 +173,8 @@ _IMAGE_HINT = "see the settings image, kernel and initrd"
 _MEMORY_HINT = "the host has too little memory for it"
 
 _MEANINGS: Sequence[tuple[str, type[DeployError], str]] = (
-    (r"failed to get domain|domain not found|domain is not running", NotThereError, ""),
+    # "failed to get domain" alone says that there is none; before another line that line says why it was not got.
+    (r"^failed to get domain '[^']*'$|domain not found|domain is not running", NotThereError, ""),
     (r"authentication|access denied|failed to connect socket.*permission denied", CredentialsError, _GROUP_HINT),
     (r"cannot allocate memory|cannot set up guest memory", CapacityError, _MEMORY_HINT),
     (r"no space left on device", CapacityError, "the host's disk is full"),
