@@ -98,5 +98,5 @@ class TerraformSettings(plugins.Settings):
         return self
 
     def zones_in(self, region: str) -> tuple[str, ...]:
-        """The zones of a region among those that are set; the names of Azure's are numbers. One nameless one if none."""
+        """The zones of a region among those that are set; the names of Azure's are numbers. A nameless one if none."""
         return tuple(zone for zone in self.zones if zone.isdigit() or zone.startswith(region)) or ("",)
