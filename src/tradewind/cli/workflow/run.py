@@ -108,8 +108,7 @@ def run(
     runner = _runner(on, set_ or [], place)
     with Screen(quiet=quiet or as_json) as screen, StopWanted("stopping: running tasks are ended") as stop:
         carried = carry_out(
-            read, place, runner,
-            options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
+            read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
             watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
     if gantt:
