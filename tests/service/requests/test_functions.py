@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.requests.world import World, world
+from tests.service.requests.world import World, clusters, working, world
 
 from tradewind.errors import (
     ConfigurationError,
@@ -79,6 +79,38 @@ def test_figure_4_is_for_those_who_may_run_their_own_programs(there: World) -> N
         there.context.requests.submit(there.ann, {**document, "hooks": [{"stage": "booting", "name": "x"}]})
     with pytest.raises(NotFoundError, match="has the scheduler slurm"):
         there.context.requests.submit(there.root, {**document, "scheduler": {"name": "slurm"}})
+
+
+OWN = """
+name: {name}
+job: {{command: ["true"]}}
+space: {{instance: {{types: [local.c1]}}}}
+application: {{}}
+"""
+
+
+def test_a_cluster_runs_programs_of_ordinary_users_only_where_it_says_so(tmp_path: Path) -> None:
+    """Its runs are processes of whoever started it, whatever the backend says."""
+    with world(tmp_path) as there, clusters(there, closed={}, opened={"own_code": True}):
+        context = there.context
+        context.backends.set(there.root, "open", {"own_code": True, "offers": {"provider": "local"}})
+        context.applications.register(there.ann, OWN.format(name="hers"))
+        context.applications.register(there.root, OWN.format(name="ours"), shared=True)
+        search: dict[str, Any] = {"backend": "open", "search": {"budget": {"trials": 1}}}
+        with pytest.raises(
+            ForbiddenError, match="the cluster closed runs only programs of its administrators"
+        ) as error:
+            there.submit(application="hers", cluster="closed", **search)
+        assert error.value.hint == "choose opened"
+        with pytest.raises(ForbiddenError):
+            there.submit(there.root, application="hers", cluster="closed", **search)  # whoever asks, it is her program
+        assert there.submit(application="ours", cluster="closed", **search).cluster == "closed"
+        row = there.submit(application="hers", cluster="opened", **search)
+        # It is started anew without the flag while the request waits.
+        with clusters(there, opened={}), working(context):
+            ended = there.ended(row)
+    assert (ended.state, ended.cluster_job) == ("failed", None)
+    assert ended.problem == "the cluster opened runs only programs of its administrators"
 
 
 def test_a_key_makes_asking_twice_harmless(there: World) -> None:

@@ -109,6 +109,18 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 @contextmanager
+def clusters(there: World, **settings: dict[str, Any]) -> Iterator[None]:
+    """Clusters of these names and settings, run by a process of another host, until the block ends."""
+    store = there.context.cluster
+    tokens = {name: store.hold(name, "elsewhere:1:1.0", 600.0, given) for name, given in settings.items()}
+    try:
+        yield
+    finally:
+        for name, token in tokens.items():
+            store.release(name, token)
+
+
+@contextmanager
 def working(context: Context) -> Iterator[Worker]:
     """A worker in a thread, until the block ends."""
     worker, stop = Worker(context), threading.Event()

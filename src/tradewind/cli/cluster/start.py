@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from tradewind.tenancy.allocator import Policy
     from tradewind.tenancy.lookout import Nodes
 
+_OWN_CODE = typer.Option(
+    "--own-code", help="Also run programs that ordinary users of the service bring; local ones may do all you may."
+)
+
 
 def start(
     local: Annotated[bool, typer.Option("--local", help="Share this machine (the default).")] = False,
@@ -38,6 +42,7 @@ def start(
     processes: Annotated[
         bool, typer.Option("--core-processes", help="Each search in a process of its own, not in a thread.")
     ] = False,
+    own_code: Annotated[bool, _OWN_CODE] = False,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no search is left.")] = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
 ) -> None:
@@ -60,7 +65,7 @@ def start(
     more = amounts(resource, "--resource", further=True)
     how = _policy(fairness, priority, pairs(policy, "--policy"), more)
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
-    words = {"engine": part["use"], "fairness": fairness, "priority": priority}
+    words = {"engine": part["use"], "fairness": fairness, "priority": priority, "own_code": own_code}
     url = store or store_url()
     settings = ClusterSettings(name, url, data_folder(), how, words, part, processes)
     cluster = Cluster(settings, nodes)

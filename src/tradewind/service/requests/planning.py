@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.assemble import build_problem
-from tradewind.errors import ConfigurationError, InputError, NoOfferError, NotFoundError
+from tradewind.errors import ConfigurationError, ForbiddenError, InputError, NoOfferError, NotFoundError
 from tradewind.problem import Configuration, Problem
 from tradewind.problem.spec import Spec
 from tradewind.problem.spec_build import build
@@ -127,10 +127,25 @@ class Planner:
         else:
             _check_configuration(build_problem(spec, self._room.data_folder), own.configuration or {})
             dollars = own.budget
-        if own.cluster and own.cluster not in {one.name for one in self._room.cluster.clusters()}:
-            raise NotFoundError(f"there is no cluster {own.cluster!r}", hint="an administrator starts one")
+        if own.cluster:
+            self._check_cluster(own.cluster, row)
         kind: Kind = "run" if own.search is None else "search"
         return Accepted(document, kind, own.name or row.name, row.id, own.cluster, _with_dollars(plan, dollars))
+
+    def _check_cluster(self, name: str, application: ApplicationRow) -> None:
+        """See that a cluster is there and may run an application: the backend's runner gives way to the cluster's.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ForbiddenError: It runs no programs of ordinary users, and this is one.
+        """
+        known = {one.name: bool(one.settings.get("own_code")) for one in self._room.cluster.clusters()}
+        if name not in known:
+            raise NotFoundError(f"there is no cluster {name!r}", hint="an administrator starts one")
+        if not application.trusted and not known[name]:
+            others = [other for other, open_to_all in known.items() if open_to_all]
+            hint = f"choose {' or '.join(others)}" if others else "ask an administrator to register the application"
+            raise ForbiddenError(f"the cluster {name} runs only programs of its administrators", hint=hint)
 
     def _accept_figure(self, who: Principal, asked: Asked, figure: FigureFour) -> Accepted:
         backends = self._room.backends
@@ -174,6 +189,8 @@ class Planner:
         assert own is not None
         assert row.application_id is not None
         application: ApplicationRow = self._room.applications.by_id(row.application_id)
+        if row.cluster:
+            self._check_cluster(row.cluster, application)  # it may have been started anew since
         given = self._room.applications
         spec = given.spec(application, own.parameters, backend, resources=_resources(own), folder=folder)
         if own.search is not None:
