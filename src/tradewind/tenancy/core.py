@@ -85,6 +85,11 @@ def spec_of(settings: CoreSettings) -> Spec:
     return Spec.from_json(document)
 
 
+def demand_of_run(job: JobRow, trial: Trial) -> dict[str, float]:
+    """What a run takes: what its offer says, but for what its owner says of every run."""
+    return {**demand_of(trial.offer), **job.options.get("demand", {})}
+
+
 def run_core(settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
     """Run a search to its end, in a thread or a process of its own; every end is told by `Over`."""
     job = settings.job.id
@@ -148,7 +153,7 @@ class Core:
         request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
         self._waiting[trial.number] = request
         self._numbers[request] = trial.number
-        self._outbox.put(Wants(self._job, request, self._demand(trial)))
+        self._outbox.put(Wants(self._job, request, demand_of_run(self._settings.job, trial)))
 
     def unwant(self, number: int) -> None:
         """See `tradewind.engine.loop.Gate`."""
@@ -161,7 +166,7 @@ class Core:
         """See `tradewind.engine.loop.Gate`."""
         if again:
             request = f"{self._job}/{trial.number}/{run.run_id}"
-            self._outbox.put(Runs(self._job, request, self._demand(trial)))
+            self._outbox.put(Runs(self._job, request, demand_of_run(self._settings.job, trial)))
         else:
             request = self._waiting.pop(trial.number)
             self._numbers.pop(request, None)
@@ -188,10 +193,6 @@ class Core:
         self._outbox.put(Learned(self._job, value, seen.runtime, gain))
 
     # ------------------------------------------------------------------ its own
-
-    def _demand(self, trial: Trial) -> dict[str, float]:
-        """What a run takes: what its offer says, but for what its owner says of every run."""
-        return {**demand_of(trial.offer), **self._settings.job.options.get("demand", {})}
 
     def _study(self, store: Store) -> StudyRow:
         from tradewind.engine.assemble import new_study

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
@@ -32,7 +32,7 @@ from tradewind.tenancy.messages import (
     Wants,
 )
 from tradewind.tenancy.resources import of_cluster
-from tradewind.tenancy.seats import ProcessSeat, Seat, ThreadSeat
+from tradewind.tenancy.seats import EndingSeat, ProcessSeat, Seat, ThreadSeat
 from tradewind.tenancy.watching import snapshot_of
 
 _log = logging.getLogger("tradewind.tenancy")
@@ -52,6 +52,8 @@ _LEAVE = 2.0
 _SNAPSHOT = 1.0
 _CRASHES = 3
 """A Core that crashed so often is not started again."""
+
+_CANCELLED = "cancelled by its owner"
 
 
 @dataclass(frozen=True)
@@ -196,15 +198,13 @@ class Cluster:
         self._jobs[job.id] = job
         name = str(job.id)
         if job.wanted == "cancel":
-            self._finish(job.id, "cancelled", "cancelled by its owner")
-            return []
+            return self._end_new(job, "cancelled", _CANCELLED)
         core, demand = job.options.get("core_demand", {}), job.options.get("demand", {})
         try:
             for given in (core, demand):
                 self.settings.policy.kinds.amounts(given)
         except InputError as error:  # it was submitted before anybody knew which cluster would take it
-            self._finish(job.id, "failed", str(error))
-            return []
+            return self._end_new(job, "failed", str(error))
         events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, demand, job.nice)]
         if job.wanted == "pause":
             events.append(ev.JobPaused(name))
@@ -213,16 +213,21 @@ class Cluster:
             self._start_core(job.id)
         return events
 
+    def _end_new(self, job: JobRow, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
+        """End a search that this cluster does not begin; the allocator knows it as long as it has runs."""
+        name = str(job.id)
+        ends = self._conclude(Over(job.id, state, reason))
+        return [ev.JobSubmitted(name, job.tenant, {}, {}, job.nice), *ends]
+
     def _wish(self, known: JobRow, wanted: Wanted, nice: int) -> list[ev.Event]:
         job = self._jobs[known.id] = replace(known, wanted=wanted, nice=nice)
         name = str(job.id)
         if job.wanted == "cancel" and known.wanted != "cancel":
             if job.id in self._seats:
-                self._reasons[job.id] = "cancelled by its owner"
+                self._reasons[job.id] = _CANCELLED
                 self._seats[job.id].send(End("cancelled"))
                 return [ev.JobPaused(name)]
-            self._finish(job.id, "cancelled", "cancelled by its owner")
-            return [ev.JobEnded(name)]
+            return self._conclude(Over(job.id, "cancelled", _CANCELLED))
         found: list[ev.Event] = []
         if job.nice != known.nice:
             found.append(ev.JobReniced(name, job.nice))
@@ -236,11 +241,12 @@ class Cluster:
     # ------------------------------------------------------------------ Cores
 
     def _start_core(self, number: int) -> None:
-        job = self._jobs[number]
+        apart = self.settings.core_in_process or self._jobs[number].options.get("core") == "process"
+        self._seats[number] = (ProcessSeat if apart else ThreadSeat)(self._core(number), self._outbox)
+
+    def _core(self, number: int) -> CoreSettings:
         settings = self.settings
-        core = CoreSettings(job, settings.url, settings.data_folder, settings.runner)
-        apart = settings.core_in_process or job.options.get("core") == "process"
-        self._seats[number] = (ProcessSeat if apart else ThreadSeat)(core, self._outbox)
+        return CoreSettings(self._jobs[number], settings.url, settings.data_folder, settings.runner)
 
     def _take(self, message: Message) -> list[ev.Event]:
         """What a Core says, as events of the allocator."""
@@ -255,7 +261,9 @@ class Cluster:
             case Drops(_, request):
                 return [ev.Withdrawn(request), ev.Ended(request)]
             case Runs(_, request, demand):
-                return [ev.Adopted(name, request, demand)]
+                kinds = self.settings.policy.kinds.names  # it may have begun on a cluster that had others
+                known = {kind: amount for kind, amount in demand.items() if kind in kinds}
+                return [ev.Adopted(name, request, known)]
             case Gone(_, request):
                 return [ev.Ended(request)]
             case Learned(_, value, seconds, gain):
@@ -268,20 +276,34 @@ class Cluster:
 
     def _over(self, message: Over) -> list[ev.Event]:
         number, name = message.job, str(message.job)
-        self._seats.pop(number, None)
+        seat = self._seats.pop(number, None)
         gone: list[ev.Event] = [ev.Ended(each) for each in self._requests_of(name)]
         match message.state:
-            case "crashed":
+            case "crashed" if not self._stopping:
                 self._crashes[number] = self._crashes.get(number, 0) + 1
-                if self._crashes[number] < _CRASHES and not self._stopping:
+                if self._crashes[number] < _CRASHES:
                     self._start_core(number)
                     return gone
-                self._finish(number, "failed", message.reason)
-            case "left":
+                return gone + self._conclude(Over(number, "failed", message.reason))
+            case "left" | "crashed":
                 self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")
+            case "failed" if not isinstance(seat, EndingSeat):
+                return gone + self._conclude(message)
             case state:
-                self._finish(number, state, self._reasons.pop(number, message.reason))
+                why = self._reasons.pop(number, "") if state == "cancelled" else ""
+                self._finish(number, state, why or message.reason)
         return [*gone, ev.JobEnded(name)]
+
+    def _conclude(self, over: Over) -> list[ev.Event]:
+        """End a search that has no Core: at once if it has no study yet, else when no run of it is left."""
+        number, name = over.job, str(over.job)
+        if self._jobs[number].study_id is None:
+            self._finish(number, over.state, over.reason)
+            return [ev.JobEnded(name)]
+        self._seats[number] = EndingSeat(self._core(number), self._outbox, over)
+        if self._stopping:
+            self._seats[number].send(End("left"))
+        return [ev.JobPaused(name)]
 
     def _requests_of(self, name: str) -> list[str]:
         job = self.allocator.jobs.get(name)

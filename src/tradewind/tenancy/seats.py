@@ -5,9 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import queue
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
-from tradewind.tenancy.core import CoreSettings, Outbox, run_core
+from tradewind.tenancy.core import CoreSettings, Inbox, Outbox, run_core
+from tradewind.tenancy.ending import end_runs
 from tradewind.tenancy.messages import Order, Over
 
 
@@ -29,12 +32,15 @@ class ThreadSeat:
     Args:
         settings: What it searches.
         outbox: Where its messages go.
+        work: What is done there.
     """
 
-    def __init__(self, settings: CoreSettings, outbox: Outbox) -> None:
+    def __init__(
+        self, settings: CoreSettings, outbox: Outbox, work: Callable[[CoreSettings, Inbox, Outbox], None] = run_core
+    ) -> None:
         self._inbox: queue.Queue[Order] = queue.Queue()
         name = f"core-{settings.job.id}"
-        self._thread = threading.Thread(target=run_core, args=(settings, self._inbox, outbox), name=name, daemon=True)
+        self._thread = threading.Thread(target=work, args=(settings, self._inbox, outbox), name=name, daemon=True)
         self._thread.start()
 
     def send(self, order: Order) -> None:
@@ -44,6 +50,19 @@ class ThreadSeat:
     def join(self, seconds: float) -> None:
         """See `Seat.join`."""
         self._thread.join(seconds)
+
+
+class EndingSeat(ThreadSeat):
+    """In place of a Core: what the search has left running is ended, and then it is over.
+
+    Args:
+        settings: The search; it has a study.
+        outbox: Where messages go.
+        over: What becomes of the search.
+    """
+
+    def __init__(self, settings: CoreSettings, outbox: Outbox, over: Over) -> None:
+        super().__init__(settings, outbox, partial(end_runs, over=over))
 
 
 class ProcessSeat:
