@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def controller(folder: Path, endpoint: str) -> Deployer:
 
 def request(folder: Path, run_id: str) -> RunRequest:
     """Two machines, and a job that counts how often it ran."""
-    return request_for(folder, ("sh", "-c", "echo ran >> count-$TRADEWIND_RUN_ID"), run_id, offer=OFFER.times(NODES))
+    offer = replace(OFFER, provider="opennebula").times(NODES)
+    return request_for(folder, ("sh", "-c", "echo ran >> count-$TRADEWIND_RUN_ID"), run_id, offer=offer)
 
 
 def host(folder: Path, endpoint: str) -> None:

@@ -499,6 +499,20 @@ def test_ready_means_that_ssh_answers(oned: Oned, tmp_path: Path) -> None:
     settled(other, other.destroy(found), ClusterState.GONE)
 
 
+def test_who_looks_at_everybodys_machines_does_not_call_them_ready(oned: Oned, tmp_path: Path) -> None:
+    """What ready means is a setting, and another study's may ask for less."""
+    provisioner = cloud(oned, tmp_path, ready="ssh", port=1)
+    cluster = provisioner.make("run-1", OWNER, LATER, OFFER)
+    eventually(lambda: all(vm["lcm"] == engine.RUNNING for vm in oned.alive()))
+    other = cloud(oned, tmp_path / "other", ready="running")
+    [found] = other.find(None)
+    assert found.state is ClusterState.READY
+    assert oned.calls("vm.update") == 0
+    assert provisioner.poll([cluster])["run-1"].state is ClusterState.BOOTING
+    settled(other, other.destroy(found), ClusterState.GONE)
+    assert oned.calls("vm.update") == 0
+
+
 def test_setup_is_known_where_the_list_has_no_times(oned: Oned, tmp_path: Path) -> None:
     oned.config(times=False, pending=1.0)
     provisioner = cloud(oned, tmp_path)

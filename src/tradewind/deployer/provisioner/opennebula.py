@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -188,12 +189,20 @@ class OpenNebulaProvisioner(
             file.unlink(missing_ok=True)
 
     def find(self, owner: str | None) -> list[Cluster]:
-        """All clusters of an owner, or of all, by tag; see `Provisioner.find`."""
+        """All clusters of an owner, or of all, by tag; see `Provisioner.find`.
+
+        Nothing is noted of them: when others' machines are ready is for others' settings to say.
+        """
         runs: dict[str, list[Vm]] = {}
         for vm in self._list(_ALL if owner is None else _MINE):
             if vm.run and owner in (None, vm.owner):
                 runs.setdefault(vm.run, []).append(vm)
-        return [self._seen(run_id, mine) for run_id, mine in sorted(runs.items())]
+        with self._lock:
+            sights = {run_id: copy.copy(self._sights.get(run_id, Sight())) for run_id in runs}
+        return [
+            cluster_of(run_id, mine, sights[run_id], self.settings, self.data_folder, None)
+            for run_id, mine in sorted(runs.items())
+        ]
 
     def destroy(self, cluster: Cluster) -> Cluster:
         """Terminate the machines of a run; see `Provisioner.destroy`.
