@@ -280,6 +280,8 @@ class Cluster:
         gone: list[ev.Event] = [ev.Ended(each) for each in self._requests_of(name)]
         match message.state:
             case "crashed" if not self._stopping:
+                if self._jobs[number].wanted == "cancel":  # it may not have heard of it
+                    return gone + self._conclude(Over(number, "cancelled", _CANCELLED))
                 self._crashes[number] = self._crashes.get(number, 0) + 1
                 if self._crashes[number] < _CRASHES:
                     self._start_core(number)
@@ -314,8 +316,10 @@ class Cluster:
         self.shown.pop(number, None)
 
     def _change(self, number: int, **fields: Any) -> None:
-        self._jobs[number] = self.store.change_job(number, **fields)
-        if self._jobs[number].state not in OPEN:
+        known, changed = self._jobs[number], self.store.change_job(number, **fields)
+        # What is wanted now may be new: it counts as known only when `_wish` has followed it.
+        self._jobs[number] = replace(changed, wanted=known.wanted, nice=known.nice)
+        if changed.state not in OPEN:
             del self._jobs[number]
 
     # ------------------------------------------------------------------ the allocator

@@ -1,0 +1,107 @@
+"""What users want is done, whatever comes in between; here with Cores that do nothing by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tenancy.world import World
+
+from tradewind.engine.assemble import new_study
+from tradewind.problem.spec import Spec
+from tradewind.store.cluster import JobRow
+from tradewind.tenancy import framework
+from tradewind.tenancy.core import CoreSettings
+from tradewind.tenancy.framework import Cluster
+from tradewind.tenancy.messages import Began, End, Order, Over
+
+
+class Still:
+    """A Core that only keeps what it is told."""
+
+    def __init__(self, settings: CoreSettings, outbox: Any) -> None:
+        self.job, self.orders = settings.job, list[Order]()
+        all_of_them.append(self)
+
+    def send(self, order: Order) -> None:
+        self.orders.append(order)
+
+    def join(self, seconds: float) -> None:
+        return
+
+
+all_of_them: list[Still] = []
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(framework, "ThreadSeat", Still)
+    all_of_them.clear()
+    made = World(tmp_path)
+    with closing(made.store), closing(made.studies):
+        yield made
+
+
+@pytest.fixture
+def cluster(world: World) -> Iterator[Cluster]:
+    made = world.cluster()
+    with closing(made.store):
+        made._see_nodes(made._engine.nodes())
+        yield made
+
+
+def _study(world: World, row: JobRow) -> int:
+    return world.studies.create_study(new_study(Spec.from_json(row.spec))).id
+
+
+def test_a_cancel_that_comes_while_a_search_begins_is_followed(world: World, cluster: Cluster) -> None:
+    row = world.submit("one")
+    cluster._look()
+    (core,) = all_of_them
+    world.store.want(row.id, "cancel")
+    cluster._take(Began(row.id, _study(world, row)))
+    assert core.orders == []
+    cluster._look()
+    assert core.orders == [End("cancelled")]
+    cluster._look()
+    assert core.orders == [End("cancelled")]
+
+
+def test_a_pause_and_a_place_that_come_while_a_search_begins_are_followed(world: World, cluster: Cluster) -> None:
+    row = world.submit("one")
+    cluster._look()
+    world.store.want(row.id, "pause")
+    world.store.change_job(row.id, nice=7)
+    cluster._take(Began(row.id, _study(world, row)))
+    cluster._look()
+    job = cluster.allocator.jobs[str(row.id)]
+    assert (job.paused, job.nice) == (True, 7)
+    assert world.store.job(row.id).state == "paused"
+
+
+def test_a_core_that_crashes_before_it_has_heard_of_the_cancel(world: World, cluster: Cluster) -> None:
+    row = world.submit("one")
+    cluster._look()
+    cluster._take(Began(row.id, _study(world, row)))
+    world.store.want(row.id, "cancel")
+    cluster._look()
+    cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))
+    assert len(all_of_them) == 1, "nothing is searched any more"
+    cluster._feed(*cluster._take(cluster._outbox.get(timeout=20)))
+    over = world.store.job(row.id)
+    assert (over.state, over.reason) == ("cancelled", "cancelled by its owner")
+    assert not cluster._seats
+    assert not cluster.allocator.jobs
+
+
+def test_a_core_that_crashes_before_it_begins_and_was_cancelled(world: World, cluster: Cluster) -> None:
+    row = world.submit("one")
+    cluster._look()
+    world.store.want(row.id, "cancel")
+    cluster._look()
+    cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))
+    assert len(all_of_them) == 1
+    assert world.store.job(row.id).state == "cancelled"
