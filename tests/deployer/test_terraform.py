@@ -28,6 +28,7 @@ from tradewind.errors import (
     DeployError,
     ImageError,
     OfferRefusedError,
+    TeardownError,
     UnreachableError,
 )
 from tradewind.testing.provisioners import Bench, ProvisionerConformance
@@ -116,7 +117,11 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
         assert len(others) == 2 * nodes
         for found in [*map(tags_in, there), *groups, *others]:
             assert {**wanted, "tradewind-run": run_id}.items() <= found.items()
-        [listed] = AmazonCloud((region,), moto.endpoint).find("me")
+        amazon = AmazonCloud((region,), moto.endpoint)
+        assert json.loads(Path(cluster.data["folder"], "run.json").read_text())["account"] == amazon.account()
+        with pytest.raises(TeardownError, match=f"AWS account 1, and the credentials of now are of {amazon.account()}"):
+            AmazonCloud((region,), moto.endpoint, "1").give_back(run_id, region)
+        [listed] = amazon.find("me")
         assert listed.price_per_hour == pytest.approx(offers[run_id].hourly)
         assert listed.created is not None and 0 <= time.time() - listed.created < 600
     [request, _] = ec2.all(spot, "DescribeSpotInstanceRequests")

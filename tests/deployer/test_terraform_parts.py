@@ -33,7 +33,7 @@ from tradewind.deployer.provisioner.terraform_cloud import ask
 from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of, error_of_init
 from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
 from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform_program import read_log
+from tradewind.deployer.provisioner.terraform_program import Outcome, Program, read_log
 from tradewind.deployer.provisioner.terraform_ready import address_of_this_machine
 from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.errors import (
@@ -431,7 +431,7 @@ def test_a_state_that_cannot_be_read_counts_as_full(tmp_path: Path) -> None:
 def test_requests_are_signed_as_amazon_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts that do not depend on the moment, and that the same request always gets the same signature."""
     keys = amazon_keys.Keys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token")
-    headers = terraform_aws_api._signed(keys, "us-east-1", "ec2.us-east-1.amazonaws.com", "/", b"Action=X")
+    headers = terraform_aws_api._signed(keys, "ec2", "us-east-1", "ec2.us-east-1.amazonaws.com", "/", b"Action=X")
     said = headers["authorization"]
     assert re.fullmatch(
         r"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/us-east-1/ec2/aws4_request, "
@@ -501,9 +501,13 @@ else:
 """
 
 _AZ = """
-if words[1] == "list":
+within = words[words.index("--subscription") + 1] if "--subscription" in words else "mine"
+if words[1] == "show":
+    print(json.dumps({"id": within}))
+elif words[1] == "list":
     key, _, value = words[3].partition("=")
-    print(json.dumps([g for g in state["groups"] if key in g["tags"] and value in ("", g["tags"][key])]))
+    print(json.dumps([g for g in state["groups"] if key in g["tags"] and value in ("", g["tags"][key])
+                      and g.get("subscription", "mine") == within]))
 else:
     state["groups"] = [g for g in state["groups"] if g["name"] != words[3]]
 """
@@ -570,6 +574,62 @@ def test_leftovers_at_azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     place.write_text(json.dumps({"error": "Please run 'az login' to setup account."}))
     with pytest.raises(CredentialsError, match="az login"):
         azure.find(None)
+
+
+def test_the_subscription_and_the_project_are_terraforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = {"tradewind-run": "run-1", "tradewind-owner": "me"}
+    group = {"name": "g", "location": "eastus", "tags": tags, "subscription": "b"}
+    fake(tmp_path, monkeypatch, "az", _AZ, {"groups": [group]})
+    assert (AzureCloud().account(), AzureCloud().find(None)) == ("mine", [])
+    assert AzureCloud("b").account() == "b"
+    monkeypatch.setenv("ARM_SUBSCRIPTION_ID", "b")
+    assert [each.run_id for each in AzureCloud().find("me")] == ["run-1"]
+    assert AzureCloud("mine").find("me") == []
+    fake(tmp_path, monkeypatch, "gcloud", 'print(json.dumps("set") if words[0] == "config" else [])', {})
+    assert (GoogleCloud("").account(), GoogleCloud("p").account()) == ("set", "p")
+    monkeypatch.setenv("CLOUDSDK_CORE_PROJECT", "last")
+    monkeypatch.setenv("GOOGLE_PROJECT", "first")
+    assert GoogleCloud("").account() == "first"
+
+
+def made_at_azure(tmp_path: Path, account: str) -> Cluster:
+    """What a process leaves that has made a machine at Azure."""
+    folder = RunFolder(tmp_path / "data" / "terraform" / "runs", "run-1")
+    offer = {"provider": "azure", "instance_type": "x", "vcpu": 1, "memory_gib": 1, "price_per_hour": 1}
+    with folder.locked(1.0):
+        folder.create(Record("run-1", "me", LATER, offer, "eastus", "azure", started=1.0, made=2.0, account=account))
+    machine = {"mode": "managed", "type": "azurerm_linux_virtual_machine", "instances": [{}]}
+    folder.state.write_text(json.dumps({"resources": [machine]}))
+    return Cluster("run-1", ClusterState.UNKNOWN, owner="me")
+
+
+def test_machines_are_ended_in_the_subscription_that_they_were_made_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = {"tradewind-run": "run-1", "tradewind-owner": "me"}
+    group = {"name": "g", "location": "eastus", "tags": tags, "subscription": "b"}
+    place = fake(tmp_path, monkeypatch, "az", _AZ, {"groups": [group]})
+    monkeypatch.setenv("ARM_SUBSCRIPTION_ID", "another")
+    assert own(tmp_path, providers=("azure",)).destroy(made_at_azure(tmp_path, "b")).state is ClusterState.GONE
+    assert json.loads(place.read_text()) == {"groups": []}
+
+
+def test_a_provider_that_knows_nothing_of_what_the_state_has_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with the note of an earlier version, which does not say where."""
+    fake(tmp_path, monkeypatch, "az", _AZ, {"groups": []})
+    asked: list[str] = []
+
+    def refuse(self: Program, folder: RunFolder, lock: int, verb: str, seconds: float) -> Outcome:
+        asked.append(verb)
+        return Outcome(1)
+
+    monkeypatch.setattr(Program, "run", refuse)
+    with pytest.raises(TeardownError, match="terraform did not destroy the machines of run run-1"):
+        own(tmp_path, providers=("azure",)).destroy(made_at_azure(tmp_path, ""))
+    assert asked == ["destroy"]
+    assert [each.run_id for each in own(tmp_path, providers=("azure",)).find("me")] == ["run-1"]
 
 
 def test_a_providers_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

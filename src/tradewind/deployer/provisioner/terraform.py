@@ -23,12 +23,9 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform_azure import AzureCloud
-from tradewind.deployer.provisioner.terraform_cloud import Cloud, stray
 from tradewind.deployer.provisioner.terraform_errors import error_of
 from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, write_private
-from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform_places import Places
 from tradewind.deployer.provisioner.terraform_program import Outcome, Program
 from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
 from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
@@ -73,7 +70,7 @@ class TerraformProvisioner(
         self._runs = self._base / "runs"
         self._prober = Prober()
         self._guard = threading.Lock()
-        self._asked: dict[str, Cloud] = {}
+        self._places = Places(self.settings)
         self._abandoned: set[str] = set()
 
     def refuses(self, offer: Offer) -> str:
@@ -145,9 +142,11 @@ class TerraformProvisioner(
 
     def _apply(self, folder: RunFolder, record: Record, lock: int) -> Record:
         given, offer = self.settings, Offer.from_json(record.offer)
-        cloud = self._cloud(record.provider)
+        cloud = self._places.cloud(record.provider)
         if cloud is not None:
             cloud.check()
+            with suppress(DeployError):  # without a note they are looked for where the credentials of then lead
+                record = folder.write(replace(record, account=cloud.account()))
         program = self._program(record.run_id)
         source = given.module or _MODULES / record.provider
         module = program.prepare([_CLOUD_INIT, source])
@@ -256,9 +255,8 @@ class TerraformProvisioner(
                 raise DeployError(f"{path} cannot be read: {error}") from error
             if record is not None and owner in (None, record.owner):
                 found[record.run_id] = self._cluster(RunFolder(self._runs, record.run_id), record)
-        for provider in self.settings.providers if self.settings.sweep else ():
-            for each in self._cloud_of(provider).find(owner):
-                found.setdefault(each.run_id, stray(each, provider, owner))
+        for each in self._places.strays(owner):
+            found.setdefault(each.run_id, each)
         return list(found.values())
 
     def destroy(self, cluster: Cluster) -> Cluster:
@@ -275,7 +273,7 @@ class TerraformProvisioner(
                 record = folder.read()
                 if record is None:
                     record = Record.of(cluster)
-                    self._check_asked(folder, record)
+                    self._places.check(folder, record)
                 setup = self._cluster(folder, record).setup_seconds
                 self._clear(folder, record, lock)
                 folder.remove()
@@ -287,9 +285,12 @@ class TerraformProvisioner(
         """Take back what a failed attempt has made; where that fails as well, the folder stays, to be found."""
         record = folder.read()
         assert record is not None
+        made = bool(folder.kinds())
         try:
             self._clear(folder, record, lock)
             folder.remove()
+            if made and isinstance(error, DeployError):
+                error.paid_seconds = self.clock.now() - record.started
         except TradewindError as problem:
             folder.write(replace(record, reason=f"{error}; and giving it back has failed: {problem}"))
 
@@ -297,10 +298,10 @@ class TerraformProvisioner(
         """Take back all that a run has; the lock is held."""
         until = time.monotonic() + self.settings.destroy_seconds
         listed_by = time.monotonic() + (self.settings.listing_seconds if record.applying else 0.0)
-        places = self._places(record)
-        for cloud, region in places:
-            cloud.give_back(record.run_id, region)
-        covered: frozenset[str] = frozenset().union(*(cloud.covers for cloud, _ in places))
+        places = self._places.of_run(record)
+        seen = [cloud for cloud, region in places if cloud.give_back(record.run_id, region)]
+        # Where the provider knows nothing of what the state has, it may have been asked in the wrong place.
+        covered: frozenset[str] = frozenset().union(*(cloud.covers for cloud in seen))
         if folder.kinds() - covered:
             outcome = self._program().run(folder, lock, "destroy", self.settings.destroy_seconds)
             if outcome.code:
@@ -315,32 +316,6 @@ class TerraformProvisioner(
                     f"the provider still has {', '.join(left)} of run {record.run_id}", hint="they may still cost money"
                 )
             time.sleep(min(_POLL_SECONDS, max(0.1, listed_by - time.monotonic())) if not left else _POLL_SECONDS)
-
-    def _places(self, record: Record) -> list[tuple[Cloud, str]]:
-        """Where things of a run may be: its own region, or all of our providers where that is not known."""
-        if not self.settings.sweep:
-            return []
-        if record.provider in self.settings.providers and record.region:
-            return [(self._cloud_of(record.provider), record.region)]
-        if record.provider and record.region:
-            return []
-        found = [
-            (self._cloud_of(name), each) for name in self.settings.providers for each in self._cloud_of(name).find(None)
-        ]
-        return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
-
-    def _check_asked(self, folder: RunFolder, record: Record) -> None:
-        """Make sure that somebody knows whether there are machines that no folder here knows."""
-        given = self.settings
-        # With a module of one's own they may be another provider's than those that are asked.
-        named = record.provider in given.providers if record.provider else bool(given.providers)
-        if folder.returned.exists() or (given.sweep and given.module is None and named) or self._places(record):
-            return
-        raise TeardownError(
-            f"no folder here knows the machines of run {record.run_id}, and no provider can be asked for them",
-            hint="repeat this with the TRADEWIND_HOME that they were made with; or end them at the provider by hand, "
-            f"and then make the file {folder.returned}",
-        )
 
     def next_change(self, clusters: Sequence[Cluster]) -> float:
         """Sooner where machines are about to answer."""
@@ -378,21 +353,3 @@ class TerraformProvisioner(
         """Terraform; for making the machines of a run, until that is given up."""
         program, seconds = self.settings.program, self.settings.stop_seconds
         return Program(program, self._base, seconds, lambda: self._unwanted(making))
-
-    def _cloud(self, provider: str) -> Cloud | None:
-        wanted = self.settings.sweep and provider in self.settings.providers
-        return self._cloud_of(provider) if wanted else None
-
-    def _cloud_of(self, provider: str) -> Cloud:
-        with self._guard:
-            cloud = self._asked.get(provider)
-            if cloud is None:
-                given = self.settings
-                cloud = self._asked[provider] = (
-                    AmazonCloud(given.regions, given.endpoint)
-                    if provider == "aws"
-                    else GoogleCloud(str(given.variables.get("project", "")))
-                    if provider == "gcp"
-                    else AzureCloud()
-                )
-            return cloud

@@ -15,7 +15,7 @@ from tradewind.deployer.provisioner.terraform_aws_api import (
     tags_in,
 )
 from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, merge, tags_of
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, TeardownError
 
 _ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
 _OTHERS = {
@@ -39,13 +39,30 @@ class AmazonCloud(Cloud):
     Args:
         regions: Where leftovers are looked for; all that the account has enabled when empty.
         endpoint: Another address than Amazon's, or empty.
+        account: The account that things are in, where that is known: nothing is asked or ended with the credentials of
+            another one, which knows nothing of them.
     """
 
     covers = frozenset({"aws_instance", "aws_spot_instance_request", "aws_security_group"})
 
-    def __init__(self, regions: Sequence[str], endpoint: str) -> None:
+    def __init__(self, regions: Sequence[str], endpoint: str, account: str = "") -> None:
         self._given = tuple(regions)
         self._ec2 = Ec2(endpoint)
+        self._account = account
+
+    def account(self) -> str:
+        """The number of the account; see `Cloud.account`."""
+        return self._ec2.account(default_region())
+
+    def _check_account(self) -> None:
+        if not self._account:
+            return
+        now = self.account()
+        if now != self._account:
+            raise TeardownError(
+                f"the machines are in the AWS account {self._account}, and the credentials of now are of {now}",
+                hint="repeat this with the credentials or the AWS_PROFILE that they were made with",
+            )
 
     def check(self) -> None:
         """Raise `CredentialsError` when there are no credentials for looking."""
@@ -80,6 +97,7 @@ class AmazonCloud(Cloud):
 
     def give_back(self, run_id: str, region: str) -> list[str]:
         """See `Cloud.give_back`."""
+        self._check_account()
         wanted = _tagged(RUN, run_id)
         requests = list(self._requests(region, wanted))
         open_ones = [

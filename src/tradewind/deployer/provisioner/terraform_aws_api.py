@@ -21,7 +21,7 @@ from tradewind.deployer.amazon_keys import Keys, find_keys
 from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
 from tradewind.errors import DeployError, UnreachableError
 
-_VERSION = "2016-11-15"
+_VERSIONS = {"ec2": "2016-11-15", "sts": "2011-06-15"}
 _SECONDS = 10.0
 _TRIES = 3
 _KEPT_SECONDS = 300.0
@@ -59,16 +59,26 @@ class Ec2:
                 return
             page = {"NextToken": token}
 
-    def call(self, region: str, action: str, **parameters: Any) -> ElementTree.Element:
+    def account(self, region: str) -> str:
+        """The number of the account that the credentials are of, which anybody may ask for.
+
+        Raises:
+            DeployError: It cannot be told.
+        """
+        answer = self.call(region, "GetCallerIdentity", service="sts")
+        return answer.findtext(".//Account", "")
+
+    def call(self, region: str, action: str, *, service: str = "ec2", **parameters: Any) -> ElementTree.Element:
         """One request; its answer without namespaces. Lists and filters are written out as EC2 wants them.
 
         Raises:
             DeployError: What Amazon complained of, typed; its code stands in the message.
         """
-        body = urllib.parse.urlencode(sorted(_flat({"Action": action, "Version": _VERSION, **parameters})))
+        known = {"Action": action, "Version": _VERSIONS[service]}
+        body = urllib.parse.urlencode(sorted(_flat({**known, **parameters})))
         for turn in range(1, _TRIES + 1):
             try:
-                return _parse(self._send(region, body.encode()))
+                return _parse(self._send(service, region, body.encode()))
             except urllib.error.HTTPError as error:
                 problem = _refusal(error.read(), error.code)
                 if error.code < 500 and "RequestLimitExceeded" not in problem:
@@ -79,10 +89,11 @@ class Ec2:
                 time.sleep(0.2 * 4**turn / 4)
         raise UnreachableError(f"aws does not answer {action} in {region}: {problem}")
 
-    def _send(self, region: str, body: bytes) -> bytes:
-        url = self._endpoint or f"https://ec2.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+    def _send(self, service: str, region: str, body: bytes) -> bytes:
+        china = ".cn" if region.startswith("cn-") else ""
+        url = self._endpoint or f"https://{service}.{region}.amazonaws.com{china}"
         parts = urllib.parse.urlsplit(url)
-        headers = _signed(self._sign_with(), region, parts.netloc, parts.path or "/", body)
+        headers = _signed(self._sign_with(), service, region, parts.netloc, parts.path or "/", body)
         # The address is Amazon's, or the one in the user's own settings.
         request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
@@ -109,7 +120,7 @@ def tags_in(element: ElementTree.Element) -> dict[str, str]:
     return {each.findtext("key", ""): each.findtext("value", "") for each in element.findall("tagSet/item")}
 
 
-def _signed(keys: Keys, region: str, host: str, path: str, body: bytes) -> dict[str, str]:
+def _signed(keys: Keys, service: str, region: str, host: str, path: str, body: bytes) -> dict[str, str]:
     """The headers of a signed POST (AWS, "Signature Version 4 signing process")."""
     moment = datetime.datetime.now(datetime.UTC)
     stamp, day = moment.strftime("%Y%m%dT%H%M%SZ"), moment.strftime("%Y%m%d")
@@ -119,10 +130,10 @@ def _signed(keys: Keys, region: str, host: str, path: str, body: bytes) -> dict[
     names = ";".join(sorted(headers))
     lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
     request = f"POST\n{path}\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
-    scope = f"{day}/{region}/ec2/aws4_request"
+    scope = f"{day}/{region}/{service}/aws4_request"
     text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     key = f"AWS4{keys.secret}".encode()
-    for piece in (day, region, "ec2", "aws4_request"):
+    for piece in (day, region, service, "aws4_request"):
         key = hmac.digest(key, piece.encode(), "sha256")
     signature = hmac.new(key, text.encode(), "sha256").hexdigest()
     headers["authorization"] = (

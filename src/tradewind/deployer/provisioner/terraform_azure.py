@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from typing import Any
 
 from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
 from tradewind.errors import DeployError, MissingProgramError
@@ -12,7 +14,12 @@ _GONE = re.compile(r"ResourceGroupNotFound|could not be found", re.IGNORECASE)
 
 
 class AzureCloud(Cloud):
-    """Azure: all that a run has is in a resource group of its own, which goes as a whole."""
+    """Azure: all that a run has is in a resource group of its own, which goes as a whole.
+
+    Args:
+        subscription: The subscription, or empty for Terraform's (``ARM_SUBSCRIPTION_ID``), else the one that ``az`` is
+            set to.
+    """
 
     covers = frozenset(
         {
@@ -28,6 +35,17 @@ class AzureCloud(Cloud):
         }
     )
 
+    def __init__(self, subscription: str = "") -> None:
+        self._subscription = subscription or os.environ.get("ARM_SUBSCRIPTION_ID", "")
+
+    def _ask(self, *words: str) -> Any:
+        within = ("--subscription", self._subscription) if self._subscription else ()
+        return ask("azure", "az", *words, *within)
+
+    def account(self) -> str:
+        """The subscription; see `Cloud.account`."""
+        return self._subscription or str((self._ask("account", "show", "--output", "json") or {}).get("id", ""))
+
     def check(self) -> None:
         """Raise `MissingProgramError` when there is no ``az``."""
         if shutil.which("az") is None:
@@ -39,7 +57,7 @@ class AzureCloud(Cloud):
     def find(self, owner: str | None) -> list[Found]:
         """See `Cloud.find`."""
         wanted = f"{OWNER}={owner}" if owner else RUN
-        groups = ask("azure", "az", "group", "list", "--tag", wanted, "--output", "json") or []
+        groups = self._ask("group", "list", "--tag", wanted, "--output", "json") or []
         found = []
         for group in groups:
             tags = group.get("tags") or {}
@@ -49,12 +67,12 @@ class AzureCloud(Cloud):
 
     def give_back(self, run_id: str, region: str) -> list[str]:
         """See `Cloud.give_back`."""
-        groups = ask("azure", "az", "group", "list", "--tag", f"{RUN}={run_id}", "--output", "json") or []
+        groups = self._ask("group", "list", "--tag", f"{RUN}={run_id}", "--output", "json") or []
         for group in groups:
             if group.get("properties", {}).get("provisioningState") == "Deleting":
                 continue
             try:
-                ask("azure", "az", "group", "delete", "--name", group["name"], "--yes", "--no-wait")
+                self._ask("group", "delete", "--name", group["name"], "--yes", "--no-wait")
             except DeployError as error:
                 if not _GONE.search(str(error)):
                     raise

@@ -80,6 +80,14 @@ class Cloud(ABC):
         """Put the tags on what the provider made along with the machines, where create calls cannot."""
 
     @abstractmethod
+    def account(self) -> str:
+        """The account, subscription or project that is asked now: where machines are that are made now.
+
+        Raises:
+            DeployError: It cannot be told.
+        """
+
+    @abstractmethod
     def check(self) -> None:
         """Raise before money is spent, if leftovers could not be looked for.
 

@@ -48,6 +48,7 @@ class Record:
         ready: When they answered, or None.
         reason: Why they could not be made, or empty.
         machines: What the module says of them.
+        account: The account, subscription or project that they are in, or empty where that is not known.
     """
 
     run_id: str
@@ -62,6 +63,7 @@ class Record:
     ready: float | None = None
     reason: str = ""
     machines: tuple[Mapping[str, Any], ...] = field(default=())
+    account: str = ""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from typing import Any
@@ -12,6 +13,9 @@ from tradewind.errors import DeployError, MissingProgramError
 
 _GONE = re.compile(r"was not found|notFound|404", re.IGNORECASE)
 
+_VARIABLES = ("GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+"""Where Terraform's provider looks for the project, in its order."""
+
 
 class GoogleCloud(Cloud):
     """Google Compute Engine.
@@ -19,13 +23,21 @@ class GoogleCloud(Cloud):
     Machines and disks have labels; firewall rules have none and keep the same facts in their description.
 
     Args:
-        project: The project, or empty for the one that ``gcloud`` is set to.
+        project: The project, or empty for Terraform's (``GOOGLE_PROJECT`` and its like), else the one that ``gcloud``
+            is set to.
     """
 
     covers = frozenset({"google_compute_instance", "google_compute_firewall", "google_compute_disk"})
 
     def __init__(self, project: str) -> None:
-        self._project = ("--project", project) if project else ()
+        named = project or next(filter(None, map(os.environ.get, _VARIABLES)), "")
+        self._project = ("--project", named) if named else ()
+
+    def account(self) -> str:
+        """The project; see `Cloud.account`."""
+        if self._project:
+            return self._project[1]
+        return str(ask("gcp", "gcloud", "config", "get-value", "project", "--format=json") or "")
 
     def check(self) -> None:
         """Raise `MissingProgramError` when there is no ``gcloud``."""
