@@ -105,3 +105,19 @@ def test_a_core_that_crashes_before_it_begins_and_was_cancelled(world: World, cl
     cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))
     assert len(all_of_them) == 1
     assert world.store.job(row.id).state == "cancelled"
+
+
+def test_a_core_whose_node_is_gone_goes_on_and_is_not_started_twice(world: World, cluster: Cluster) -> None:
+    two = {name: {"cpu": 4.0, "memory": 8.0} for name in ("n1", "n2")}
+    cluster._see_nodes(two)
+    row = world.submit("one", core_demand={"cpu": 1.0})
+    cluster._look()
+    (core,) = all_of_them
+    place = cluster.allocator.jobs[str(row.id)].core_node
+    cluster._see_nodes({name: each for name, each in two.items() if name != place})
+    assert all_of_them == [core]
+    assert cluster._seats == {row.id: core}
+    moved = cluster.allocator.jobs[str(row.id)].core_node
+    assert moved not in (None, place), "it counts where there is room for it"
+    cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))
+    assert len(all_of_them) == 2, "one that has ended is started again"

@@ -331,7 +331,8 @@ class Cluster:
                     if (seat := self._seats.get(int(job))) is not None:
                         seat.send(Grant(request))
                 case ev.StartCore(job, _):
-                    self._start_core(int(job))
+                    if int(job) not in self._seats:  # one whose node was lost goes on, and only counts elsewhere
+                        self._start_core(int(job))
                 case ev.Refused(_, job, reason):
                     self._refuse(int(job), reason)
                 case ev.Wake(at):
