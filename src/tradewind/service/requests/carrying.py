@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -12,10 +13,11 @@ from pathlib import Path
 from tradewind import plugins
 from tradewind.deployer.runner.base import SurvivesController, ThisMachine
 from tradewind.engine.assemble import build_problem, build_search, new_study
+from tradewind.engine.ending import could_not, end_study
 from tradewind.engine.fixed import FixedSearcher
 from tradewind.engine.loop import Search
 from tradewind.engine.snapshot import Snapshot
-from tradewind.errors import DeployError, StoreError, StudyBusyError, TradewindError
+from tradewind.errors import DeployError, StoreError, StudyBusyError, TeardownError, TradewindError
 from tradewind.problem import Budget, RunState, Trial
 from tradewind.problem.offer import round_money
 from tradewind.problem.spec import Spec
@@ -29,7 +31,12 @@ from tradewind.store.request_values import Wanted
 
 _WAITS_FOR_ROOM = 0.05
 _BACKOFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0)
-"""Seconds between attempts to begin where the machines' fault kept it from that."""
+"""Seconds between attempts to begin where the machines' fault kept it from that.
+
+What a request has left that may still cost money is given back at this pace, too, the last one for as long as it takes.
+"""
+
+_CANCELLED = End("cancelled", "cancelled; what it had used by then is paid")
 
 _log = logging.getLogger("tradewind.service.requests")
 
@@ -74,6 +81,7 @@ class Carrier:
         self._ended = ended
         self._tell = Telling(claim, tools.claims)
         self._search: Search | None = None
+        self._verdict: End | None = None  # how it ends once nothing of it is left
         self._thread = threading.Thread(target=self._run, name=f"tradewind-request-{claim.row.id}", daemon=True)
 
     def start(self) -> None:
@@ -100,33 +108,62 @@ class Carrier:
             self._ended()
 
     def _attempts(self) -> None:
-        for pause in (*_BACKOFF, None):
+        for attempt in itertools.count():
             try:
-                self._carry_out()
+                if self._verdict is None:
+                    self._carry_out()
+                else:
+                    self._wind_down(self._verdict)
                 return
             except StoreError:
                 raise
-            except DeployError as error:
-                if pause is None or not error.retryable or self.wanted != "run":
-                    self._finish(_end_of(error))
-                    return
-                _log.warning("request %d: %s; tried again in %g s", self.claim.row.id, error, pause)
-                self._tell.waits(f"{error.message}; tried again in {pause:g} s")
-                if not self._pause(pause):
-                    return
             except TradewindError as error:
-                self._finish(_end_of(error))
-                return
+                end, again = _end_of(error), isinstance(error, DeployError) and error.retryable
+                left = self._leaves(error)
             except Exception as error:
                 _log.exception("request %d", self.claim.row.id)
                 words = f"unexpected {type(error).__name__}: {error}"
-                self._finish(End("failed", words, "tell the administrator: the server's log has more of it"))
+                end, again = End("failed", words, "tell the administrator: the server's log has more of it"), False
+                left = self._leaves(error)
+            if not again or self.wanted != "run" or attempt >= len(_BACKOFF):
+                verdict = self._verdict or (_CANCELLED if left and self.wanted != "run" else end)
+                if not left:
+                    self._finish(verdict)
+                    return
+                self._verdict = verdict
+            pause = _BACKOFF[min(attempt, len(_BACKOFF) - 1)]
+            _log.warning("request %d: %s; tried again in %g s", self.claim.row.id, end.problem, pause)
+            self._tell.waits(f"{end.problem}; tried again in {pause:g} s")
+            if not self._pause(pause):
                 return
 
+    def _leaves(self, error: Exception) -> bool:
+        """Whether an attempt that ended with an error has left something that may still cost money."""
+        study = self._tell.study_id
+        if study is None:
+            return False
+        return isinstance(error, TeardownError) or bool(self._tools.studies.runs(study, open_only=True))
+
+    def _wind_down(self, verdict: End) -> None:
+        """End what is still there, and with it the request.
+
+        Raises:
+            TeardownError: Something is still there.
+        """
+        if self.lost:
+            raise StudyBusyError(f"request {self.claim.row.id} was taken over by another process")
+        tools = self._tools
+        assert self._tell.study_id is not None
+        study = tools.studies.study(self._tell.study_id)
+        ended = end_study(tools.studies, study, tools.data_folder, reason=verdict.problem, force=True)
+        if ended.problems:
+            raise could_not(ended.problems)
+        self._finish(verdict)
+
     def _pause(self, seconds: float) -> bool:
-        """Wait, unless something else is wanted; False when it was left meanwhile."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and self.wanted == "run":
+        """Wait, unless something else is wanted than before; False when it was left meanwhile."""
+        until, wanted = time.monotonic() + seconds, self.wanted
+        while time.monotonic() < until and self.wanted == wanted:
             if self.lost:
                 return False
             if self.leaving:
@@ -137,7 +174,7 @@ class Carrier:
 
     def _carry_out(self) -> None:
         row = self.claim.row
-        if row.study_id is None and self.wanted != "run":
+        if self._tell.study_id is None and self.wanted != "run":
             self._finish(End("cancelled", "cancelled before it began"))
             return
         anew = self._tell.study_id is None
@@ -194,7 +231,7 @@ class Carrier:
         elif stopped.interrupted and self.wanted == "run":
             self._tell.requeue("the server ended, and with it the run: it begins anew on the next one")
         elif stopped.interrupted:
-            self._finish(End("cancelled", "cancelled; what it had used by then is paid"))
+            self._finish(_CANCELLED)
         elif self.claim.row.kind == "run":
             study, book = search.parts.study, search.parts.machine.book.trials
             trials = [book[number] for number in sorted(book)]
