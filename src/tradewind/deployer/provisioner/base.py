@@ -137,7 +137,7 @@ class Provisioner(Plugin, ABC):
     def find(self, owner: str | None) -> list[Cluster]:
         """All clusters of an owner that are not certainly gone, by tag; of all owners without one.
 
-        Each says its ``owner`` and ``expires``.
+        Each says its ``owner`` and ``expires``. Nothing is noted at the provider: they may be somebody else's.
         """
 
     @abstractmethod

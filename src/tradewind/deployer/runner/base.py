@@ -185,8 +185,10 @@ class Runner(Plugin, ABC):
     def find(self, owner: str | None) -> list[Handle]:
         """The handles of all runs of an owner that are still there, by tag, whoever started them; of all without one.
 
+        Without an owner they are for looking: `poll` changes nothing for them, and only `cancel` and `forget` do.
+
         ``Handle.data`` has at least ``owner``, and ``expires``, ``created`` (seconds since the epoch) and
-        ``price_per_hour`` (USD, all nodes) where the engine keeps them.
+        ``price_per_hour`` (USD, all nodes) where the engine keeps them; a run that waits has no ``expires``.
         """
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
