@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 
 from tradewind.errors import InputError, StoreError, StudyBusyError, StudyNotFoundError
+from tradewind.store import migrations
 from tradewind.store.base import this_process
 from tradewind.store.cluster import ClusterStore, JobRow, TenantRow
 
@@ -82,3 +88,37 @@ def test_a_hold_that_ran_out_is_free(store: ClusterStore) -> None:
     store.hold("main", "elsewhere:12:0.0", -1.0, {})
     assert store.clusters()[0].holder == ""
     assert store.hold("main", this_process(), 60.0, {})
+
+
+def test_a_search_is_one_clusters(store: ClusterStore) -> None:
+    free, named = store.submit(job()), store.submit(replace(job(), cluster="lab"))
+    over = store.submit(replace(job(), state="done"))
+    assert [number for number, _, _ in store.wishes("main")] == [free.id]
+    assert [number for number, _, _ in store.wishes("lab")] == [free.id, named.id]
+    assert store.take(named.id, "main") is None
+    assert store.take(over.id, "main") is None
+    assert store.take(free.id, "main") == replace(free, cluster="main")
+    assert store.take(free.id, "main") == replace(free, cluster="main")
+    assert store.take(free.id, "lab") is None
+    assert [number for number, _, _ in store.wishes("lab")] == [named.id]
+    assert [row.id for row in store.jobs(open_only=True, cluster="main")] == [free.id]
+    assert store.job(named.id).cluster == "lab"
+
+
+def test_a_search_of_an_older_store_is_for_any_cluster(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__path__[0])))
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+        connection.exec_driver_sql("INSERT INTO tenants VALUES ('A', 1, 0, '{}', 1)")
+        columns = "tenant, name, spec, options, nice, wanted, state, reason, submitted"
+        values = "'A', 'train', '{}', '{}', 3, 'run', 'queued', '', 1"
+        connection.exec_driver_sql(f"INSERT INTO cluster_jobs ({columns}) VALUES ({values})")
+    engine.dispose()
+    with closing(ClusterStore(url)) as opened:
+        (row,) = opened.jobs()
+        assert (row.name, row.nice, row.cluster) == ("train", 3, "")
+        assert opened.take(row.id, "lab") == replace(row, cluster="lab")

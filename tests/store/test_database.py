@@ -54,9 +54,23 @@ def test_the_program_knows_all_migrations() -> None:
     assert tuple(reversed(found)) == schema.REVISIONS
 
 
-def tables(path: Path) -> list[tuple[str, ...]]:
+def tables(path: Path) -> dict[str, object]:
+    """What the tables and indexes are; a column that a migration added stands elsewhere in the text of its table."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        return sorted(connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
+        about: dict[str, object] = {}
+        for kind, name, text in connection.execute(
+            "SELECT type, name, coalesce(sql, '') FROM sqlite_master"
+        ).fetchall():
+            about[f"{kind} {name}"] = (
+                (
+                    connection.execute(f"PRAGMA table_xinfo({name})").fetchall(),
+                    sorted(row[2:] for row in connection.execute(f"PRAGMA foreign_key_list({name})")),
+                    "AUTOINCREMENT" in text,
+                )
+                if kind == "table"
+                else (text, connection.execute(f"PRAGMA index_xinfo({name})").fetchall())
+            )
+        return about
 
 
 def test_a_new_store_is_the_one_that_the_migrations_make(tmp_path: Path) -> None:

@@ -267,3 +267,27 @@ def test_the_commands(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "search 1 (job) is over: done" in capsys.readouterr().err
     assert run(["cancel", "2", "--tenant", "physics"]) != 0
     assert "tenant physics has no search 2" in capsys.readouterr().err
+
+
+def test_a_search_for_a_cluster_of_a_name(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(world.folder))
+    monkeypatch.setenv("TRADEWIND_STORE", world.url)
+    text = JOB.format(name="job", python=sys.executable, marks=str(world.marks), seconds=0.05, trials=2, parallel=2)
+    file = world.folder / "job.yaml"
+    file.write_text(text)
+    for _ in range(2):
+        assert run(["submit", str(file), "--cluster", "lab"]) == 0
+    assert "Cluster lab does not run: tradewind cluster start --name lab" in capsys.readouterr().out
+    token = world.store.hold("default", "elsewhere:1:0.0", 60.0, {})
+    assert run(["cancel", "2"]) == 0
+    assert "Search 2 (job) is cancelled" in capsys.readouterr().out
+    world.store.release("default", token)
+    assert run(["cluster", "start", "--until-empty", "--limit", "cpu=2"]) == 0
+    capsys.readouterr()
+    assert run(["queue", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["id"], found["state"], found["cluster"]) == (1, "queued", "lab")
+    assert run(["cluster", "start", "--name", "lab", "--until-empty", "--limit", "cpu=2"]) == 0
+    check_accounts(world, world.store.job(1), 2)

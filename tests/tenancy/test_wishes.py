@@ -121,3 +121,38 @@ def test_a_core_whose_node_is_gone_goes_on_and_is_not_started_twice(world: World
     assert moved not in (None, place), "it counts where there is room for it"
     cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))
     assert len(all_of_them) == 2, "one that has ended is started again"
+
+
+def test_two_clusters_share_no_search(world: World, cluster: Cluster) -> None:
+    first, named, second = world.submit("first"), world.submit("named"), world.submit("second")
+    world.store.change_job(named.id, cluster="other")
+    other = world.cluster(name="other")
+    with closing(other.store):
+        cluster._look()
+        other._look()
+        other._look()
+        cluster._look()
+        assert [core.job.id for core in all_of_them] == [first.id, second.id, named.id]
+        assert set(cluster._seats) == {first.id, second.id}
+        assert set(other._seats) == {named.id}
+        cluster._take(Over(first.id, "done", "all tried"))
+        cluster._take(Over(second.id, "done", "all tried"))
+        assert cluster.empty()
+        assert not other.empty()
+    assert [world.store.job(row.id).cluster for row in (first, named, second)] == ["default", "other", "default"]
+
+
+def test_who_looks_at_the_same_moment_gets_no_search_of_the_other(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have read the queue before either takes from it."""
+    row = world.submit("one")
+    other = world.cluster(name="other")
+    with closing(other.store):
+        wishes = other.store.wishes("other")
+        monkeypatch.setattr(other.store, "wishes", lambda cluster: wishes)
+        cluster._look()
+        other._look()
+        assert len(all_of_them) == 1
+        assert set(cluster._seats) == {row.id}
+        assert not other._seats

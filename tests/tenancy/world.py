@@ -76,8 +76,10 @@ class World:
         spec = parse_spec(text, base=self.work)
         return self.store.submit(JobRow(0, tenant, name, study_document(spec), options))
 
-    def cluster(self, nodes: Nodes | None = None, how: Policy | None = None, **more: Any) -> Cluster:
-        settings = ClusterSettings("default", self.url, self.folder, how or policy(), {"engine": "process"}, **more)
+    def cluster(
+        self, nodes: Nodes | None = None, how: Policy | None = None, name: str = "default", **more: Any
+    ) -> Cluster:
+        settings = ClusterSettings(name, self.url, self.folder, how or policy(), {"engine": "process"}, **more)
         return Cluster(settings, nodes or FourCpus())
 
     def run_until(self, done: Callable[[], bool], seconds: float = 60.0, **more: Any) -> Cluster:

@@ -61,6 +61,7 @@ class JobRow:
         submitted: Seconds since the epoch.
         started: When its Core was first started.
         ended: When it was over.
+        cluster: The cluster that it is for, or that has taken it; empty for whichever comes first.
     """
 
     id: int
@@ -76,6 +77,7 @@ class JobRow:
     submitted: float = 0.0
     started: float | None = None
     ended: float | None = None
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,13 @@ class ClusterStore:
             return _job(connection, number)
 
     def jobs(
-        self, *, tenant: str | None = None, open_only: bool = False, limit: int | None = None, before: int | None = None
+        self,
+        *,
+        tenant: str | None = None,
+        open_only: bool = False,
+        limit: int | None = None,
+        before: int | None = None,
+        cluster: str | None = None,
     ) -> list[JobRow]:
         """Searches, the newest first.
 
@@ -166,6 +174,7 @@ class ClusterStore:
             open_only: Only those that are not over.
             limit: So many at most.
             before: Only those with a smaller id: the next page.
+            cluster: Only those that are this cluster's, or for any.
         """
         query = sa.select(*_JOB_COLUMNS).order_by(cluster_jobs.c.id.desc())
         if tenant is not None:
@@ -174,15 +183,28 @@ class ClusterStore:
             query = query.where(cluster_jobs.c.state.in_(OPEN))
         if before is not None:
             query = query.where(cluster_jobs.c.id < before)
+        if cluster is not None:
+            query = query.where(_for(cluster))
         with self._database.read() as connection:
             return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
 
-    def wishes(self) -> list[tuple[int, Wanted, int]]:
-        """Number, wish and place of each search that is not over, the oldest first: what changes while it runs."""
+    def wishes(self, cluster: str) -> list[tuple[int, Wanted, int]]:
+        """Number, wish and place of each search that is not over, the oldest first: what changes while it runs.
+
+        Args:
+            cluster: Only of those that are this cluster's, or for any.
+        """
         columns = (cluster_jobs.c.id, cluster_jobs.c.wanted, cluster_jobs.c.nice)
-        query = sa.select(*columns).where(cluster_jobs.c.state.in_(OPEN)).order_by(cluster_jobs.c.id)
+        query = sa.select(*columns).where(cluster_jobs.c.state.in_(OPEN), _for(cluster)).order_by(cluster_jobs.c.id)
         with self._database.read() as connection:
             return [(row.id, row.wanted, row.nice) for row in connection.execute(query)]
+
+    def take(self, number: int, cluster: str) -> JobRow | None:
+        """Make a search a cluster's own; None where it is another's, or over."""
+        with self._database.write() as connection:
+            mine = sa.and_(cluster_jobs.c.id == number, cluster_jobs.c.state.in_(OPEN), _for(cluster))
+            taken = connection.execute(sa.update(cluster_jobs).where(mine).values(cluster=cluster)).rowcount
+            return _job(connection, number) if taken else None
 
     def change_job(self, number: int, **fields: Any) -> JobRow:
         """Change fields of a search, all of them or none.
@@ -281,6 +303,10 @@ class ClusterStore:
             documents = {key: json.loads(row[key]) for key in ("settings", "snapshot")}
             rows.append(ClusterRow(row["name"], **documents, updated=row["updated"], holder=holder if alive else ""))
         return rows
+
+
+def _for(cluster: str) -> sa.ColumnElement[bool]:
+    return cluster_jobs.c.cluster.in_((cluster, ""))
 
 
 def _job(connection: sa.engine.Connection, number: int) -> JobRow:

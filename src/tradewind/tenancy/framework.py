@@ -137,8 +137,8 @@ class Cluster:
             self.store.close()
 
     def empty(self) -> bool:
-        """True when no search is left that is not over."""
-        return not self._jobs and not self.store.jobs(open_only=True, limit=1)
+        """True when no search is left for this cluster that is not over."""
+        return not self._jobs and not self.store.jobs(open_only=True, limit=1, cluster=self.settings.name)
 
     def _turn(self) -> None:
         now = time.monotonic()
@@ -177,7 +177,7 @@ class Cluster:
     def _look(self) -> None:
         """Take what has changed in the store: tenants, new searches, wishes."""
         events: list[ev.Event] = []
-        wishes = self.store.wishes()  # before the tenants: each of them has one
+        wishes = self.store.wishes(self.settings.name)  # before the tenants: each of them has one
         for tenant in self.store.tenants():
             if self._tenants.get(tenant.name) != tenant:
                 self._tenants[tenant.name] = tenant
@@ -188,13 +188,13 @@ class Cluster:
         if self._stopping:
             return
         for number, wanted, nice in wishes:
-            known = self._jobs.get(number)
-            events += self._new(self.store.job(number)) if known is None else self._wish(known, wanted, nice)
+            if (known := self._jobs.get(number)) is not None:
+                events += self._wish(known, wanted, nice)
+            elif (job := self.store.take(number, self.settings.name)) is not None:
+                events += self._new(job)
         self._feed(*events)
 
     def _new(self, job: JobRow) -> list[ev.Event]:
-        if job.state not in OPEN:  # it ended between the two readings
-            return []
         self._jobs[job.id] = job
         name = str(job.id)
         if job.wanted == "cancel":

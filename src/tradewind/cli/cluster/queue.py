@@ -98,12 +98,12 @@ def nice(
 def _want(number: int, wanted: Wanted, tenant: str | None, store: str | None) -> None:
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.cli.cluster.common import open_cluster_store, runs
 
     with closing(open_cluster_store(store)) as opened:
         _mine(opened.job(number), tenant)
         row = opened.want(number, wanted)
-        if wanted == "cancel" and row.study_id is None and not any(each.holder for each in opened.clusters()):
+        if wanted == "cancel" and row.study_id is None and not runs(opened, row.cluster):
             import time
 
             row = opened.change_job(number, state="cancelled", reason="cancelled by its owner", ended=time.time())
@@ -147,5 +147,5 @@ def _figures(rows: list[JobRow], url: str | None) -> dict[int, dict[str, Any]]:
 
 
 def _document(row: JobRow, shown: dict[str, Any]) -> dict[str, Any]:
-    kept = ("id", "tenant", "name", "state", "nice", "reason", "submitted", "started", "ended", "study_id")
+    kept = ("id", "tenant", "name", "state", "nice", "reason", "submitted", "started", "ended", "study_id", "cluster")
     return {**shown, **{name: getattr(row, name) for name in kept}, "why": shown.get("why", "")}

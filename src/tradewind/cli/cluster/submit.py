@@ -27,6 +27,9 @@ def submit(
     target: Annotated[
         float | None, typer.Option(help="End when the objective is this good.", show_default=False)
     ] = None,
+    cluster: Annotated[
+        str, typer.Option(help="The cluster that it is for; without it the first that takes it.", show_default=False)
+    ] = "",
     nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
     core_process: Annotated[
         bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
@@ -42,7 +45,7 @@ def submit(
     """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
+    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store, runs
     from tradewind.cli.common import emit_json, load_job
     from tradewind.engine.assemble import build_problem, study_document
     from tradewind.paths import data_folder
@@ -64,11 +67,12 @@ def submit(
             old = known.get(tenant, TenantRow(tenant))
             opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
         kept = {key: value for key, value in options.items() if value is not None}
-        row = opened.submit(JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice))
-        running = any(cluster.holder for cluster in opened.clusters())
+        row = opened.submit(JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster))
+        running = runs(opened, cluster)
     if as_json:
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
         return
     typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
     if not running:
-        typer.echo("No cluster runs: tradewind cluster start")
+        which, how = (f"Cluster {cluster} does not run", f" --name {cluster}") if cluster else ("No cluster runs", "")
+        typer.echo(f"{which}: tradewind cluster start{how}")

@@ -66,7 +66,7 @@ class Following:
         spec, _ = self._planner.prepare(row)
         if row.reserved:
             spec = changed(spec, {"budget": {"dollars": row.reserved}})
-        job = JobRow(0, row.tenant, spec.name, study_document(spec), {"core": "thread"})
+        job = JobRow(0, row.tenant, spec.name, study_document(spec), {"core": "thread"}, cluster=row.cluster)
         self._job = self._claims.name_job(self.claim, job)
         words = f"handed over to the cluster {row.cluster} as search {self._job}"
         self._claims.change(row.id, self.claim.token, {"started": time.time()}, [Remark("pending", words)])
