@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
-from tradewind.workflow.execution.journal import History
+from tradewind.workflow.execution.journal import History, without
 from tradewind.workflow.execution.replan import plan_rest, rest_of
 from tradewind.workflow.execution.results import chart, measured_runtimes, read_results, results_of
 from tradewind.workflow.files import Plan
@@ -81,6 +84,31 @@ def test_pauses_are_left_out() -> None:
     found = results_of(plan(), told(*records), engine="process", ending="done", now=1013.0)
     assert found["paused"] == 1002.0 - 106.0
     assert found["actual"]["makespan"] == pytest.approx(106 - 100 + 1013 - 1002)
+
+
+def test_time_without_a_controller_counts_where_tasks_ran_on() -> None:
+    records = [*RUN[:6], start("b", 106.0), {"e": "session", "at": 1000.0}, {"e": "up", "at": 1002.0, "vm": "fast"}]
+    records += [end("b", 106.0, 500.0), start("c", 1003.0, "slow"), end("c", 1003.0, 1.0)]
+    found = results_of(plan(), told(*records), engine="process", ending="done", now=1013.0)
+    assert found["paused"] == 1002.0 - 606.0
+    assert found["actual"]["makespan"] == pytest.approx(1004 - 100 - (1002 - 606))
+    rows = {row["task"]: row for row in found["tasks"]}
+    assert (rows["b"]["actual_start"], rows["b"]["actual_finish"]) == pytest.approx((6.0, 506.0))
+
+
+_SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 8)), max_size=5)
+
+
+@given(_SPANS, _SPANS)
+def test_spans_without_others(own: list[tuple[int, int]], others: list[tuple[int, int]]) -> None:
+    def ticks(spans: Iterable[tuple[float, float]]) -> list[int]:
+        return sorted({tick for begin, end in spans for tick in range(int(begin), int(end))})
+
+    mine = [(5.0 * at, 5.0 * at + min(size, 5)) for at, size in dict(own).items()]  # apart from each other
+    theirs = [(float(at), float(at + size)) for at, size in others]
+    left = without(mine, theirs)
+    assert ticks(left) == [tick for tick in ticks(mine) if tick not in ticks(theirs)]
+    assert left == sorted(left) and all(begin < end for begin, end in left)
 
 
 def test_an_unfinished_run_has_rows_of_what_was_done() -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ class History:
         ups: When each machine came up and was given back or lost (None while it is there), in order.
         replans: How often what was left was planned again.
         lost: Machines that were lost, with the reason.
-        pauses: Times from the last sign of one controller until the next one had a machine, in order.
+        away: Times from the last sign of one controller until the next one had a machine, in order.
     """
 
     header: Record | None = None
@@ -183,17 +183,19 @@ class History:
     ups: list[tuple[str, float, float | None]] = field(default_factory=list)
     replans: int = 0
     lost: list[Record] = field(default_factory=list)
-    pauses: list[tuple[float, float]] = field(default_factory=list)
+    away: list[tuple[float, float]] = field(default_factory=list)
     _session: Record | None = None
     _at: float = 0.0
     _paused_at: float | None = None
+    _pauses: list[tuple[float, float]] | None = None
 
     def take(self, record: Record) -> None:
         """Add one record."""
+        self._pauses = None
         if record["e"] == "session" and self.began is not None and self._paused_at is None:
             self._paused_at = self._at
         if record["e"] == "up" and self._paused_at is not None:
-            self.pauses.append((self._paused_at, record["at"]))
+            self.away.append((self._paused_at, record["at"]))
             self._paused_at = None
         if record["e"] != "left":  # nobody was there to carry anything out
             self._at = record["at"]
@@ -237,6 +239,17 @@ class History:
                 self.replans += 1
 
     @property
+    def pauses(self) -> list[tuple[float, float]]:
+        """Times without a controller in which no task ran either, in order."""
+        if self._pauses is None:
+            self._pauses = without(self.away, self._spans()) if self.away else []
+        return self._pauses
+
+    def _spans(self) -> list[tuple[float, float]]:
+        ends = [each.end for each in self.attempts.values() if each.end is not None]
+        return [(end["start"], end["finish"]) for end in ends if "finish" in end]
+
+    @property
     def last(self) -> float:
         """When the last record was written, in seconds since the epoch."""
         return self._at
@@ -271,6 +284,20 @@ class History:
 def key_of(task: str, attempt: int) -> str:
     """An attempt, as machines know it."""
     return f"{task}#{attempt}"
+
+
+def without(spans: Iterable[tuple[float, float]], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """What of some spans of time is in none of others, in order."""
+    taken, left = sorted(others), []
+    for begin, end in sorted(spans):
+        for start, finish in taken:
+            if start < end and finish > begin:
+                if start > begin:
+                    left.append((begin, start))
+                begin = max(begin, finish)
+        if begin < end:
+            left.append((begin, end))
+    return left
 
 
 def start_record(task: str, attempt: int, vm: str, pilot: int) -> Record:
