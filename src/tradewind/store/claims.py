@@ -257,8 +257,14 @@ class ClaimStore:
             _name(connection, claim, {**written(fields), "study_id": number})
         return replace(study, id=number)
 
-    def name_job(self, claim: Claim, job: JobRow) -> int:
+    def name_job(self, claim: Claim, job: JobRow, fields: Mapping[str, Any] | None = None, words: str = "") -> int:
         """Put a request's search into the queue of clusters and write its number into the row, both or neither.
+
+        Args:
+            claim: The claim.
+            job: The search; its ``id`` is set here.
+            fields: What else to change of the request, by name.
+            words: What happened, for an event; the search's number is put behind it.
 
         Raises:
             StudyBusyError: Another process has taken the request over; nothing is written.
@@ -269,7 +275,9 @@ class ClaimStore:
         with self._database.write() as connection:
             made = connection.execute(ADD_JOB, values)
             (number,) = made.inserted_primary_key or (0,)
-            _name(connection, claim, {"cluster_job": number})
+            _name(connection, claim, {**written(fields or {}), "cluster_job": number})
+            if words:
+                note(connection, claim.row.id, [Remark(claim.row.state, f"{words} {number}")])
         return int(number)
 
 

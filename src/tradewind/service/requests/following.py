@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from tradewind.engine.assemble import study_document
-from tradewind.errors import StoreError, StudyNotFoundError, TradewindError
+from tradewind.errors import InputError, StoreError, StudyNotFoundError, TradewindError
 from tradewind.service.requests.planning import Planner, changed
 from tradewind.service.requests.state import End, end_of_search, facts_of_trial, finite, share, words_of_trial
 from tradewind.store.base import Store
@@ -15,6 +17,16 @@ from tradewind.store.cluster import ClusterStore, JobRow
 from tradewind.store.request_values import Remark, Wanted
 
 _STATES = {"queued": "pending", "running": "executing", "paused": "pending"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """How far a search was when it was last looked at, as its request's row has it."""
+
+    state: str
+    study: int | None
+    told: int  # the trials before this one are among the events
+    shown: dict[str, Any] = field(default_factory=dict)
 
 
 class Following:
@@ -36,10 +48,8 @@ class Following:
         self.wanted: Wanted = "run"
         self._claims, self._studies, self._cluster, self._planner = claims, studies, cluster, planner
         self._job = claim.row.cluster_job
-        self._state = claim.row.state
-        self._study = claim.row.study_id
-        self._told = int(claim.row.progress.get("trials", 0))
-        self._shown: dict[str, Any] = {}
+        row = claim.row
+        self._seen = _Seen(row.state, row.study_id, int(row.progress.get("trials", 0)))
         self._asked_to_end = False
 
     def look(self, wanted: Wanted) -> None:
@@ -67,64 +77,84 @@ class Following:
         if row.reserved:
             spec = changed(spec, {"budget": {"dollars": row.reserved}})
         job = JobRow(0, row.tenant, spec.name, study_document(spec), {"core": "thread"}, cluster=row.cluster)
-        self._job = self._claims.name_job(self.claim, job)
-        words = f"handed over to the cluster {row.cluster} as search {self._job}"
-        self._claims.change(row.id, self.claim.token, {"started": time.time()}, [Remark("pending", words)])
+        words = f"handed over to the cluster {row.cluster} as search"
+        self._job = self._claims.name_job(self.claim, job, {"started": time.time()}, words)
 
     def _follow(self, wanted: Wanted) -> None:
         assert self._job is not None
-        job = self._cluster.job(self._job)
         if wanted != "run" and not self._asked_to_end:
-            self._asked_to_end = True
-            if job.state in _STATES:
+            with contextlib.suppress(InputError):  # it has ended by itself
                 self._cluster.want(self._job, "cancel")
+            self._asked_to_end = True
+        job = self._cluster.job(self._job)
+        if self._asked_to_end and job.state in _STATES and self._is_left(job):
+            # A cluster that is started at this very moment finds the wish, and does the same.
+            reason = "cancelled by its owner"
+            job = self._cluster.change_job(job.id, state="cancelled", reason=reason, ended=time.time())
+        seen, remarks = self._see(job)
         fields: dict[str, Any] = {}
-        remarks: list[Remark] = []
-        if self._study is None and job.study_id is not None:
-            self._study = fields["study_id"] = job.study_id
-        state = _STATES.get(job.state, "executing")
-        if state != self._state:
-            self._state = fields["state"] = state
-            remarks.append(Remark(state, "the search begins" if state == "executing" else f"it is {job.state}"))
-        fields |= self._progress(job, remarks)
+        if seen.study != self._seen.study:
+            fields["study_id"] = seen.study
+        if seen.state != self._seen.state:
+            fields["state"] = seen.state
+        if seen.shown != self._seen.shown:
+            fields |= {"progress": finite(seen.shown), "cost": float(seen.shown.get("spent", 0.0))}
         if job.state not in _STATES:
-            self._finish(self._end(job), fields, remarks)
+            self._finish(self._end(job, seen), fields, remarks)
         elif fields:
             self._claims.change(self.claim.row.id, self.claim.token, fields, remarks, lasting=False)
+        self._seen = seen  # only now: what could not be written is written at the next look
 
-    def _progress(self, job: JobRow, remarks: list[Remark]) -> dict[str, Any]:
-        """How far its study is, where that has changed."""
-        if self._study is None:
-            running = any(one.name == self.claim.row.cluster and one.holder for one in self._cluster.clusters())
-            shown: dict[str, Any] = {"waiting": "in the queue" if running else "the cluster is not running"}
-        else:
-            summary = self._studies.summaries([self._study])[0]
-            ended = self._studies.trials(self._study, since=self._told)
-            for trial in ended:
-                if not trial.state.ended:
-                    break
-                remarks.append(Remark(self._state, words_of_trial(trial)))
-                self._told = trial.number + 1
-            budget = dict(summary.study.spec.get("budget") or {})
-            shown = {
-                "trials": self._told,
-                "states": dict(summary.counts),
-                "best": facts_of_trial(summary.best),
-                "spent": summary.spent,
-                "budget": budget,
-                "share": share(summary.spent, budget, self._told, summary.study.elapsed),
-            }
-        if shown == self._shown:
-            return {}
-        self._shown = shown
-        return {"progress": finite(shown), "cost": float(shown.get("spent", 0.0))}
+    def _is_run(self, job: JobRow) -> bool:
+        """Whether somebody runs the cluster that the search is for."""
+        return any(one.holder for one in self._cluster.clusters() if not job.cluster or one.name == job.cluster)
 
-    def _end(self, job: JobRow) -> End:
+    def _is_left(self, job: JobRow) -> bool:
+        """Whether nobody runs the cluster and nothing of the search runs either."""
+        if self._is_run(job):
+            return False
+        return job.study_id is None or not self._studies.runs(job.study_id, open_only=True)
+
+    def _see(self, job: JobRow) -> tuple[_Seen, list[Remark]]:
+        """How far it is, and what has happened since the last time."""
+        known = self._seen
+        state = _STATES.get(job.state, "executing")
+        study = job.study_id if known.study is None else known.study
+        remarks = []
+        if state != known.state:
+            remarks.append(Remark(state, "the search begins" if state == "executing" else f"it is {job.state}"))
+        shown: dict[str, Any] = {}
+        if not self._is_run(job):
+            left = ": what the search has left is ended when it is started" if self._asked_to_end else ""
+            shown["waiting"] = f"the cluster {self.claim.row.cluster} is not running{left}"
+        elif job.state == "queued":
+            shown["waiting"] = "in the queue"
+        if study is None:
+            return _Seen(state, None, known.told, shown), remarks
+        summary = self._studies.summaries([study])[0]
+        told = known.told
+        for trial in self._studies.trials(study, since=told):
+            if not trial.state.ended:
+                break
+            remarks.append(Remark(state, words_of_trial(trial)))
+            told = trial.number + 1
+        budget = dict(summary.study.spec.get("budget") or {})
+        shown |= {
+            "trials": told,
+            "states": dict(summary.counts),
+            "best": facts_of_trial(summary.best),
+            "spent": summary.spent,
+            "budget": budget,
+            "share": share(summary.spent, budget, told, summary.study.elapsed),
+        }
+        return _Seen(state, study, told, shown), remarks
+
+    def _end(self, job: JobRow, seen: _Seen) -> End:
         if job.state == "cancelled":
             return End("cancelled", job.reason or "cancelled")
         if job.state == "failed":
             return End("failed", job.reason)
-        return end_of_search(job.reason, self._told, found=self._shown.get("best") is not None)
+        return end_of_search(job.reason, seen.told, found=seen.shown.get("best") is not None)
 
     def _finish(self, end: End, fields: dict[str, Any] | None = None, remarks: list[Remark] | None = None) -> None:
         values = {**(fields or {}), "state": end.state, "problem": end.problem, "hint": end.hint}
