@@ -228,3 +228,20 @@ def test_no_statement_is_put_together_for_a_request(
     assert claims.change(number, token, {"state": "done"}, [Remark("done", "well")], release=True) == "run"
     assert [event.text for event in requests.events(request_id=number)][-1] == "well"
     assert not claims.waits()
+
+
+def test_every_tenant_s_first_request_for_a_cluster_is_looked_at(requests: RequestStore, claims: ClaimStore) -> None:
+    """Whose money does not pay any more holds nobody else back."""
+    for _ in range(21):
+        add(requests, kind="search", cluster="lab", plan={"dollars": 6.0})
+    theirs = add(requests, 2, "biology", kind="search", cluster="lab")
+    seen: list[str] = []
+
+    def only_biology(lines: Sequence[Line]) -> tuple[int, float] | None:
+        seen.extend(line.tenant for line in lines)
+        return next(((line.first, 1.0) for line in lines if line.tenant == "biology"), None)
+
+    found = claims.claim(HERE, 60.0, only_biology, room=False)
+    assert found is not None
+    assert (found.row.id, found.row.reserved) == (theirs.id, 1.0)
+    assert seen == ["physics", "biology"]  # and not all of 21

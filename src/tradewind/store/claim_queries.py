@@ -10,7 +10,6 @@ from tradewind.store.request_values import OPEN
 from tradewind.store.schema import cluster_jobs, requests, studies, tenants
 
 _LOCK = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
-_LOOKED_AT = 20
 
 
 class Hold(NamedTuple):
@@ -68,11 +67,10 @@ SPENT = sa.select(sa.func.sum(_may_cost)).where(_TENANT)
 _columns = (_request.id, _request.tenant, _request.plan, _request.cost, tenants.c.weight, tenants.c.quota)
 _with_tenant = sa.select(*_columns).select_from(requests.outerjoin(tenants, tenants.c.name == _request.tenant))
 _with_tenant = _with_tenant.order_by(_request.id)
-_for_clusters = sa.select(_request.id).where(_WAITS, _FOR_CLUSTER).order_by(_request.id).limit(_LOOKED_AT)
-FIRST_FOR_CLUSTERS = _with_tenant.where(_request.id.in_(_for_clusters))
-FIRST_OF_TENANTS = _with_tenant.where(
-    _request.id.in_(sa.select(sa.func.min(_request.id)).where(_WAITS, _ALONE).group_by(_request.tenant))
-)
+_first = sa.select(sa.func.min(_request.id)).where(_WAITS).group_by(_request.tenant)
+FIRST_FOR_CLUSTERS = _with_tenant.where(_request.id.in_(_first.where(_FOR_CLUSTER)))
+FIRST_OF_TENANTS = _with_tenant.where(_request.id.in_(_first.where(_ALONE)))
+"""The oldest request of each tenant: of many that wait for its money, only one is looked at."""
 
 # The columns to set are those of the parameters that these are executed with.
 TAKE = sa.update(requests).where(_request.id == sa.bindparam("id_"))
