@@ -214,3 +214,31 @@ def test_what_still_runs_on_a_cluster_that_nobody_runs_is_not_forgotten(there: W
     store.release(study.id, token)
     following.look("cancel")
     assert (there.get(row).state, there.get(row).cost) == ("cancelled", 0.5)
+
+
+def test_retry_hands_a_search_over_once_more_with_its_study(there: World) -> None:
+    with clusters(there, lab={}):
+        row = asked(there)
+        following = followed(there, row)
+        following.look("run")
+        study = begun(there, row, 0.25)
+        first = job_of(there, row)
+        there.context.cluster.change_job(first, state="failed", reason="its Core crashed", ended=2.0)
+        following.look("run")
+        failed = there.get(row)
+        assert (failed.state, failed.problem) == ("failed", "its Core crashed")
+        again = there.context.requests.retry(there.ann, row.id)
+        assert (again.state, again.cluster_job, again.study_id) == ("pending", None, study.id)
+        following = followed(there, row)
+        following.look("run")
+        job = there.context.cluster.job(job_of(there, row))
+        assert job.id != first
+        assert (job.state, job.study_id, job.cluster) == ("queued", study.id, "lab")
+        now = there.get(row)
+        assert (now.state, now.problem, now.cost, now.progress["trials"]) == ("pending", "", 0.25, 1)
+        assert now.progress["waiting"] == "in the queue"
+        there.context.cluster.change_job(job.id, state="done", reason="enough", ended=3.0)
+        following.look("run")
+        texts = [event.text for event in there.context.requests.events(there.ann, row.id)]
+    assert there.get(row).state == "done"
+    assert len([text for text in texts if text.startswith("trial 0 succeeded")]) == 1

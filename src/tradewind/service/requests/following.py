@@ -76,7 +76,8 @@ class Following:
         spec, _ = self._planner.prepare(row)
         if row.reserved:
             spec = changed(spec, {"budget": {"dollars": row.reserved}})
-        job = JobRow(0, row.tenant, spec.name, study_document(spec), {"core": "thread"}, cluster=row.cluster)
+        document, options = study_document(spec), {"core": "thread"}
+        job = JobRow(0, row.tenant, spec.name, document, options, study_id=row.study_id, cluster=row.cluster)
         words = f"handed over to the cluster {row.cluster} as search"
         self._job = self._claims.name_job(self.claim, job, {"started": time.time()}, words)
 

@@ -255,8 +255,10 @@ class Requests:
         row = self._row(who, number)
         if row.state == "done":
             raise ConflictError(f"request {number} has ended well", hint="resubmit makes a new one of it")
-        plan = {**row.plan, "before": self._trials_ended(row)}
+        # A study that is finished is looked at anew; what a cluster had of it is over, and handed over once more.
+        plan = {**row.plan, "before": self._trials_ended(row), "again": True}
         again = {"state": "pending", "wanted": "run", "problem": "", "hint": "", "ended": None, "plan": plan}
+        again["cluster_job"] = None
         remark = Remark("pending", f"once more, wanted by {who.name}")
         changed = self.store.change_free(number, ENDED, again, remark, line_of(who, "request.retry", cost=row.cost))
         self._changed()
