@@ -18,8 +18,11 @@ from tests.tenancy.cluster import policy
 from tests.tenancy.world import JOB, FourCpus, World, check_accounts, cluster_process
 
 from tradewind.cli.app import run
+from tradewind.engine.assemble import new_study
 from tradewind.errors import StudyBusyError
+from tradewind.problem.spec import Spec
 from tradewind.store.cluster import JobRow, TenantRow
+from tradewind.tenancy import framework
 from tradewind.tenancy.lookout import Limited
 from tradewind.tenancy.resources import USUAL, Kinds
 
@@ -291,3 +294,33 @@ def test_a_search_for_a_cluster_of_a_name(
     assert (found["id"], found["state"], found["cluster"]) == (1, "queued", "lab")
     assert run(["cluster", "start", "--name", "lab", "--until-empty", "--limit", "cpu=2"]) == 0
     check_accounts(world, world.store.job(1), 2)
+
+
+def test_studies_that_a_lost_cluster_held_are_gone_on_with(world: World) -> None:
+    """The cluster's hold runs out before theirs: its machine was restarted, or another one takes its place."""
+    row = world.submit("one")
+    study = world.studies.create_study(new_study(Spec.from_json(row.spec), name="A/one"))
+    world.studies.hold(study.id, "elsewhere:1:0.0", 100.0)
+    world.store.change_job(row.id, study_id=study.id, state="running")
+    world.run_until(world.over)
+    over = world.store.job(row.id)
+    assert (over.state, over.study_id) == ("done", study.id)
+    check_accounts(world, row, 6)
+
+
+@pytest.mark.slow
+def test_a_study_that_somebody_takes_is_taken_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framework, "_AGAIN", 0.5)
+    row = world.submit("taken", trials=4, seconds=0.5)
+    taken: list[str] = []
+
+    def done() -> bool:
+        study_id = world.store.job(row.id).study_id
+        if not taken and study_id is not None and world.marks_of("taken"):
+            taken.append(world.studies.hold(study_id, "elsewhere:1:0.0", 100.0, force=True))
+        return world.over()
+
+    world.run_until(done)
+    assert taken
+    assert world.store.job(row.id).state == "done"
+    check_accounts(world, row, 4)

@@ -156,3 +156,30 @@ def test_who_looks_at_the_same_moment_gets_no_search_of_the_other(
         assert len(all_of_them) == 1
         assert set(cluster._seats) == {row.id}
         assert not other._seats
+
+
+def test_a_search_whose_study_was_taken_goes_on_after_a_while(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = world.submit("one")
+    cluster._look()
+    cluster._take(Began(row.id, _study(world, row)))
+    cluster._feed(*cluster._take(Over(row.id, "left", "study 1 was taken over by another process")))
+    cluster._look()
+    assert len(all_of_them) == 1
+    assert world.store.job(row.id).state == "queued"
+    monkeypatch.setattr(cluster, "_again", {row.id: 0.0})
+    cluster._look()
+    assert len(all_of_them) == 2
+    assert set(cluster._seats) == {row.id}
+
+
+def test_a_search_whose_study_was_taken_can_be_cancelled_at_once(world: World, cluster: Cluster) -> None:
+    row = world.submit("one")
+    cluster._look()
+    cluster._feed(*cluster._take(Over(row.id, "left", "study 1 was taken over by another process")))
+    world.store.want(row.id, "cancel")
+    cluster._look()
+    assert world.store.job(row.id).state == "cancelled"
+    assert len(all_of_them) == 1
+    assert not cluster.allocator.jobs

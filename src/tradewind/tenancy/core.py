@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tradewind.errors import TradewindError
+from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, Trial
 from tradewind.store.cluster import JobRow
 from tradewind.tenancy import expect
@@ -95,6 +95,8 @@ def run_core(settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
     job = settings.job.id
     try:
         over = Core(settings, inbox, outbox).run()
+    except StudyBusyError as error:  # somebody took it, which says nothing against the search
+        over = Over(job, "left", str(error))
     except TradewindError as error:
         over = Over(job, "failed", str(error))
     except Exception as error:
@@ -133,7 +135,8 @@ class Core:
             study = self._study(store)
             self._outbox.put(Began(self._job, study.id))
             search = self._build(study, store)
-            search.begin()
+            # Who runs the cluster has its searches: what else held the study is gone, or finds out.
+            search.begin(force=True)
             try:
                 while (stop := search.parts.machine.stopped) is None:
                     self._take_orders(search)

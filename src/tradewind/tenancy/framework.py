@@ -53,6 +53,9 @@ _SNAPSHOT = 1.0
 _CRASHES = 3
 """A Core that crashed so often is not started again."""
 
+_AGAIN = 20.0
+"""Seconds until a search whose study was taken by another process goes on."""
+
 _CANCELLED = "cancelled by its owner"
 
 
@@ -97,6 +100,7 @@ class Cluster:
         self._seats: dict[int, Seat] = {}
         self._jobs: dict[int, JobRow] = {}
         self._crashes: dict[int, int] = {}
+        self._again: dict[int, float] = {}  # when a search goes on that was left
         self._reasons: dict[int, str] = {}  # why a search was ended from here
         self._known: Capacities = {}
         self._tenants: dict[str, Any] = {}
@@ -190,6 +194,8 @@ class Cluster:
         for number, wanted, nice in wishes:
             if (known := self._jobs.get(number)) is not None:
                 events += self._wish(known, wanted, nice)
+            elif wanted != "cancel" and self._again.get(number, 0.0) > time.monotonic():
+                continue
             elif (job := self.store.take(number, self.settings.name)) is not None:
                 events += self._new(job)
         self._feed(*events)
@@ -262,8 +268,7 @@ class Cluster:
                 return [ev.Withdrawn(request), ev.Ended(request)]
             case Runs(_, request, demand):
                 kinds = self.settings.policy.kinds.names  # it may have begun on a cluster that had others
-                known = {kind: amount for kind, amount in demand.items() if kind in kinds}
-                return [ev.Adopted(name, request, known)]
+                return [ev.Adopted(name, request, {kind: each for kind, each in demand.items() if kind in kinds})]
             case Gone(_, request):
                 return [ev.Ended(request)]
             case Learned(_, value, seconds, gain):
@@ -289,6 +294,10 @@ class Cluster:
                 return gone + self._conclude(Over(number, "failed", message.reason))
             case "left" | "crashed":
                 self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")
+                if not self._stopping:
+                    _log.warning("search %d goes on in %g s: %s", number, _AGAIN, message.reason)
+                    del self._jobs[number]
+                    self._again[number] = time.monotonic() + _AGAIN
             case "failed" if not isinstance(seat, EndingSeat):
                 return gone + self._conclude(message)
             case state:

@@ -99,7 +99,7 @@ class Over:
 
     Attributes:
         job: The search.
-        state: ``done``, ``failed``, ``cancelled``, ``left`` (it goes on when the cluster does) or ``crashed``.
+        state: ``done``, ``failed``, ``cancelled``, ``left`` (it goes on later) or ``crashed``.
         reason: In words.
     """
 

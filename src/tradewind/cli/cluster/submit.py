@@ -28,8 +28,9 @@ def submit(
         float | None, typer.Option(help="End when the objective is this good.", show_default=False)
     ] = None,
     cluster: Annotated[
-        str, typer.Option(help="The cluster that it is for; without it the first that takes it.", show_default=False)
-    ] = "",
+        str | None,
+        typer.Option(help="The cluster that it is for; without it the first that takes it.", show_default=False),
+    ] = None,
     nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
     core_process: Annotated[
         bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
@@ -67,8 +68,8 @@ def submit(
             old = known.get(tenant, TenantRow(tenant))
             opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
         kept = {key: value for key, value in options.items() if value is not None}
-        row = opened.submit(JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster))
-        running = runs(opened, cluster)
+        row = opened.submit(JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster or ""))
+        running = runs(opened, row.cluster)
     if as_json:
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
         return
