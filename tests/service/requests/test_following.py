@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.service.requests.world import World, clusters, until, working, world
 
+from tradewind.cli.app import run
 from tradewind.engine.assemble import new_study
 from tradewind.errors import InputError, StoreError
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
@@ -59,10 +60,10 @@ def begun(there: World, row: RequestRow, cost: float, *, running: bool = False) 
     proposal = Proposal(Configuration({"instance": "local.c1"}))
     seen = None if running else Observation(cost, cost, 12.0, feasible=True)
     state = TrialState.RUNNING if running else TrialState.SUCCEEDED
-    run = Run(f"{study.owner}-0-1", 0, state=RunState.EXECUTING if running else RunState.DONE, cost=cost)
+    row_of_run = Run(f"{study.owner}-0-1", 0, state=RunState.EXECUTING if running else RunState.DONE, cost=cost)
     trial = Trial(0, proposal, OFFER, state, "k", seen, attempts=1, spent=cost)
     token = store.hold(study.id, this_process(), 60.0)
-    store.write(study.id, Change([trial], [run], {}), token)
+    store.write(study.id, Change([trial], [row_of_run], {}), token)
     store.release(study.id, token)
     return study
 
@@ -207,9 +208,9 @@ def test_what_still_runs_on_a_cluster_that_nobody_runs_is_not_forgotten(there: W
     words = "the cluster lab is not running: what the search has left is ended when it is started"
     assert there.get(row).progress["waiting"] == words
     store = there.context.store
-    (run,) = store.runs(study.id)
+    (left,) = store.runs(study.id)
     token = store.hold(study.id, this_process(), 60.0)
-    ended = Run(run.run_id, 0, state=RunState.CANCELLED, cost=0.5)
+    ended = Run(left.run_id, 0, state=RunState.CANCELLED, cost=0.5)
     store.write(study.id, Change([], [ended], {}), token)
     store.release(study.id, token)
     following.look("cancel")
@@ -242,3 +243,28 @@ def test_retry_hands_a_search_over_once_more_with_its_study(there: World) -> Non
         texts = [event.text for event in there.context.requests.events(there.ann, row.id)]
     assert there.get(row).state == "done"
     assert len([text for text in texts if text.startswith("trial 0 succeeded")]) == 1
+
+
+def test_a_cluster_goes_on_with_a_study_that_it_is_given_once_more(
+    there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(there.home))
+    monkeypatch.setenv("TRADEWIND_STORE", there.url)
+    with clusters(there, lab={}):
+        row = there.submit(search={"budget": {"trials": 1}, "searcher": "exhaustive"}, cluster="lab")
+        following = followed(there, row)
+        following.look("run")
+    words = ["cluster", "start", "--name", "lab", "--until-empty"]
+    assert run(words) == 0
+    there.context.cluster.change_job(job_of(there, row), state="failed", reason="its node was lost")
+    following.look("run")
+    failed = there.get(row)
+    assert (failed.state, failed.progress["trials"], len(there.begun())) == ("failed", 1, 1)
+    there.context.requests.retry(there.ann, row.id)
+    following = followed(there, row)
+    following.look("run")
+    assert run(words) == 0
+    following.look("run")
+    ended = there.get(row)
+    assert (ended.state, ended.hint, ended.study_id) == ("done", "the budget of 1 trials is used up", failed.study_id)
+    assert len(there.begun()) == 1  # what was measured is not measured again
