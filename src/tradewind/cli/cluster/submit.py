@@ -14,6 +14,10 @@ _Demand = Annotated[
 _CoreDemand = Annotated[
     list[str] | None, typer.Option(help="What its searcher takes as long as it lives: cpu=1,memory=2GiB.")
 ]
+_Cluster = Annotated[
+    str | None,
+    typer.Option(help="The cluster that it is for; without it the first that takes it.", show_default=False),
+]
 
 
 def submit(
@@ -27,10 +31,7 @@ def submit(
     target: Annotated[
         float | None, typer.Option(help="End when the objective is this good.", show_default=False)
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="The cluster that it is for; without it the first that takes it.", show_default=False),
-    ] = None,
+    cluster: _Cluster = None,
     nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
     core_process: Annotated[
         bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
