@@ -28,7 +28,7 @@ from tradewind.deployer.provisioner.base import Cluster, ReachableBySsh
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.replay import ReplayRunner, ReplaySettings
-from tradewind.errors import DeployError, TeardownError, UnreachableError
+from tradewind.errors import CredentialsError, DeployError, TeardownError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import (
     Billing,
@@ -323,6 +323,18 @@ def test_machines_that_do_not_come_up(make: Make, tmp_path: Path) -> None:
     assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.INFRASTRUCTURE, 60.0)
     assert "did not boot" in last.reason
     assert fleet(tmp_path) == {}
+
+
+def test_who_is_not_known_to_the_provider_is_no_fault_of_the_job(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Cluster:
+        raise CredentialsError("aws: the token has expired")
+
+    provisioner = cloud(tmp_path)
+    monkeypatch.setattr(provisioner, "make", refuse)
+    refused = make(runner=replay(tmp_path), provisioner=provisioner).launch(row(), request_for(tmp_path, ("true",)))
+    assert (refused.state, refused.fault, refused.cost) == (RunState.FAILED, Fault.CREDENTIALS, 0.0)
 
 
 @pytest.mark.parametrize("network", [False, True])

@@ -43,3 +43,11 @@ def test_many_in_a_row_end_the_search() -> None:
     for number in range(8):
         losses.lost(lost(number), trial(number))
     assert losses.why_over(lost()) == "8 trials in a row were lost, the last one: no power"
+
+
+def test_who_is_not_known_anywhere_is_tried_neither_again_nor_with_other_configurations() -> None:
+    losses = Losses(Policy("me", retries=5))
+    run = Run("r0", 0, state=RunState.FAILED, fault=Fault.CREDENTIALS, reason="the token has expired", ended=9.0)
+    assert losses.again(run, trial()) is None
+    assert losses.lost(run, trial()).state == TrialState.LOST
+    assert losses.why_over(run) == "the token has expired; the same command goes on once that is mended"

@@ -486,6 +486,25 @@ def test_a_cap_that_is_no_number_is_the_searchers_error() -> None:
         World(problem, Scripted(problem, [one]), ten_seconds).open()
 
 
+def test_a_token_that_expires_ends_the_search_which_goes_on_with_another_one() -> None:
+    problem = tuning()
+
+    def fate(trial: Trial, run: Run) -> Fate:
+        return ten_seconds(trial, run) if trial.number < 2 else Fate(0.0, RunState.FAILED, Fault.CREDENTIALS, "expired")
+
+    world = World(problem, in_order(problem), fate, Policy(owner="t", retries=2))
+    world.open()
+    stop = world.drive(100)
+    assert stop.reason == "expired; the same command goes on once that is mended"
+    rows = list(world.trial_rows.values())
+    assert [t.state for t in rows] == [TrialState.SUCCEEDED, TrialState.SUCCEEDED, TrialState.LOST]
+    resumed = World(problem, in_order(problem), ten_seconds)
+    resumed.open(rows, list(world.run_rows.values()))
+    resumed.drive()
+    good = [t for t in resumed.trial_rows.values() if t.state is TrialState.SUCCEEDED]
+    assert rows[2].key in {t.key for t in good}
+
+
 def test_a_search_whose_trials_are_all_lost_ends_and_says_why() -> None:
     problem = tuning()
     world = World(problem, in_order(problem), lambda t, r: Fate(0.0, RunState.PREEMPTED, reason="no machines"))

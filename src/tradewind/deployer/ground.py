@@ -11,7 +11,7 @@ from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, ReachableBySsh
 from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner
-from tradewind.errors import CapacityError, DeployError, TradewindError
+from tradewind.errors import CapacityError, CredentialsError, DeployError, TradewindError
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
 
 STAGES = (
@@ -132,6 +132,8 @@ def ending_for(error: Exception) -> Ending:
     """How a run ends that an error has stopped."""
     if not isinstance(error, TradewindError):
         return Ending(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
+    if isinstance(error, CredentialsError):
+        return Ending(RunState.FAILED, str(error), Fault.CREDENTIALS)
     fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
     return Ending(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
 

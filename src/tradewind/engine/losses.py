@@ -8,7 +8,7 @@ from dataclasses import replace
 from tradewind.engine import outcome
 from tradewind.engine.fallback import Refusals
 from tradewind.engine.policy import Policy
-from tradewind.problem import Observation, Run, Trial, TrialState
+from tradewind.problem import Fault, Observation, Run, Trial, TrialState
 
 _LOST = 8
 """So many trials in a row that the infrastructure lost end the search: nobody is told of them, so it would not end."""
@@ -34,6 +34,8 @@ class Losses:
 
     def again(self, run: Run, trial: Trial) -> Trial | None:
         """The trial of a lost run as it is to be tried again, perhaps elsewhere; None where it is lost, too."""
+        if run.fault is Fault.CREDENTIALS:
+            return None  # until somebody renews them, every further attempt would end like this one
         self._refusals.note(run)
         if other := self._refusals.other_offer(trial, self._policy.elsewhere):
             return replace(trial, offer=other)  # at most once for each offer
@@ -48,6 +50,8 @@ class Losses:
 
     def why_over(self, run: Run) -> str:
         """Why the search must end after a lost run, or an empty text."""
+        if run.fault is Fault.CREDENTIALS:
+            return f"{run.reason}; the same command goes on once that is mended"
         if self._in_a_row < _LOST:
             return ""
         return f"{self._in_a_row} trials in a row were lost, the last one: {run.reason}"

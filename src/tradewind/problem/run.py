@@ -46,11 +46,14 @@ class Fault(StrEnum):
     ``job``: the program's or the configuration's (a non-zero exit, out of memory): the searcher is told.
     ``infrastructure``: a machine, network or engine: the run is repeated, the searcher is told nothing.
     ``capacity``: there were no such machines, or a quota was used up: as infrastructure, but repeated elsewhere.
+    ``credentials``: somebody does not know us, whatever the configuration: the searcher is told nothing, and the search
+    ends until that is mended.
     """
 
     JOB = "job"
     INFRASTRUCTURE = "infrastructure"
     CAPACITY = "capacity"
+    CREDENTIALS = "credentials"
 
 
 @dataclass(frozen=True, slots=True)
