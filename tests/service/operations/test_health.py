@@ -15,6 +15,7 @@ from tradewind.service.operations import health
 from tradewind.service.operations.health import Health
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
+from tradewind.store.schema import REVISIONS
 
 CHECKS = {"serving": "ok", "database": "ok", "schema": "ok", "disk": "ok", "worker": "ok"}
 
@@ -85,7 +86,8 @@ def test_another_schema(there: House, here: TestClient, monkeypatch: pytest.Monk
     monkeypatch.setattr("tradewind.store.operations.OperationsStore.newest", "9999")
     answer = here.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["checks"]["schema"] == "the database has schema 0003, this program works with 9999"
+    words = f"the database has schema {REVISIONS[-1]}, this program works with 9999"
+    assert answer.json()["checks"]["schema"] == words
 
 
 def test_a_database_that_says_nothing(there: House, here: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
