@@ -179,6 +179,21 @@ def test_links_of_the_job_are_not_followed(tmp_path: Path) -> None:
     assert found == {"stdout", "outputs/a", "run.json", SUMS}
 
 
+def test_names_that_are_no_text_are_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, asked = finished(tmp_path, "")
+    outputs = os.fsencode(asked.folder / "outputs")
+    good = {"model.bin", "r\u00e9sum\u00e9 \u00a0 1.csv", "back\\slash"}
+    for name in (*map(os.fsencode, good), b"r\xe9sultat.csv", b"two\nlines"):
+        Path(os.fsdecode(outputs + b"/" + name)).write_bytes(name)
+    upload_run(content(asked, str(tmp_path / "to")))
+    assert complete(tmp_path / "to")
+    found = {path.name for path in (tmp_path / "to" / "outputs").iterdir()}
+    assert found == {"a", *good}
+    facts = json.loads((tmp_path / "to" / "run.json").read_text())
+    assert facts["left_out"] == ["outputs/r\\xe9sultat.csv", "outputs/two\nlines"]
+    assert r"their names are no text: 'outputs/r\\xe9sultat.csv', 'outputs/two\nlines'" in caplog.text
+
+
 def test_nothing_to_upload(tmp_path: Path) -> None:
     results = Results(tmp_path / "uploads")
     run, asked = finished(tmp_path, "")

@@ -15,6 +15,7 @@ import os
 import tempfile
 import threading
 import time
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,6 +157,8 @@ class Results:
 def upload_run(content: Mapping[str, Any]) -> None:
     """Upload the files of a run; what is complete there already is left alone.
 
+    Files whose names are no text are left out: ``run.json`` names them in ``left_out``.
+
     Args:
         content: A note: ``folder``, ``to``, ``places`` and ``run``.
 
@@ -164,12 +167,17 @@ def upload_run(content: Mapping[str, Any]) -> None:
         OSError: A file cannot be read.
     """
     folder = Path(content["folder"])
-    files = _files(folder)
+    found, run = _files(folder), dict(content["run"])
+    files = {name: path for name, path in found.items() if _is_text(name)}
+    left_out = [os.fsencode(name).decode("utf-8", "backslashreplace") for name in sorted(found) if name not in files]
+    if left_out:
+        run["left_out"] = left_out
+        _log.warning("%s: not uploaded, as their names are no text: %s", folder, ", ".join(map(repr, left_out)))
     place = open_place(content["to"], content["places"])
     try:
         with tempfile.TemporaryDirectory(prefix="tradewind-results-") as scratch:
             facts, sums = Path(scratch) / "run.json", Path(scratch) / SUMS
-            facts.write_text(json.dumps(content["run"], indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8")
+            facts.write_text(json.dumps(run, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8")
             files["run.json"] = facts
             lines = [f"{_digest(path)}  {name}\n" for name, path in sorted(files.items())]
             sums.write_text("".join(lines), encoding="utf-8")
@@ -198,6 +206,11 @@ def _files(folder: Path) -> dict[str, Path]:
             if path.is_file() and not path.is_symlink():
                 found[path.relative_to(folder).as_posix()] = path
     return found
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can stand in a line of ``SHA256SUMS`` and in an address: file systems take any bytes."""
+    return not any(unicodedata.category(sign) in ("Cc", "Cs") for sign in name)  # control signs; what is not UTF-8
 
 
 def _digest(path: Path) -> str:
