@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.deployer.helpers import request_for
@@ -169,3 +172,62 @@ def test_the_run_folder_itself_is_no_output(tmp_path: Path) -> None:
     stage_out(request)
     outputs = request.folder / "outputs"
     assert [path.name for path in outputs.rglob("*") if path.is_file()] == ["x"]
+
+
+def test_an_output_that_vanishes_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_for(tmp_path, ("true",), outputs=("*.txt",))
+    for name in ("a.txt", "b.tmp.txt", "c.txt"):
+        (request.workdir / name).write_text(name)
+    copy = shutil.copy2
+
+    def vanishing(source: Path, target: Path) -> None:
+        if source.name == "b.tmp.txt":
+            source.unlink()
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copy2", vanishing)
+    assert [path.name for path in stage_out(request)] == ["a.txt", "c.txt"]
+    assert sorted(path.name for path in (request.folder / "outputs").iterdir()) == ["a.txt", "c.txt"]
+
+
+def test_a_folder_that_vanishes_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_for(tmp_path, ("true",), outputs=("**/*.txt",))
+    (request.workdir / "a.txt").write_text("a")
+    (request.workdir / "scratch").mkdir()
+    look = os.scandir
+
+    def vanishing(place: Any) -> Any:
+        if Path(place).name == "scratch" and Path(place).exists():
+            Path(place).rmdir()
+        return look(place)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert [path.name for path in stage_out(request)] == ["a.txt"]
+
+
+def test_an_output_that_may_not_be_read_is_no_reason_to_repeat_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_for(tmp_path, ("true",), outputs=("*.txt",))
+    (request.workdir / "a.txt").write_text("a")
+
+    def closed(source: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(source))
+
+    monkeypatch.setattr(shutil, "copy2", closed)
+    with pytest.raises(DeployError, match=r"output .*a\.txt cannot be kept: Permission denied") as caught:
+        stage_out(request)
+    assert not caught.value.retryable
+
+
+def test_a_copy_that_has_no_place_is_no_vanished_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_for(tmp_path, ("true",), outputs=("*.txt",))
+    (request.workdir / "a.txt").write_text("a")
+
+    def homeless(source: Path, target: Path) -> None:
+        raise FileNotFoundError(2, "No such file or directory", str(target))
+
+    monkeypatch.setattr(shutil, "copy2", homeless)
+    with pytest.raises(DeployError, match="cannot be kept: No such file") as caught:
+        stage_out(request)
+    assert caught.value.retryable

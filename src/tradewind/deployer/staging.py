@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -20,6 +21,7 @@ from tradewind.problem import RunRequest
 INPUTS = "inputs"
 _PIECE = 1 << 20
 _SILENCE_SECONDS = 60.0
+_LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +176,14 @@ def stage_out(request: RunRequest) -> list[Path]:
     """Keep the outputs: copy what the patterns match below the working folder into ``outputs/`` of the run's folder.
 
     Patterns start at the working folder; what the job itself put into ``outputs/`` is kept anyway. Nothing outside of
-    the working folder is ever copied: not through ``..``, not through a symbolic link.
+    the working folder is ever copied: not through ``..``, not through a symbolic link. What vanishes meanwhile, as
+    temporary files do, is left out.
 
     Returns:
         The copies.
 
     Raises:
-        DeployError: A file cannot be copied.
+        DeployError: A file cannot be copied; ``retryable`` is false where it is not permitted.
     """
     kept = []
     try:
@@ -195,8 +198,16 @@ def stage_out(request: RunRequest) -> list[Path]:
                 if not target.parent.resolve().is_relative_to(outputs):
                     raise DeployError(f"output {source} would be kept outside of {outputs}", retryable=False)
                 target.unlink(missing_ok=True)  # the job may have left a link here that leads elsewhere
-                shutil.copy2(source, target)
+                try:
+                    shutil.copy2(source, target)
+                except FileNotFoundError:
+                    if source.exists():
+                        raise
+                    continue
                 kept.append(target)
+    except PermissionError as error:  # another run would be paid for in vain
+        why = f"output {error.filename} cannot be kept: {error.strerror}"
+        raise DeployError(why, hint="look at whom the job lets read it", retryable=False) from error
     except OSError as error:
         raise DeployError(f"an output cannot be kept: {error.strerror or error}") from error
     return kept
@@ -205,10 +216,17 @@ def stage_out(request: RunRequest) -> list[Path]:
 def _matches(root: Path, pattern: str) -> Iterator[Path]:
     if pattern.startswith("/") or ".." in PurePosixPath(pattern).parts:
         raise DeployError(f"output pattern {pattern!r} leaves the working folder", retryable=False)
-    for found in sorted(root.glob(pattern)):
+    for found in _found(root, pattern):
         files = (Path(top) / name for top, _, names in os.walk(found) for name in names) if found.is_dir() else [found]
         for file in files:
             place = file.parent.resolve() / file.name
             real = file.resolve()
             if real.is_file() and real.is_relative_to(root) and place.is_relative_to(root):
                 yield place
+
+
+def _found(root: Path, pattern: str) -> list[Path]:
+    for _ in range(_LOOKS - 1):
+        with contextlib.suppress(FileNotFoundError):  # a folder vanished before it was looked into
+            return sorted(root.glob(pattern))
+    return sorted(root.glob(pattern))
