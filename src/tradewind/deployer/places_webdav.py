@@ -151,6 +151,8 @@ class WebdavPlace(Place):
             yield answer
             while answer.read(_PIECE):  # the connection is used again
                 pass
+            if answer.length:  # reading in pieces ends silently where the connection does
+                raise http.client.IncompleteRead(b"", answer.length)
         except BaseException:
             self.close()
             raise
@@ -192,6 +194,8 @@ class WebdavPlace(Place):
             yield
         except ssl.SSLCertVerificationError as error:
             raise CredentialsError(f"{shown}: its certificate is not trusted: {error.verify_message}") from error
+        except http.client.IncompleteRead as error:
+            raise UnreachableError(f"{shown}: the connection was cut before all had come") from error
         except (http.client.HTTPException, ElementTree.ParseError) as error:
             raise DeployError(f"{shown} does not speak WebDAV: {type(error).__name__}") from error
         except OSError as error:
