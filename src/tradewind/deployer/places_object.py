@@ -44,16 +44,27 @@ class ObjectPlace(Place):
                 return
             except FileNotFoundError:
                 pass
-            found = 0
-            for batch in obstore.list(self._bucket(), prefix=self._prefix or None):
-                for entry in batch:
-                    name = str(PurePosixPath(entry["path"]).relative_to(self._prefix or "."))
-                    place = safe_below(target, name)
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    self._download(entry["path"], place)
-                    found += 1
-            if not found:
+            entries = [
+                (str(entry["path"]), int(entry["size"]))
+                for batch in obstore.list(self._bucket(), prefix=self._prefix or None)
+                for entry in batch
+            ]
+            if not entries:
                 raise no_such(self.address)
+            target.mkdir(parents=True, exist_ok=True)
+            folders = {str(above) for path, _ in entries for above in PurePosixPath(path).parents} | {self._prefix}
+            for path, size in entries:
+                # Consoles and file systems mark a folder by an empty object "folder/", listed here without the slash.
+                if size == 0 and path in folders:
+                    continue
+                place = safe_below(target, str(PurePosixPath(path).relative_to(self._prefix or ".")))
+                place.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    self._download(path, place)
+                except FileNotFoundError:
+                    if size:
+                        raise
+                    place.mkdir(exist_ok=True)  # the mark of an empty folder
 
     def read(self, name: str) -> bytes | None:
         """The content of an object; see `Place.read`."""
