@@ -6,14 +6,17 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+import obstore
 import pytest
 
-from tradewind.deployer.places import Place, open_place
+from tradewind.deployer.places import Access, Address, Place, open_place
+from tradewind.deployer.places_object import ObjectPlace
 from tradewind.errors import DeployError
 
 _ENTRY = (
@@ -48,8 +51,9 @@ class _Answers(BaseHTTPRequestHandler):
                 for key, body in sorted(self.server.objects.items())
                 if key.startswith(query.get("prefix", [""])[0])
             )
-            listed = f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
-            self._answer(200, listed.encode())
+            self._answer(
+                200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode()
+            )
             return
         body = self.server.objects.get(unquote(url.path).removeprefix("/b/"))
         self._answer(*((404, b"<Error><Code>NoSuchKey</Code></Error>") if body is None else (200, body)))
@@ -121,3 +125,36 @@ def test_an_empty_folder_and_none(bucket: _Bucket, tmp_path: Path) -> None:
     with opened("s3://b/elsewhere", bucket) as place, pytest.raises(DeployError, match="there is no s3://b/elsewhere"):
         place.fetch(tmp_path / "never")
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"AWS_ACCESS_KEY_ID": "SERVERS", "AWS_SECRET_ACCESS_KEY": "servers", "AWS_SESSION_TOKEN": "servers-session"},
+        {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ENDPOINT": "http://127.0.0.1:9"},
+        {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"},
+        {"AWS_SKIP_SIGNATURE": "true"},
+    ],
+    ids=lambda variables: ",".join(variables),
+)
+def test_a_place_with_its_own_keys_uses_nothing_of_the_environments(
+    variables: dict[str, str], bucket: _Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "x").write_text("results")
+    with opened("s3://b/d", bucket) as place:
+        place.put(tmp_path / "x", "x")
+    assert bucket.objects == {"d/x": b"results"}
+    (headers,) = bucket.asked
+    assert "Credential=OWN/" in headers["authorization"]
+    assert "x-amz-security-token" not in headers
+
+
+def test_own_keys_without_an_endpoint_go_to_amazon(bucket: _Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, bucket.endpoint)
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    place = ObjectPlace(Address.parse("s3://b/d"), Access(user="OWN", password="env:OBJECTS_SECRET"))
+    url = obstore.sign(place._bucket(), "GET", "d/x", timedelta(seconds=60))
+    assert url.startswith("https://s3.eu-west-3.amazonaws.com/b/d/x?")

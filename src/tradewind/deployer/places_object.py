@@ -104,22 +104,18 @@ class ObjectPlace(Place):
         if access.reach == "public" and access.endpoint:  # the names of Amazon and Google are nobody else's
             self._gate = Gate(address.shown)
             options["proxy_url"] = self._gate.url
-        elif access.endpoint.startswith("http://") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        elif _endpoint(access).startswith("http://"):
             options["allow_http"] = True
         if address.scheme == "gs":
             extra: Any = {"url": access.endpoint} if access.endpoint else None
             self._store = GCSStore(address.host, client_options=options, retry_config=_RETRIES, config=extra)
             return self._store
-        config: Any = {}
-        if access.endpoint:
-            config |= {"endpoint": access.endpoint, "virtual_hosted_style_request": False}
-        if access.user:
-            config |= {"access_key_id": access.user, "secret_access_key": access.secret()}
-        provider = None if access.user else _amazon
-        if region := _region():
-            config["region"] = region
         self._store = S3Store(
-            address.host, config=config, client_options=options, retry_config=_RETRIES, credential_provider=provider
+            address.host,
+            config=_config(access),
+            client_options=options,
+            retry_config=_RETRIES,
+            credential_provider=_own(access) if access.user else _amazon,
         )
         return self._store
 
@@ -153,10 +149,31 @@ def _first(error: BaseException) -> str:
     return str(error).partition("\n")[0].strip()[:300]
 
 
-def _region() -> str:
+def _endpoint(access: Access) -> str:
+    """The address that Amazon's language is spoken to; empty for Amazon's own."""
+    return access.endpoint or ("" if access.user else os.environ.get("AWS_ENDPOINT_URL", ""))
+
+
+def _config(access: Access) -> Any:
+    """Settings of the package, which takes all that is not said here from Amazon's environment variables."""
     from tradewind.deployer.amazon_keys import default_region
 
-    return default_region()
+    region = default_region() or "us-east-1"
+    config: dict[str, Any] = {"region": region}
+    if access.user:
+        config["skip_signature"] = False
+    if access.endpoint or access.user:
+        config["endpoint"] = access.endpoint or f"https://s3.{region}.amazonaws.com"
+        config["virtual_hosted_style_request"] = False
+        if "AWS_ENDPOINT_URL_S3" in os.environ:  # it would count more; not all versions of the package know it
+            config["aws_endpoint_url_s3"] = config["endpoint"]
+    return config
+
+
+def _own(access: Access) -> Any:
+    """A place's own keys, apart from the settings: beside keys there, the environment's session token would count."""
+    keys = {"access_key_id": access.user, "secret_access_key": access.secret(), "expires_at": None}
+    return lambda: keys
 
 
 def _amazon() -> Any:
