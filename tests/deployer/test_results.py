@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from tradewind.deployer import results as module
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.places import LocalPlace, open_place
 from tradewind.deployer.results import SUMS, Results, upload_run
-from tradewind.errors import UnreachableError
+from tradewind.errors import DeployError, UnreachableError
 from tradewind.problem import Run, RunRequest, RunState
 
 __all__ = ["objects", "sftp", "webdav"]
@@ -192,6 +193,44 @@ def test_names_that_are_no_text_are_left_out_and_said(tmp_path: Path, caplog: py
     facts = json.loads((tmp_path / "to" / "run.json").read_text())
     assert facts["left_out"] == ["outputs/r\\xe9sultat.csv", "outputs/two\nlines"]
     assert r"their names are no text: 'outputs/r\\xe9sultat.csv', 'outputs/two\nlines'" in caplog.text
+
+
+def test_files_that_are_gone_are_no_success_and_undo_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run, asked = finished(tmp_path, str(tmp_path / "to"))
+    there = tmp_path / "to" / "my study" / "run-1"
+    upload_run(content(asked, str(there)))
+    sums = (there / SUMS).read_text()
+    shutil.rmtree(asked.folder)
+    with pytest.raises(DeployError, match="is gone") as caught:
+        upload_run(content(asked, str(there)))
+    assert not caught.value.retryable
+    assert complete(there) and (there / SUMS).read_text() == sums
+    (tmp_path / "uploads").mkdir()
+    note = {**content(asked, str(there)), "run": {"run_id": run.run_id}}
+    (tmp_path / "uploads" / "run-1.json").write_text(json.dumps(note))
+    results = Results(tmp_path / "uploads")
+    results.resume()
+    results.close()
+    assert results.waiting == {}
+    assert f"run run-1: its files are not uploaded, and it is given up: the run's folder {asked.folder}" in caplog.text
+    assert [path.name for path in (tmp_path / "uploads").iterdir()] == ["run-1.given-up"]
+    assert (there / SUMS).read_text() == sums
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, asked = finished(tmp_path, "")
+    (asked.folder / "outputs" / "closed").mkdir()
+    look = os.scandir
+
+    def refusing(place: Any) -> Any:
+        if Path(place).name == "closed":
+            raise PermissionError(13, "Permission denied", str(place))
+        return look(place)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(PermissionError, match="closed"):
+        upload_run(content(asked, str(tmp_path / "to")))
+    assert not (tmp_path / "to").exists()
 
 
 def test_nothing_to_upload(tmp_path: Path) -> None:

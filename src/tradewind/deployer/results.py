@@ -8,6 +8,7 @@ a killed process loses nothing: the next one goes on. The run itself waits for n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -25,14 +26,19 @@ from urllib.parse import quote
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.places import Place, open_place
 from tradewind.deployer.runner.files import document, replace_document
-from tradewind.errors import TradewindError
+from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Run, RunRequest
 
 SUMS = "SHA256SUMS"
 _FILES = ("stdout", "stderr", METRICS, "application.stdout", "application.stderr")
 _BACKOFF_SECONDS = (5.0, 15.0, 60.0, 300.0)
+_GIVEN_UP = ".given-up"
 _PIECE = 1 << 20
 _log = logging.getLogger("tradewind.deployer")
+
+
+class _FolderGoneError(DeployError):
+    """There is nothing left that could be uploaded."""
 
 
 @dataclass(slots=True)
@@ -141,6 +147,10 @@ class Results:
             tried.add(due[0])
             try:
                 upload_run(upload.content)
+            except _FolderGoneError as error:
+                _log.warning("run %s: its files are not uploaded, and it is given up: %s", due[0], error)
+                with contextlib.suppress(OSError):  # kept, as the folder may be on a disk that is away
+                    upload.note.rename(upload.note.with_suffix(_GIVEN_UP))
             except Exception as error:  # whatever it was, the files stay here, and it is tried again
                 known = isinstance(error, TradewindError | OSError)
                 upload.problem = str(error) if known else f"{type(error).__name__}: {error}"
@@ -163,8 +173,8 @@ def upload_run(content: Mapping[str, Any]) -> None:
         content: A note: ``folder``, ``to``, ``places`` and ``run``.
 
     Raises:
-        TradewindError: It cannot be done now.
-        OSError: A file cannot be read.
+        TradewindError: It cannot be done now; ``retryable`` is false where the run's folder is gone.
+        OSError: A file or a folder cannot be read.
     """
     folder = Path(content["folder"])
     found, run = _files(folder), dict(content["run"])
@@ -199,13 +209,21 @@ def _put_all(place: Place, files: Mapping[str, Path], sums: Path) -> None:
 
 def _files(folder: Path) -> dict[str, Path]:
     """What a run kept, by name; no link that the job made is followed."""
+    if not folder.is_dir():
+        raise _FolderGoneError(f"the run's folder {folder} is gone", retryable=False)
     found = {name: folder / name for name in _FILES if (folder / name).is_file() and not (folder / name).is_symlink()}
-    for top, _, names in os.walk(folder / OUTPUTS):
+    if not (folder / OUTPUTS).is_dir():
+        return found
+    for top, _, names in os.walk(folder / OUTPUTS, onerror=_refuse):
         for name in names:
             path = Path(top) / name
             if path.is_file() and not path.is_symlink():
                 found[path.relative_to(folder).as_posix()] = path
     return found
+
+
+def _refuse(error: OSError) -> None:
+    raise error
 
 
 def _is_text(name: str) -> bool:
