@@ -8,8 +8,8 @@ import pytest
 
 import tradewind
 from tradewind import Study, tunable
-from tradewind.errors import ConfigurationError, SpecError, StudyBusyError
-from tradewind.problem import TrialState
+from tradewind.errors import ConfigurationError, SpecError, StoreError, StudyBusyError
+from tradewind.problem import Trial, TrialState
 
 JOB: dict[str, Any] = {
     "name": "bowl",
@@ -93,6 +93,117 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         study.tell(asked, runtime=1.0, metrics={"value": 1.0})
         with pytest.raises(ConfigurationError, match="not waiting"):
             study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+
+
+def fill_the_disk(study: Study, monkeypatch: pytest.MonkeyPatch, times: int = 1) -> None:
+    """The next writes of a study fail."""
+    left = iter(range(times))
+    write = study._store.write
+
+    def writing(*change: Any) -> None:
+        if next(left, None) is not None:
+            raise StoreError("the disk is full")
+        write(*change)
+
+    monkeypatch.setattr(study._store, "write", writing)
+
+
+def heard_by_the_searcher(study: Study, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The trials that the searcher is told of from now on."""
+    heard: list[int] = []
+    tell = study._searcher.tell
+
+    def telling(trial: Trial) -> None:
+        heard.append(trial.number)
+        tell(trial)
+
+    monkeypatch.setattr(study._searcher, "tell", telling)
+    return heard
+
+
+def test_what_could_not_be_written_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {"runtime": 3600.0, "cost": 5.0, "metrics": {"value": 0.5}}
+    with Study(JOB) as study:
+        heard = heard_by_the_searcher(study, monkeypatch)
+        asked = study.ask()[0]
+        fill_the_disk(study, monkeypatch, times=2)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="disk is full"):
+                study.tell(asked, **told)
+        assert heard == []
+        assert study.tell(asked, **told).state == TrialState.SUCCEEDED
+        assert heard == [asked.number]
+        assert study.spent == 5.0
+        with pytest.raises(ConfigurationError, match="not waiting"):
+            study.tell(asked, **told)
+        following = study.ask()[0]
+        study.tell(following, runtime=1.0, cost=1.0, metrics={"value": 1.0})
+        assert heard == [asked.number, following.number]
+    with Study(JOB) as again:
+        assert [(t.state, t.spent) for t in again.trials] == [(TrialState.SUCCEEDED, 5.0), (TrialState.SUCCEEDED, 1.0)]
+        assert again.best_configuration == dict(asked.configuration)
+
+
+@pytest.mark.parametrize("then", ["ask", "tell another", "close"])
+def test_what_could_not_be_written_is_written_first_at_any_next_call(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Study(JOB) as study:
+        first, second = study.ask(2)
+        fill_the_disk(study, monkeypatch)
+        with pytest.raises(StoreError):
+            study.tell(first, runtime=1.0, cost=5.0, metrics={"value": 0.5})
+        if then == "ask":
+            assert study.ask()[0].number not in {first.number, second.number}
+        elif then == "tell another":
+            assert study.tell(second, runtime=1.0, metrics={"value": 7.0}).observation.objective == 7.0  # type: ignore[union-attr]
+        if then != "close":
+            repeated = study.tell(first, runtime=1.0, cost=5.0, metrics={"value": 0.5})
+            assert repeated.observation is not None
+            assert repeated.observation.objective == 0.5
+    with Study(JOB) as again:
+        assert again.trials[first.number].spent == 5.0
+        assert again.best_configuration == dict(first.configuration)
+
+
+def test_a_lost_run_that_could_not_be_written_comes_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Study(JOB) as study:
+        asked = study.ask()[0]
+        fill_the_disk(study, monkeypatch)
+        with pytest.raises(StoreError):
+            study.tell(asked, runtime=1.0, cost=2.0, state="lost")
+        back = study.ask()[0]
+        assert back.number == asked.number
+        assert study.tell(back, runtime=1.0, cost=3.0, metrics={"value": 1.0}).spent == 5.0
+
+
+def test_what_was_asked_for_and_could_not_be_written_is_given_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Study({**JOB, "budget": {"trials": 1}}) as study:
+        fill_the_disk(study, monkeypatch)
+        with pytest.raises(StoreError):
+            study.ask()
+        asked = study.ask()[0]
+        assert study.tell(asked, runtime=1.0, metrics={"value": 1.0}).state == TrialState.SUCCEEDED
+        assert study.ask() == []
+        assert len(study.trials) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0.5", b"0.5", None, [1.0, 2.0], 10**400], ids=["text", "bytes", "none", "list", "huge"]
+)
+def test_a_metric_that_is_no_number_is_refused_and_changes_nothing(wrong: Any) -> None:
+    with Study(JOB) as study:
+        asked = study.ask()[0]
+        with pytest.raises(ConfigurationError, match="trial 0: the metric value cannot be "):
+            study.tell(asked, runtime=1.0, metrics={"value": wrong})
+        assert study.trials[0].state == TrialState.RUNNING
+        assert study.tell(asked, runtime=1.0, metrics={"value": 0.5}).state == TrialState.SUCCEEDED
+        assert study.best_configuration == dict(asked.configuration)
+
+
+def test_a_function_that_returns_no_number_is_refused_in_one_line() -> None:
+    with Study(JOB) as study, pytest.raises(ConfigurationError, match="the metric value cannot be 'low'"):
+        study.optimise(lambda x, mode: "low")  # type: ignore[arg-type, return-value]
 
 
 def test_a_study_that_was_opened_again_can_be_written_by_the_newer_one_only() -> None:

@@ -42,9 +42,9 @@ def call(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, A
         runtime = time.perf_counter() - start
         metrics = _reported(Path(name), asked, runtime)
     if isinstance(value, Mapping):
-        metrics |= {str(key): float(one) for key, one in value.items()}
+        metrics |= dict(value)
     elif value is not None and metric not in (COST, RUNTIME):
-        metrics[metric] = float(value)
+        metrics[metric] = value
     return {"runtime": runtime, "metrics": metrics}
 
 

@@ -17,12 +17,12 @@ from tradewind.engine.assemble import build_problem, build_searcher, find_or_cre
 from tradewind.engine.events import (
     Ask,
     Event,
+    Instruction,
     Interpret,
     Interpreted,
     Launch,
     Opened,
     RunChanged,
-    Stop,
     Tell,
     Tick,
     Write,
@@ -33,7 +33,7 @@ from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import make_rules
 from tradewind.errors import ConfigurationError
 from tradewind.paths import data_folder, store_url
-from tradewind.problem import Configuration, Fault, Offer, RunState, Trial, Value
+from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
 from tradewind.problem.spec import Spec, load_spec, parse_spec
 from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, this_process
@@ -121,6 +121,10 @@ class Study:
         self._machine.parallel = 0
         self._asked: dict[int, Asked] = {}
         self._new: list[Asked] = []
+        self._told: set[int] = set()  # taken in, by a `tell` that then raised
+        self._metrics: dict[str, float] = {}
+        self._events: deque[Event] = deque()
+        self._instructions: deque[Instruction] = deque()
         self._token = self._store.hold(self.row.id, this_process(), _LEASE)
         restore_state(self._searcher, self.row)
         self._feed(Opened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
@@ -135,12 +139,16 @@ class Study:
         """
         if count < 1:
             raise ConfigurationError(f"ask({count}): at least one configuration must be asked for")
+        self._carry_out()
         if not self._new:
             self._machine.parallel = len(self._machine.runs) + count
-            self._feed(Tick())
-            self._machine.parallel = 0
+            try:
+                self._feed(Tick())
+            finally:
+                self._machine.parallel = 0
         given, self._new = self._new[:count], self._new[count:]
         self._asked.update({asked.number: asked for asked in given})
+        self._told -= {asked.number for asked in given}  # a lost run that comes back is to be told anew
         return given
 
     def tell(
@@ -153,12 +161,14 @@ class Study:
         state: Told = "succeeded",
         reason: str = "",
     ) -> Trial:
-        """Say what a run did.
+        """Say what a run did. A call that raised can be repeated.
+
+        What the store could not take is kept, and written first at the next call; what was told first counts.
 
         Args:
             asked: The trial, or its number.
             runtime: Seconds that it took.
-            metrics: What it measured, by name.
+            metrics: What it measured, by name. A trial whose objective is NaN or infinite has failed.
             cost: USD that it cost; the offer's price for the run time without it.
             state: ``failed`` for the program's fault, ``aborted`` if you cut it short, ``lost`` for the machine's
                 fault: a lost run comes back from `ask`.
@@ -168,12 +178,27 @@ class Study:
             The trial as it is stored now.
 
         Raises:
-            ConfigurationError: No such trial is waiting to be told.
+            ConfigurationError: No such trial is waiting to be told, or what is told of it makes no sense.
+            StoreError: It could not be written.
         """
+        self._carry_out()
         number = asked if isinstance(asked, int) else asked.number
-        run = next((run for run in self._machine.runs.values() if run.trial == number), None)
-        if run is None or number not in self._asked:
-            raise ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
+        if number not in self._told:
+            run = next((run for run in self._machine.runs.values() if run.trial == number), None)
+            if run is None or number not in self._asked:
+                raise ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
+            measured = _numbers(number, metrics or {})
+            ended = self._ended(run, runtime, cost, state, reason)
+            self._told.add(number)
+            self._metrics = measured
+            self._feed(RunChanged(ended))
+        self._told.discard(number)
+        del self._asked[number]
+        return self._machine.book.trials[number]
+
+    def _ended(self, run: Run, runtime: float, cost: float | None, state: Told, reason: str) -> Run:
+        """The run as it ended, checked."""
+        number = run.trial
         if state not in _STATES:
             raise ConfigurationError(
                 f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}"
@@ -184,7 +209,7 @@ class Study:
         bill = self._problem.terms.billing.cost(runtime, offer.hourly) if cost is None else cost
         if not 0 <= bill < math.inf:
             raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
-        ended = replace(
+        return replace(
             run,
             state=_STATES[state],
             runtime=float(runtime),
@@ -193,10 +218,6 @@ class Study:
             reason=reason,
             fault=Fault.JOB if state == "failed" else Fault.INFRASTRUCTURE if state == "lost" else None,
         )
-        del self._asked[number]
-        self._metrics = dict(metrics or {})
-        self._feed(RunChanged(ended))
-        return self._machine.book.trials[number]
 
     def optimise(
         self, function: Callable[..., float | Mapping[str, float] | None], trials: int | None = None
@@ -265,9 +286,17 @@ class Study:
         return to_polars(self._store.columns(self.row.id))
 
     def close(self) -> None:
-        """Let go of the study; it can be opened again, by any process."""
-        self._store.release(self.row.id, self._token)
-        self._store.close()
+        """Let go of the study; it can be opened again, by any process.
+
+        Raises:
+            StoreError: What was told could still not be written.
+        """
+        try:
+            if self._told:
+                self._carry_out()
+        finally:
+            self._store.release(self.row.id, self._token)
+            self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -279,29 +308,51 @@ class Study:
 
     # ------------------------------------------------------------------ the state machine
 
-    _metrics: dict[str, float]
-
     def _feed(self, event: Event) -> None:
-        waiting: deque[Event] = deque([event])
-        while waiting:
-            for instruction in self._machine.handle(waiting.popleft(), time.time()):
-                match instruction:
-                    case Ask(count):
-                        waiting.append(ask(self._machine, self._searcher, count))
-                    case Write(trials, runs, fields):
-                        every = {**fields, **stored_state(self._searcher)}
-                        # What was only asked for need not wait for the disk: who asked dies in a power cut, too.
-                        ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
-                        self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
-                    case Launch(trial, run, wall_seconds, _):
-                        self._new.append(_asked(trial, wall_seconds))
-                        waiting.append(RunChanged(replace(run, state=RunState.EXECUTING)))
-                    case Interpret(_, run):
-                        waiting.append(Interpreted(run.run_id, self._metrics))
-                    case Tell(trial):
-                        self._searcher.tell(trial)
-                    case Stop():
-                        pass
+        self._events.append(event)
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        """Do all that is to be done, in order; what an error leaves is done at the next call."""
+        while self._instructions or self._events:
+            if not self._instructions:
+                self._instructions.extend(self._machine.handle(self._events.popleft(), time.time()))
+                continue
+            # A write that fails stays the first: nobody is to hear of what is not in the store.
+            if isinstance(self._instructions[0], Write):
+                self._write(self._instructions[0])
+            match self._instructions.popleft():
+                case Ask(count):
+                    self._events.append(ask(self._machine, self._searcher, count))
+                case Launch(trial, run, wall_seconds, _):
+                    self._new.append(_asked(trial, wall_seconds))
+                    self._events.append(RunChanged(replace(run, state=RunState.EXECUTING)))
+                case Interpret(_, run):
+                    self._events.append(Interpreted(run.run_id, self._metrics))
+                case Tell(trial):
+                    self._searcher.tell(trial)
+
+    def _write(self, rows: Write) -> None:
+        trials, runs = rows.trials, rows.runs
+        every = {**rows.study, **stored_state(self._searcher)}
+        # What was only asked for need not wait for the disk: who asked dies in a power cut, too.
+        ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
+        self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
+
+
+def _numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What was measured, as numbers; NaN and infinities are some, and fail the trial."""
+    numbers: dict[str, float] = {}
+    for name, value in metrics.items():
+        try:
+            if isinstance(value, str | bytes):
+                raise TypeError
+            numbers[str(name)] = float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigurationError(
+                f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
+            ) from None
+    return numbers
 
 
 def _asked(trial: Trial, cap: float | None) -> Asked:
