@@ -92,7 +92,8 @@ class Access:
     """How a place is entered, where the usual places do not say.
 
     Attributes:
-        user: The user, or the id of the access key.
+        user: The user, or the id of the access key; with one, an object store takes nothing of Amazon's environment
+            variables but the region.
         password: A reference to the password or secret key (``env:NAME``), or empty.
         endpoint: Another address than the provider's own, for object stores that speak its language.
         identity: The file with the private SSH key, or empty.
