@@ -201,6 +201,32 @@ def test_a_metric_that_is_no_number_is_refused_and_changes_nothing(wrong: Any) -
         assert study.best_configuration == dict(asked.configuration)
 
 
+@pytest.mark.parametrize("wrong", [float("-inf"), float("inf"), float("nan")])
+@pytest.mark.parametrize("goal", ["minimise", "maximise"])
+def test_an_objective_that_is_not_finite_fails_the_trial_and_is_never_the_best(wrong: float, goal: str) -> None:
+    with Study({**JOB, "objective": {goal: "value"}}) as study:
+        first, second = study.ask(2)
+        study.tell(first, runtime=1.0, cost=2.0, metrics={"value": wrong})
+        study.tell(second, runtime=1.0, metrics={"value": 0.5})
+    with Study({**JOB, "objective": {goal: "value"}}) as again:
+        assert again.best_configuration == dict(second.configuration)
+        failed = again.trials[first.number]
+        assert (failed.state, failed.spent) == (TrialState.FAILED, 2.0)
+        assert failed.observation is not None
+        assert failed.observation.reason == f"the metric 'value' is {wrong}, which is not a finite number"
+
+
+def test_a_function_that_returns_an_infinity_has_failed_there() -> None:
+    def function(x: int, mode: str) -> float:
+        return bowl(x, mode) if x else float("-inf")
+
+    with Study({**JOB, "searcher": "exhaustive"}) as study:
+        best = study.optimise(function)
+        assert best is not None
+        assert best.configuration["x"] == 3
+        assert sum(t.state == TrialState.FAILED for t in study.trials) == 2
+
+
 def test_a_function_that_returns_no_number_is_refused_in_one_line() -> None:
     with Study(JOB) as study, pytest.raises(ConfigurationError, match="the metric value cannot be 'low'"):
         study.optimise(lambda x, mode: "low")  # type: ignore[arg-type, return-value]

@@ -30,12 +30,14 @@ def is_lost(run: Run) -> bool:
 def succeeded(
     trial: Trial, run: Run, metrics: Mapping[str, float], objective: Objective, constraints: Constraints
 ) -> Trial:
-    """The trial after a run that ended well and whose output was read."""
+    """The trial after a run that ended well and whose output was read; without a finite objective it has failed."""
     known = {**metrics, RUNTIME: run.runtime, COST: run.cost}
     value = known.get(objective.metric)
-    if value is None or math.isnan(value):
+    if value is None:
         have = ", ".join(sorted(known))
         return failed(trial, run, f"the output has no metric {objective.metric!r}; it has {have}", known)
+    if not math.isfinite(value):
+        return failed(trial, run, f"the metric {objective.metric!r} is {value}, which is not a finite number", known)
     broken = constraints.broken(run.runtime, known)
     seen = Observation(
         objective=float(value),
