@@ -195,6 +195,16 @@ def test_names_that_are_no_text_are_left_out_and_said(tmp_path: Path, caplog: py
     assert r"their names are no text: 'outputs/r\\xe9sultat.csv', 'outputs/two\nlines'" in caplog.text
 
 
+def test_outputs_that_a_job_has_made_a_link_are_not_followed(tmp_path: Path) -> None:
+    _, asked = finished(tmp_path, str(tmp_path / "to"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "key").write_text("not the run's")
+    shutil.rmtree(asked.folder / "outputs", ignore_errors=True)
+    (asked.folder / "outputs").symlink_to(tmp_path / "elsewhere")
+    upload_run(content(asked, str(tmp_path / "to")))
+    assert "key" not in {path.name for path in (tmp_path / "to").rglob("*")}
+
+
 def test_files_that_are_gone_are_no_success_and_undo_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run, asked = finished(tmp_path, str(tmp_path / "to"))
     there = tmp_path / "to" / "my study" / "run-1"

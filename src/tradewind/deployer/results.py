@@ -212,7 +212,7 @@ def _files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise _FolderGoneError(f"the run's folder {folder} is gone", retryable=False)
     found = {name: folder / name for name in _FILES if (folder / name).is_file() and not (folder / name).is_symlink()}
-    if not (folder / OUTPUTS).is_dir():
+    if (folder / OUTPUTS).is_symlink() or not (folder / OUTPUTS).is_dir():
         return found
     for top, _, names in os.walk(folder / OUTPUTS, onerror=_refuse):
         for name in names:
