@@ -298,11 +298,24 @@ class ClusterStore:
             found = connection.execute(sa.select(clusters).order_by(clusters.c.name)).mappings().all()
         rows = []
         for row in found:
-            holder = str(row["hold_holder"] or "")
-            alive = bool(row["hold_token"]) and row["hold_expires"] > now and not holds.is_dead(holder)
             documents = {key: json.loads(row[key]) for key in ("settings", "snapshot")}
-            rows.append(ClusterRow(row["name"], **documents, updated=row["updated"], holder=holder if alive else ""))
+            rows.append(ClusterRow(row["name"], **documents, updated=row["updated"], holder=_holder(row, now)))
         return rows
+
+    def is_run(self, name: str) -> bool:
+        """Whether a process runs a cluster; any of them where the name is empty."""
+        columns = (clusters.c.hold_token, clusters.c.hold_holder, clusters.c.hold_expires)
+        query = sa.select(*columns).where(clusters.c.name == name) if name else sa.select(*columns)
+        with self._database.read() as connection:
+            found = connection.execute(query).mappings().all()
+        return any(_holder(row, time.time()) for row in found)
+
+
+def _holder(row: sa.RowMapping, now: float) -> str:
+    """Who runs a cluster, or nothing."""
+    holder = str(row["hold_holder"] or "")
+    alive = bool(row["hold_token"]) and row["hold_expires"] > now and not holds.is_dead(holder)
+    return holder if alive else ""
 
 
 def _for(cluster: str) -> sa.ColumnElement[bool]:

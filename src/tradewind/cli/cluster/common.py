@@ -82,11 +82,6 @@ def amounts(
     return found
 
 
-def runs(store: ClusterStore, name: str) -> bool:
-    """Whether a cluster is being run, or any where the name is empty."""
-    return any(row.holder for row in store.clusters() if not name or row.name == name)
-
-
 def find_cluster(store: ClusterStore, name: str) -> ClusterRow:
     """A cluster by its name.
 

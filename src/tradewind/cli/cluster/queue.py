@@ -98,12 +98,12 @@ def nice(
 def _want(number: int, wanted: Wanted, tenant: str | None, store: str | None) -> None:
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import open_cluster_store, runs
+    from tradewind.cli.cluster.common import open_cluster_store
 
     with closing(open_cluster_store(store)) as opened:
         _mine(opened.job(number), tenant)
         row = opened.want(number, wanted)
-        if wanted == "cancel" and row.study_id is None and not runs(opened, row.cluster):
+        if wanted == "cancel" and row.study_id is None and not opened.is_run(row.cluster):
             import time
 
             row = opened.change_job(number, state="cancelled", reason="cancelled by its owner", ended=time.time())

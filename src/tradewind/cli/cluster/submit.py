@@ -47,7 +47,7 @@ def submit(
     """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store, runs
+    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json, load_job
     from tradewind.engine.assemble import build_problem, study_document
     from tradewind.paths import data_folder
@@ -70,7 +70,7 @@ def submit(
             opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
         kept = {key: value for key, value in options.items() if value is not None}
         row = opened.submit(JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster or ""))
-        running = runs(opened, row.cluster)
+        running = opened.is_run(row.cluster)
     if as_json:
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
         return

@@ -106,13 +106,9 @@ class Following:
             self._claims.change(self.claim.row.id, self.claim.token, fields, remarks, lasting=False)
         self._seen = seen  # only now: what could not be written is written at the next look
 
-    def _is_run(self, job: JobRow) -> bool:
-        """Whether somebody runs the cluster that the search is for."""
-        return any(one.holder for one in self._cluster.clusters() if not job.cluster or one.name == job.cluster)
-
     def _is_left(self, job: JobRow) -> bool:
         """Whether nobody runs the cluster and nothing of the search runs either."""
-        if self._is_run(job):
+        if self._cluster.is_run(job.cluster):
             return False
         return job.study_id is None or not self._studies.runs(job.study_id, open_only=True)
 
@@ -125,7 +121,7 @@ class Following:
         if state != known.state:
             remarks.append(Remark(state, "the search begins" if state == "executing" else f"it is {job.state}"))
         shown: dict[str, Any] = {}
-        if not self._is_run(job):
+        if not self._cluster.is_run(job.cluster):
             left = ": what the search has left is ended when it is started" if self._asked_to_end else ""
             shown["waiting"] = f"the cluster {self.claim.row.cluster} is not running{left}"
         elif job.state == "queued":
