@@ -372,9 +372,12 @@ def test_a_refused_teardown_is_tried_again_and_the_run_stays_open(make: Make, tm
         run_id = f"run-{i}"
         deployer.launch(row(run_id), request_for(tmp_path, ("true",), run_id))
         rows = drive(deployer, run_id)
-        refused += any("not given back yet" in each.reason for each in rows)
+        times = len({each.reason for each in rows if "not given back yet" in each.reason})
+        refused += times > 0
         assert all(each.machines for each in rows[:-1])
-        assert (rows[-1].state, rows[-1].reason, rows[-1].cost) == (RunState.DONE, "", 11.0)
+        assert (rows[-1].state, rows[-1].reason) == (RunState.DONE, "")
+        # They are paid for until they are told to go again, which is every ten seconds.
+        assert rows[-1].cost == 11.0 if not times else rows[-1].cost in {11.0 + 10.0 * n for n in range(times, 60)}
     assert refused >= 3
     assert fleet(tmp_path) == {}
 

@@ -535,3 +535,17 @@ def test_a_run_that_was_started_without_a_budget_gets_its_share_of_a_later_one()
     cost = problem.terms.billing.cost(3.0, trial.offer.hourly)
     out = machine.handle(RunChanged(replace(run, state=RunState.EXECUTING, runtime=3.0, cost=cost)), 3.0)
     assert not [i for i in out if isinstance(i, Cancel)]
+
+
+def test_a_run_whose_machines_came_up_slowly_goes_on_while_the_budget_has_money() -> None:
+    problem = tuning(dollars=5.0, deadline=100.0)
+    world = World(problem, in_order(problem), ten_seconds)
+    world.open()
+    run = next(iter(world.run_rows.values()))
+    assert 0 < run.reserved < 2.0
+    booting = replace(run, state=RunState.BOOTING)
+    out = world.machine.handle(RunChanged(replace(booting, cost=2.0)), 3.0)
+    assert not [i for i in out if isinstance(i, Cancel)]
+    assert world.machine.ledger.free == 3.0
+    (cancel,) = [i for i in world.machine.handle(RunChanged(replace(booting, cost=5.01)), 4.0) if isinstance(i, Cancel)]
+    assert "the budget has no more" in cancel.reason

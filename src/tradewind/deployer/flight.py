@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, ending_for, ending_of, paid_for
+from tradewind.deployer.meter import Meter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
@@ -51,7 +52,7 @@ class Flight:
         self._refusals = 0
         self._cancelled_at = self._destroyed_at = float("-inf")
         self._released_at = float("inf")
-        self._setup_seconds = self._least_cost = 0.0
+        self._meter = Meter(ground.billing, makes=ground.makes)
         self._made: Cluster | None = None
         self._handle: Handle | None = None
 
@@ -73,11 +74,11 @@ class Flight:
     def resume(self) -> None:
         """Go on with a run that an earlier process launched."""
         self._tried_to_make = self._tried_to_submit = True
+        self._meter.resume(self.run)
         if self.run.handle is not None:
             # Whatever stage the row shows, only the end of the job is left to wait for.
             self._enter(RunState.EXECUTING)
             self._phase = Phase.ACT
-            self._least_cost = self.run.cost
             self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._ground.gives else None
         elif self.open:
             # Making and submitting again finds what is there already.
@@ -96,7 +97,7 @@ class Flight:
             )
         if cluster is not None:
             self.cluster = cluster
-            self._setup_seconds = max(self._setup_seconds, cluster.setup_seconds)
+            self._meter.note(cluster, self._ground.runner.clock.now())
             if cluster.machines:
                 self.run = replace(self.run, machines=cluster.machines)
         self._charge()
@@ -109,7 +110,7 @@ class Flight:
                     pass
                 break
             except Exception as error:
-                self._setup_seconds = max(self._setup_seconds, paid_for(error))
+                self._meter.paid(paid_for(error))
                 if not isinstance(error, TradewindError):
                     # A bug in a plugin must not keep machines that cost money.
                     _log.exception("run %s", self.run.run_id)
@@ -142,14 +143,11 @@ class Flight:
         self.ending = self.ending or ending
 
     def _charge(self) -> None:
-        """The cost so far: of the time used, whatever became of it."""
-        ground = self._ground
-        billing = replace(ground.billing, setup_seconds=self._setup_seconds) if ground.makes else ground.billing
-        # A handle that was found after a failed submission counts only when the job has really run.
-        submitted = self.run.handle is not None and (self.run.started is not None or self.run.runtime > 0)
-        if submitted or (ground.makes and (self.cluster is not None or self._setup_seconds > 0)):
-            cost = billing.cost(self.run.runtime, self.request.offer.hourly)
-            self.run = replace(self.run, cost=max(cost, self._least_cost) if ground.makes else cost)
+        """The cost so far, whatever became of the run."""
+        self._meter.tick(self._ground.runner.clock.now())
+        cost = self._meter.cost(self.run, self.request.offer.hourly)
+        if cost is not None and cost != self.run.cost:
+            self.run = replace(self.run, cost=cost)
 
     def _enter(self, stage: RunState) -> None:
         self._ground.entered(self.run.run_id, stage)
@@ -216,7 +214,7 @@ class Flight:
         except TradewindError as error:
             if self.ending is None or not errand.creating:
                 raise
-            self._setup_seconds = max(self._setup_seconds, paid_for(error))
+            self._meter.paid(paid_for(error))
             # What was created in spite of the error is looked for by its tags.
             _log.info("run %s, which ends anyway: %s", self.run.run_id, error)
         return True
@@ -379,6 +377,7 @@ class Flight:
         if clock.now() < self._destroyed_at + _REPEAT_SECONDS:
             return False
         self._destroyed_at = clock.now()
+        self._meter.told_to_go(self._destroyed_at)
         if isinstance(provisioner, CallsNetwork):
             self._later(self._destroy, lambda: self.note(None, self._made), firm=True)
             return False

@@ -304,8 +304,10 @@ class SearchMachine:
         self._underway.put(run, stored=run.state.ended)
         if not run.state.ended:
             offer = self.book.trials[run.trial].offer
-            if not self.ledger.meter(run.run_id, run.cost) and self.purse.overdrawn(run, offer):
-                why = f"it cost more than the {format_money(run.reserved)} set aside for it"
+            within = self.ledger.meter(run.run_id, run.cost)
+            # Machines that took longer to come up, or were held for copying, may have money that nobody else has.
+            if not within and self.ledger.free == 0 and self.purse.overdrawn(run, offer):
+                why = f"it cost more than the {format_money(run.reserved)} set aside for it, and the budget has no more"
                 self._underway.abort(run.run_id, why)
                 return [ev.Cancel(run.run_id, why)]
             return []
