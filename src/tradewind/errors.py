@@ -20,6 +20,7 @@ The tree, with the exit code that the command line ends with::
     │   ├── CapacityError                  no such machines now, or a quota is used up
     │   ├── CredentialsError               the engine or provider does not know us
     │   ├── ImageError                     a container or machine image is not there
+    │   ├── PrerequisiteError              an input or a secret of the job is not there
     │   ├── OfferRefusedError              the provider does not know the instance type, region or template
     │   ├── UnreachableError               a host or an engine does not answer
     │   └── TeardownError             11   machines could not be given back
@@ -232,6 +233,20 @@ class CredentialsError(DeployError):
     """
 
     code = "deploy.credentials"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, retryable=False)
+
+
+class PrerequisiteError(DeployError):
+    """What every run of the job needs is not there, or is not what it should be: an input, a secret, the folder.
+
+    Args:
+        message: What is missing, and where it was looked for.
+        hint: What to do.
+    """
+
+    code = "deploy.prerequisite"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint, retryable=False)

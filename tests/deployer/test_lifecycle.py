@@ -493,7 +493,25 @@ def test_inputs_and_outputs(make: Make, tmp_path: Path) -> None:
     gone = request_for(tmp_path, ("true",), "run-2", inputs=("not-there",))
     deployer.launch(row("run-2"), gone)
     last = drive(deployer, "run-2")[-1]
-    assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.JOB, 0.0)
+    assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.PREREQUISITE, 0.0)
+
+
+@pytest.mark.parametrize("missing", [{"inputs": ("not-there",)}, {"secrets": {"KEY": "env:NOT_SET_ANYWHERE"}}])
+def test_no_machine_is_made_where_an_input_or_a_secret_is_missing(
+    make: Make, tmp_path: Path, missing: dict[str, Any]
+) -> None:
+    deployer = make(runner=process_runner(tmp_path), provisioner=cloud(tmp_path, boot=0))
+    deployer.launch(row(), request_for(tmp_path, ("true",), **missing))
+    last = drive(deployer)[-1]
+    assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.PREREQUISITE, 0.0)
+    assert not (tmp_path / "data" / "simulated-fleet.json").exists()
+
+
+def test_hooks_may_bring_the_inputs(make: Make, tmp_path: Path) -> None:
+    hooks = Hooks.from_spec({"after_booting": ["touch", "late.txt"]})
+    deployer = make(runner=process_runner(tmp_path), provisioner=cloud(tmp_path, boot=0), hooks=hooks)
+    deployer.launch(row(), request_for(tmp_path, ("true",), inputs=("late.txt",)))
+    assert drive(deployer)[-1].state is RunState.DONE
 
 
 def test_outputs_of_a_failed_job_do_not_hide_why_it_failed(make: Make, tmp_path: Path) -> None:

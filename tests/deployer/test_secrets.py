@@ -43,8 +43,8 @@ GOT_IT = f'test "$(printf %s "$KEY" | wc -c)" -eq {len(SECRET.encode())}'
         (GOT_IT, "file:../elsewhere/key", 0),
         (f"{GOT_IT} && exit 3", "env:MY_KEY", 6),
         ("echo half; exec no-such-program", "env:MY_KEY", 6),
-        (GOT_IT, "env:NO_SUCH_KEY", 6),
-        (GOT_IT, "file:../elsewhere/no-key", 6),
+        (GOT_IT, "env:NO_SUCH_KEY", 3),
+        (GOT_IT, "file:../elsewhere/no-key", 3),
     ],
     ids=["env", "file", "failing", "missing-program", "no-env", "no-file"],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tradewind.engine.losses import Losses
 from tradewind.engine.policy import Policy
 from tradewind.problem import Fault, Offer, Run, RunState, Trial, TrialState
@@ -45,9 +47,10 @@ def test_many_in_a_row_end_the_search() -> None:
     assert losses.why_over(lost()) == "8 trials in a row were lost, the last one: no power"
 
 
-def test_who_is_not_known_anywhere_is_tried_neither_again_nor_with_other_configurations() -> None:
+@pytest.mark.parametrize("fault", [Fault.CREDENTIALS, Fault.PREREQUISITE])
+def test_what_no_configuration_can_mend_is_tried_neither_again_nor_with_others(fault: Fault) -> None:
     losses = Losses(Policy("me", retries=5))
-    run = Run("r0", 0, state=RunState.FAILED, fault=Fault.CREDENTIALS, reason="the token has expired", ended=9.0)
+    run = Run("r0", 0, state=RunState.FAILED, fault=fault, reason="the token has expired", ended=9.0)
     assert losses.again(run, trial()) is None
     assert losses.lost(run, trial()).state == TrialState.LOST
     assert losses.why_over(run) == "the token has expired; the same command goes on once that is mended"

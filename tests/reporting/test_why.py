@@ -143,7 +143,7 @@ def test_failures_and_losses_and_money_are_told(store: Store, build: Build) -> N
     assert "$1.23 in total on 6 ended trials" in text or "$1.22 in total on 6 ended trials" in text
     assert "$0.500 on 2 failed, $0.125 on 1 aborted, $0.00 on 1 lost" in text
     assert "2 trials failed; 2 of the last 2 because: exit code 2." in text
-    assert "1 trial lost to the infrastructure." in text
+    assert "1 trial lost through no fault of the configuration" in text
     assert "1 trial was cut short at a cap." in text
     assert "1 trial ran to the end but broke a constraint." in text
 

@@ -746,7 +746,7 @@ PROGRAMS = [
         "input",
         "an input file is not there",
         3,
-        "sort failed: input /…/job/data.bin does not exist",
+        "input /…/job/data.bin does not exist",
         RUN,
         job("space:", "  inputs: [data.bin]\nspace:"),
     ),

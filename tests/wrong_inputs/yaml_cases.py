@@ -274,8 +274,8 @@ YAML = [
     Case(
         "secret-unset",
         "a secret of a variable that is not set",
-        7,
-        "sort failed: secret KEY: the environment has no variable NOT_SET (export NOT_SET=...) (tradewind logs 1 0)",
+        3,
+        "secret KEY: the environment has no variable NOT_SET (export NOT_SET=...)",
         RUN,
         job("space:", "  secrets: {KEY: env:NOT_SET}\nspace:"),
     ),

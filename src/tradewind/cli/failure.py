@@ -35,3 +35,18 @@ def failure(trial: Trial, runs: Sequence[Run], message: str, hint: str) -> Trade
     if last.exit_code is None and last.handle is None:
         return InputError(message)
     return JobFailedError(message, hint=hint)
+
+
+def unmet(run: Run, reason: str) -> TradewindError | None:
+    """The error for a lost run that the user must do something about before any run can succeed; None for others.
+
+    Args:
+        run: The run.
+        reason: Why it was lost, in words.
+    """
+    from tradewind.errors import CredentialsError, InputError
+    from tradewind.problem import Fault
+
+    if run.fault is Fault.PREREQUISITE:
+        return InputError(reason)
+    return CredentialsError(reason) if run.fault is Fault.CREDENTIALS else None

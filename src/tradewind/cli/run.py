@@ -147,7 +147,7 @@ def _with_earlier_runs(budget: Budget, store: Store, study: StudyRow) -> Budget:
 
 def _finish(spec: Spec, study: StudyRow, trial: Trial, runs: list[Run], *, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
-    from tradewind.cli.failure import failure
+    from tradewind.cli.failure import failure, unmet
     from tradewind.errors import DeployError, NothingFeasibleError
     from tradewind.problem import TrialState
     from tradewind.store.codec import run_to_json, trial_to_json
@@ -175,6 +175,8 @@ def _finish(spec: Spec, study: StudyRow, trial: Trial, runs: list[Run], *, as_js
     reason = seen.reason if seen else "no reason known"
     logs = f"tradewind logs {study.id} {trial.number}"
     if trial.state == TrialState.LOST:
+        if runs and (problem := unmet(runs[-1], reason)):
+            raise problem
         raise DeployError(f"the run was lost: {reason}", hint=logs)
     if trial.state != TrialState.SUCCEEDED:
         raise failure(trial, runs, f"{spec.name} {trial.state.value}: {reason}", logs)

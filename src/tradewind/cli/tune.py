@@ -81,6 +81,7 @@ def _finish(
     spec: Spec, store: Store, study: StudyRow, ended: Stop, *, html: Path | None, png: Path | None, as_json: bool
 ) -> None:
     """Say what was found, and end with the exit code that fits."""
+    from tradewind.cli.failure import unmet
     from tradewind.cli.report import write_files
     from tradewind.errors import BudgetError, InterruptedSearch, NothingFeasibleError
     from tradewind.reporting.data import StudyData
@@ -105,9 +106,13 @@ def _finish(
             budget = format_money(spec.budget.dollars)
             message = f"the budget of {budget} does not pay a single run: {ended.reason}"
             raise BudgetError(message, hint="raise budget.dollars, or allow cheaper instance types")
+        runs = store.runs(study.id)
+        if runs and (problem := unmet(max(runs, key=lambda run: run.ended or 0.0), ended.reason)):
+            raise problem
         last = data.reasons[max(data.reasons)] if data.reasons else ""
+        told = not last or last in ended.reason
         raise NothingFeasibleError(
-            f"no feasible configuration was found: {ended.reason}" + (f"; the last one: {last}" if last else ""),
+            f"no feasible configuration was found: {ended.reason}" + ("" if told else f"; the last one: {last}"),
             hint=f"tradewind report {study.name} shows what was tried",
         )
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tradewind.errors import DeployError, MissingProgramError
+from tradewind.errors import MissingProgramError, PrerequisiteError
 from tradewind.problem import RunRequest
 
 METRICS = "metrics.jsonl"
@@ -44,7 +44,7 @@ def add_secret_source(kind: str, read: Callable[[str], str]) -> None:
 
     Args:
         kind: What such references begin with.
-        read: Gives the value of what stands behind the colon; it raises a `DeployError` where it cannot.
+        read: Gives the value of what stands behind the colon; it raises a `PrerequisiteError` where it cannot.
     """
     _sources[kind] = read
 
@@ -56,7 +56,7 @@ def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
         references: Name -> ``env:NAME``, ``file:PATH``, ``keyring:SERVICE/NAME``, or of a kind of `add_secret_source`.
 
     Raises:
-        DeployError: One cannot be read; the message has the reference, never a value.
+        PrerequisiteError: One cannot be read; the message has the reference, never a value.
         MissingProgramError: The package ``keyring`` is not installed.
     """
     values = {}
@@ -73,18 +73,17 @@ def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
                 values[name] = _sources[kind](place)
             else:
                 # What is no reference may be the secret itself: it is not repeated.
-                raise DeployError(
+                raise PrerequisiteError(
                     f"secret {name} is not a reference",
                     hint="write env:NAME, file:PATH or keyring:SERVICE/NAME",
-                    retryable=False,
                 )
         except KeyError:
-            raise DeployError(
-                f"secret {name}: the environment has no variable {place}", hint=f"export {place}=...", retryable=False
+            raise PrerequisiteError(
+                f"secret {name}: the environment has no variable {place}", hint=f"export {place}=..."
             ) from None
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise DeployError(f"secret {name}: {place} cannot be read: {why}", retryable=False) from None
+            raise PrerequisiteError(f"secret {name}: {place} cannot be read: {why}") from None
     return values
 
 
@@ -101,13 +100,10 @@ def _from_keyring(name: str, place: str) -> str:
     try:
         value = keyring.get_password(service, key)
     except KeyringError as error:
-        raise DeployError(
+        raise PrerequisiteError(
             f"secret {name}: the keyring cannot be read: {type(error).__name__}",
             hint="it must be unlocked, and there must be one in this session; env: and file: need none",
-            retryable=False,
         ) from None
     if value is None:
-        raise DeployError(
-            f"secret {name}: the keyring has no {place}", hint=f"keyring set {service} {key}", retryable=False
-        )
+        raise PrerequisiteError(f"secret {name}: the keyring has no {place}", hint=f"keyring set {service} {key}")
     return value

@@ -172,6 +172,7 @@ class Flight:
         if self.wants_submit:
             return False
         if self.run.state is RunState.PENDING:
+            self._ground.check(self.request)
             self._enter(RunState.BOOTING)
             return True
         if self._phase is Phase.ACT:

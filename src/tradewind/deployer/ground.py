@@ -7,11 +7,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from tradewind.deployer.environment import resolve_secrets
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, ReachableBySsh
 from tradewind.deployer.results import Results
-from tradewind.deployer.runner.base import Runner
-from tradewind.errors import CapacityError, CredentialsError, DeployError, TradewindError
+from tradewind.deployer.runner.base import Runner, Simulates
+from tradewind.deployer.staging import check_inputs
+from tradewind.errors import CapacityError, CredentialsError, DeployError, PrerequisiteError, TradewindError
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
 
 STAGES = (
@@ -23,6 +25,11 @@ STAGES = (
 )
 """The stages of a run, in their order."""
 
+
+_PREPARING = tuple(
+    f"{moment}_{stage}" for stage in STAGES[: STAGES.index(RunState.EXECUTING)] for moment in ("before", "after")
+)
+"""When hooks may still bring what a run needs."""
 
 Entered = Callable[[str, RunState], None]
 """Told, at once, of a run that enters a stage."""
@@ -86,6 +93,18 @@ class Ground:
         """True when runs get machines that are to be given back, also those that cost nothing: the user's own hosts."""
         return self.provisioner.gives_machines
 
+    def check(self, request: RunRequest) -> None:
+        """See, before machines are made, that what every run of the job needs is there, as far as that can be seen.
+
+        A simulated run needs neither inputs nor secrets, and hooks may bring them.
+
+        Raises:
+            TradewindError: An input or a secret is not there.
+        """
+        if not isinstance(self.runner, Simulates) and not any(self.hooks.has(moment) for moment in _PREPARING):
+            check_inputs(request)
+            resolve_secrets(request.secrets)
+
     def lent(self, request: RunRequest, cluster: Cluster) -> RunRequest:
         """The request of a run that has got its machines: what it waited for the user's own hosts does not count.
 
@@ -134,6 +153,8 @@ def ending_for(error: Exception) -> Ending:
         return Ending(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
     if isinstance(error, CredentialsError):
         return Ending(RunState.FAILED, str(error), Fault.CREDENTIALS)
+    if isinstance(error, PrerequisiteError):
+        return Ending(RunState.FAILED, str(error), Fault.PREREQUISITE)
     fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
     return Ending(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
 

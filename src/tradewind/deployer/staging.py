@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from tradewind.deployer.environment import OUTPUTS
 from tradewind.deployer.places import SCHEMES, Address, open_place
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
 
 INPUTS = "inputs"
@@ -76,23 +76,57 @@ def stage_in(request: RunRequest) -> None:
     whole and its size and checksum are right.
 
     Raises:
-        DeployError: An input is missing or wrong; for a network's fault ``retryable`` is true.
+        PrerequisiteError: An input is not there, or not what it should be.
+        DeployError: It cannot be brought now; ``retryable`` is true.
     """
     for text in request.inputs:
-        wanted = Input.parse(text)
-        target = request.folder / INPUTS / wanted.name
-        if target.is_symlink() or target.exists():
-            continue
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if wanted.scheme in ("http", "https"):
-                _download(wanted, target)
-            elif wanted.scheme in SCHEMES and wanted.scheme != "file":
-                _fetch(wanted, target, request)
-            else:
-                _link(wanted, request.workdir / Path(wanted.place).expanduser(), target)
-        except OSError as error:
-            raise DeployError(f"input {wanted.place}: {error.strerror or error}") from error
+            _bring(Input.parse(text), request)
+        except DeployError as error:
+            if type(error) is DeployError and not error.retryable:
+                raise PrerequisiteError(error.message, hint=error.hint) from error
+            raise
+
+
+def check_inputs(request: RunRequest) -> None:
+    """See that the inputs that are files of this machine are there; nothing is brought or read.
+
+    Raises:
+        PrerequisiteError: One is not.
+    """
+    for text in request.inputs:
+        try:
+            wanted = Input.parse(text)
+        except DeployError as error:
+            raise PrerequisiteError(error.message, hint=error.hint) from error
+        if wanted.scheme in ("", "file"):
+            _here(wanted, request)
+
+
+def _bring(wanted: Input, request: RunRequest) -> None:
+    target = request.folder / INPUTS / wanted.name
+    if target.is_symlink() or target.exists():
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if wanted.scheme in ("http", "https"):
+            _download(wanted, target)
+        elif wanted.scheme in SCHEMES and wanted.scheme != "file":
+            _fetch(wanted, target, request)
+        else:
+            source = _here(wanted, request)
+            _check_file(wanted, source, retryable=False)
+            target.symlink_to(source.resolve(), target_is_directory=source.is_dir())
+    except OSError as error:
+        raise DeployError(f"input {wanted.place}: {error.strerror or error}") from error
+
+
+def _here(wanted: Input, request: RunRequest) -> Path:
+    """The file or folder of this machine that an input is."""
+    source = request.workdir / Path(wanted.place).expanduser()
+    if not source.exists():
+        raise PrerequisiteError(f"input {source} does not exist")
+    return source
 
 
 def _fetch(wanted: Input, target: Path, request: RunRequest) -> None:
@@ -118,13 +152,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _link(wanted: Input, source: Path, target: Path) -> None:
-    if not source.exists():
-        raise DeployError(f"input {source} does not exist", retryable=False)
-    _check_file(wanted, source, retryable=False)
-    target.symlink_to(source.resolve(), target_is_directory=source.is_dir())
 
 
 def _download(wanted: Input, target: Path) -> None:

@@ -13,6 +13,9 @@ from tradewind.problem import Fault, Observation, Run, Trial, TrialState
 _LOST = 8
 """So many trials in a row that the infrastructure lost end the search: nobody is told of them, so it would not end."""
 
+_HOPELESS = (Fault.CREDENTIALS, Fault.PREREQUISITE)
+"""Whatever the configuration, no run succeeds before the user has done something."""
+
 
 class Losses:
     """Lost runs, by their trials.
@@ -34,8 +37,8 @@ class Losses:
 
     def again(self, run: Run, trial: Trial) -> Trial | None:
         """The trial of a lost run as it is to be tried again, perhaps elsewhere; None where it is lost, too."""
-        if run.fault is Fault.CREDENTIALS:
-            return None  # until somebody renews them, every further attempt would end like this one
+        if run.fault in _HOPELESS:
+            return None  # until somebody mends that, every further attempt would end like this one
         self._refusals.note(run)
         if other := self._refusals.other_offer(trial, self._policy.elsewhere):
             return replace(trial, offer=other)  # at most once for each offer
@@ -50,7 +53,7 @@ class Losses:
 
     def why_over(self, run: Run) -> str:
         """Why the search must end after a lost run, or an empty text."""
-        if run.fault is Fault.CREDENTIALS:
+        if run.fault in _HOPELESS:
             return f"{run.reason}; the same command goes on once that is mended"
         if self._in_a_row < _LOST:
             return ""

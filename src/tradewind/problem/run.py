@@ -48,12 +48,14 @@ class Fault(StrEnum):
     ``capacity``: there were no such machines, or a quota was used up: as infrastructure, but repeated elsewhere.
     ``credentials``: somebody does not know us, whatever the configuration: the searcher is told nothing, and the search
     ends until that is mended.
+    ``prerequisite``: an input or a secret that every run needs is not there: as credentials.
     """
 
     JOB = "job"
     INFRASTRUCTURE = "infrastructure"
     CAPACITY = "capacity"
     CREDENTIALS = "credentials"
+    PREREQUISITE = "prerequisite"
 
 
 @dataclass(frozen=True, slots=True)

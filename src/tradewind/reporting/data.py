@@ -331,9 +331,10 @@ def _early(store: Store, study_id: int, data: StudyData) -> Mask:
 
 
 def _telling(data: StudyData) -> Iterable[int]:
-    """Rows whose reasons are worth a question each: the last failures, the nearest misses, the last aborted."""
+    """Rows whose reasons are worth a question each: the last failures, losses and aborted ones, the nearest misses."""
+    lost = np.flatnonzero(data.having(TrialState.LOST))[-_REASONS // 3 :]
     failed = np.flatnonzero(data.having(TrialState.FAILED))[-_REASONS // 3 :]
     infeasible = np.flatnonzero(data.infeasible)
     nearest = infeasible[np.argsort(data.loss[infeasible], kind="stable")][: _REASONS // 3]
     aborted = np.flatnonzero(data.having(TrialState.ABORTED))[-_REASONS // 3 :]
-    return (int(row) for row in np.concatenate([failed, nearest, aborted]))
+    return (int(row) for row in np.concatenate([failed, lost, nearest, aborted]))

@@ -209,7 +209,7 @@ def _parameters(data: StudyData, weight: Importance | None) -> list[str]:
 
 def _failures(data: StudyData) -> list[str]:
     sentences = []
-    for state, verb in ((TrialState.FAILED, "failed"), (TrialState.LOST, "lost to the infrastructure")):
+    for state, verb in ((TrialState.FAILED, "failed"), (TrialState.LOST, "lost through no fault of the configuration")):
         rows = np.flatnonzero(data.having(state))
         if not len(rows):
             continue
@@ -258,7 +258,9 @@ def _nearest_miss(data: StudyData) -> list[str]:
     if not len(rows):
         if data.having(TrialState.ABORTED).any():
             return ["Every trial that did not fail was cut short: raise the budget or the deadline."]
-        return ["No trial ran to its end: look at tradewind logs, and mend the job first."]
+        if not data.having(TrialState.FAILED).any():
+            return []  # what was lost is tried again
+        return ["No trial ran to its end: look at tradewind logs, mend the job, then start anew with --fresh."]
     late = rows[data.runtime[rows] > deadline] if deadline else rows[:0]
     if deadline and len(late) == len(rows):
         row = int(rows[np.argmin(data.runtime[rows])])

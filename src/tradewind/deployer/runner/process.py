@@ -33,7 +33,7 @@ from tradewind.deployer.runner.base import (
 from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
 from tradewind.deployer.runner.warden_client import WardenClient, take_warden
 from tradewind.deployer.runner.warden_files import CANCEL, PID, RESULT, STARTED
-from tradewind.errors import DeployError, MissingProgramError
+from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory
 
@@ -372,7 +372,7 @@ def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> Deplo
     if kind == "cancelled":
         return DeployError(f"run {request.run_id} was cancelled before it started", retryable=False)
     if kind == "workdir":
-        return DeployError(f"the working folder {request.workdir} cannot be entered: {why}", retryable=False)
+        return PrerequisiteError(f"the working folder {request.workdir} cannot be entered: {why}")
     if kind == "missing" and number == errno.ENOENT:
         if (request.workdir / program).is_file():
             return MissingProgramError(
