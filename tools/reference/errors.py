@@ -35,7 +35,7 @@ WHAT_TO_DO = {
     "job-failed": "Read `tradewind logs`: your program ended with an error on this configuration.",
     "interpretation": "Look at `tradewind logs` and at the interpreter's settings: the metric was not in the output.",
     "deploy.capacity": "Try later, another zone or region, or ask the provider for a larger quota.",
-    "deploy.prerequisite": "Bring the input, the secret or the folder that the message names; the same command goes on.",
+    "deploy.prerequisite": "Bring the input, secret or folder that the message names; the same command goes on.",
     "deploy.credentials": "See that the engine or provider knows you from this shell; its guide says how.",
     "deploy.image": "Name an image that exists where it is looked for, or bring it there.",
     "deploy.offer": "Take the offer out of the space (`offers:`), or correct the template that is named.",
