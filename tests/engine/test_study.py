@@ -83,6 +83,10 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         asked = study.ask()[0]
         with pytest.raises(ConfigurationError, match="run time cannot be nan"):
             study.tell(asked, runtime=float("nan"))
+        with pytest.raises(ConfigurationError, match="run time cannot be '3s' s"):
+            study.tell(asked, runtime="3s")  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="cost cannot be '1' USD"):
+            study.tell(asked, runtime=1.0, cost="1")  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="run time cannot be inf"):
             study.tell(asked, runtime=float("inf"))
         for cost in (-1.0, float("nan"), float("inf")):

@@ -203,11 +203,11 @@ class Study:
             raise ConfigurationError(
                 f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}"
             )
-        if not 0 <= runtime < math.inf:
+        if not 0 <= _number(runtime) < math.inf:
             raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
         offer = self._machine.book.trials[number].offer
-        bill = self._problem.terms.billing.cost(runtime, offer.hourly) if cost is None else cost
-        if not 0 <= bill < math.inf:
+        bill = self._problem.terms.billing.cost(float(runtime), offer.hourly) if cost is None else cost
+        if not 0 <= _number(bill) < math.inf:
             raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
         return replace(
             run,
@@ -345,14 +345,26 @@ def _numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for name, value in metrics.items():
         try:
-            if isinstance(value, str | bytes):
-                raise TypeError
-            numbers[str(name)] = float(value)
+            numbers[str(name)] = _converted(value)
         except (TypeError, ValueError, OverflowError):
             raise ConfigurationError(
                 f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
             ) from None
     return numbers
+
+
+def _number(value: Any) -> float:
+    """A number; NaN for what is none."""
+    try:
+        return _converted(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _converted(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError  # float() would read some of them
+    return float(value)
 
 
 def _asked(trial: Trial, cap: float | None) -> Asked:
