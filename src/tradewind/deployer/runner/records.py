@@ -172,7 +172,7 @@ def _recorded(path: Path, line: int, row: Mapping[str, str], layout: Layout) -> 
 
 
 def read_records(path: Path) -> list[Recorded]:
-    """The ended trials of a file that ``tradewind export --records`` wrote, one JSON document a line.
+    """The ended trials of a file that ``tradewind export --format records`` wrote, one JSON document a line.
 
     Lost trials tell nothing, and aborted ones do not tell how long they would have taken: both are passed over.
 
@@ -216,7 +216,7 @@ def _trial(path: Path, line: int, text: str) -> Recorded | None:
             f"it is not a record of a trial: {type(error).__name__} {error}",
             file=str(path),
             line=line,
-            hint="tradewind export --records writes them",
+            hint="tradewind export --format records writes them",
         ) from None
     if not math.isfinite(seconds) or seconds < 0:
         raise RecordError("observation.runtime is not a number of zero or more", file=str(path), line=line)

@@ -23,7 +23,7 @@ class ReplaySettings(plugins.Settings):
     """Settings of the replay runner."""
 
     file: Path | None = Field(None, description="CSV with one recorded run a line and a header; .gz is unpacked")
-    records: Path | None = Field(None, description="Recorded trials that tradewind export --records wrote")
+    records: Path | None = Field(None, description="Recorded trials that tradewind export --format records wrote")
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="Parameter -> column, where they differ in name; the offer's facts (instance_type, nodes, region) "
