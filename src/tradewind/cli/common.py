@@ -81,24 +81,63 @@ def find_study(store: Store, name: str | None) -> StudyRow:
     Raises:
         StudyNotFoundError: There is none.
     """
+    return find_studies(store, name)[0]
+
+
+def find_studies(store: Store, name: str | None) -> list[StudyRow]:
+    """All studies of that name, or all there are; the newest first, and at least one.
+
+    Args:
+        store: Where they are kept.
+        name: A name, a study's id or a job YAML. Jobs of other files may have the same name: those of a YAML are the
+            ones of its problem, whatever the folder, and those of this very file before it was edited.
+
+    Raises:
+        StudyNotFoundError: There is none.
+    """
     import difflib
     from pathlib import Path
 
     from tradewind.errors import StudyNotFoundError
 
     if name and name.isdigit():
-        return store.study(int(name))
+        return [store.study(int(name))]
     if name and Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
-        from tradewind.problem.spec import load_spec
-
-        name = load_spec(Path(name)).name
+        return _of_file(store, Path(name))
     found = store.find_studies(name)
     if found:
-        return found[0]
+        return found
     known = sorted({study.name for study in store.find_studies()})
     near = difflib.get_close_matches(name or "", known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
     raise StudyNotFoundError(f"there is no study {name!r}" if name else "there is no study yet", hint=hint)
+
+
+def _of_file(store: Store, path: Path) -> list[StudyRow]:
+    """The searches of a job YAML; its single runs where there is none."""
+    from pathlib import Path
+
+    from tradewind.errors import StudyNotFoundError
+    from tradewind.problem.spec import load_spec
+
+    spec = load_spec(path)
+    for name, suffix in ((spec.name, ""), (f"{spec.name}.runs", "/runs")):
+        named = store.find_studies(name)
+        found = [
+            study
+            for study in named
+            if study.problem_key == spec.problem_key + suffix
+            or (study.spec.get("base"), Path(str(study.spec.get("file"))).name) == (str(spec.base), path.name)
+        ]
+        if found:
+            return found
+    others = store.find_studies(spec.name)
+    if others:
+        raise StudyNotFoundError(
+            f"there is no study of {path} yet; {spec.name!r} of study {others[0].id} is another job",
+            hint=f"tradewind tune {path}, or name the study by its id",
+        )
+    raise StudyNotFoundError(f"there is no study of {path} yet", hint=f"tradewind tune {path}")
 
 
 def pair(word: str, option: str, example: str, *, error: type[InputError] | None = None) -> tuple[str, str]:

@@ -53,13 +53,10 @@ def down(
 
 
 def _chosen(store: Store, name: str | None) -> list[StudyRow]:
-    """The studies that are meant: of one name all, for an older one may have left something, too."""
-    from tradewind.cli.common import find_study
+    """The studies that are meant: of one name or file all, for an older one may have left something, too."""
+    from tradewind.cli.common import find_studies
 
-    if name is None:
-        return store.find_studies()
-    found = find_study(store, name)
-    return [found] if name.isdigit() else store.find_studies(found.name)
+    return store.find_studies() if name is None else find_studies(store, name)
 
 
 def _agreed(store: Store, chosen: Sequence[StudyRow]) -> bool:
