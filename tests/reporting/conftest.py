@@ -43,6 +43,7 @@ def make_trial(
     reason: str = "",
     kind: str = "c4",
     metrics: Mapping[str, float] | None = None,
+    share: float = 1.0,
 ) -> Trial:
     """A trial of a few words; without a cost it has no observation."""
     seen = None
@@ -55,7 +56,7 @@ def make_trial(
     chosen = Configuration(configuration)
     return Trial(
         number,
-        Proposal(chosen),
+        Proposal(chosen, fidelity=share),
         offer(kind),
         state,
         chosen.key,

@@ -119,6 +119,45 @@ def test_a_broken_threshold_is_the_nearest_miss_within_the_deadline(store: Store
     assert "within the deadline is trial 2: a=2; ratio is 1.5, wanted 2 ≤ ratio." in text
 
 
+def test_a_part_of_the_input_is_no_near_miss(store: Store, build: Build) -> None:
+    spec = {"objective": {"minimise": "cost"}}
+    reason = "ratio is 1, wanted 2 ≤ ratio"
+    trials = [
+        make_trial(0, {"a": 0}, 0.001, feasible=False, reason=reason, share=0.1),
+        make_trial(1, {"a": 0}, 0.3, feasible=False, reason=reason),
+        make_trial(2, {"a": 1}, 0.002, share=0.1),
+    ]
+    text = said(store, build(trials, spec=spec))
+    assert f"The nearest miss is trial 1: a=0; {reason}." in text  # no deadline is named where there is none
+    assert "the only ended trial on the whole input did not keep every constraint." in text
+    data = StudyData.load(store, build([*trials, make_trial(3, {"a": 3}, 0.4)], spec=spec, name="ended"))
+    assert "1 trial ran to the end but broke a constraint." in "\n".join(why(data))
+
+
+def test_the_reasons_of_whole_runs_come_before_those_of_parts(store: Store, build: Build) -> None:
+    parts = [make_trial(i, {"a": i}, 0.001, feasible=False, reason="part", share=0.1) for i in range(25)]
+    data = StudyData.load(store, build([*parts, make_trial(25, {"a": 0}, 0.5, feasible=False, reason="whole")]))
+    assert data.reason(25) == "whole"
+    assert data.reason(0) == "part"
+
+
+@pytest.mark.parametrize(
+    ("state", "advice"),
+    [
+        (None, "raise the budget."),
+        (TrialState.ABORTED, "raise the budget or the deadline."),
+        (TrialState.FAILED, "look at tradewind logs."),
+    ],
+)
+def test_where_only_parts_ran_it_says_so(store: Store, build: Build, state: TrialState | None, advice: str) -> None:
+    trials = [make_trial(i, {"a": i}, 0.01, feasible=i > 0, share=0.1) for i in range(2)]
+    whole = [] if state is None else [make_trial(2, {"a": 2}, 0.1, state=state)]
+    text = said(store, build([*trials, *whole]))
+    assert f"2 runs on parts of the input came to an end, none on the whole of it: {advice}" in text
+    assert ("none of the 2 ended trials was on the whole input." in text) == (state is None)
+    assert "nearest miss" not in text
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [(TrialState.FAILED, "look at tradewind logs"), (TrialState.ABORTED, "raise the budget or the deadline")],

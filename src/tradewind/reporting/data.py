@@ -198,7 +198,7 @@ class StudyData:
 
     @cached_property
     def infeasible(self) -> Mask:
-        """Trials that ran to their end and broke a constraint."""
+        """Trials, also on a part of the input, that ran to their end and broke a constraint."""
         mask: Mask = self.having(TrialState.SUCCEEDED) & ~self.feasible_flag
         return mask
 
@@ -335,6 +335,6 @@ def _telling(data: StudyData) -> Iterable[int]:
     lost = np.flatnonzero(data.having(TrialState.LOST))[-_REASONS // 3 :]
     failed = np.flatnonzero(data.having(TrialState.FAILED))[-_REASONS // 3 :]
     infeasible = np.flatnonzero(data.infeasible)
-    nearest = infeasible[np.argsort(data.loss[infeasible], kind="stable")][: _REASONS // 3]
+    nearest = infeasible[np.lexsort((data.loss[infeasible], ~data.whole[infeasible]))][: _REASONS // 3]
     aborted = np.flatnonzero(data.having(TrialState.ABORTED))[-_REASONS // 3 :]
     return (int(row) for row in np.concatenate([failed, lost, nearest, aborted]))

@@ -59,10 +59,16 @@ def _choice(data: StudyData) -> list[str]:
 
 
 def _no_choice(data: StudyData) -> str:
-    ended = int(data.ended.sum())
+    ended, whole = int(data.ended.sum()), int((data.ended & data.whole).sum())
     if not ended:
         return f"No trial has ended yet; {count(len(data), 'trial')} on the way."
-    return f"There is no configuration to recommend: none of the {count(ended, 'ended trial')} kept every constraint."
+    start = "There is no configuration to recommend: "
+    if not whole:
+        return f"{start}none of the {count(ended, 'ended trial')} was on the whole input."
+    on = " on the whole input" if whole < ended else ""
+    if whole == 1:
+        return f"{start}the only ended trial{on} did not keep every constraint."
+    return f"{start}none of the {count(whole, 'ended trial')}{on} kept every constraint."
 
 
 def _margin(data: StudyData) -> list[str]:
@@ -227,7 +233,7 @@ def _failures(data: StudyData) -> list[str]:
     aborted = int((data.having(TrialState.ABORTED) & ~data.early).sum())
     if aborted:
         sentences.append(f"{count(aborted, 'trial')} {'was' if aborted == 1 else 'were'} cut short at a cap.")
-    infeasible = int(data.infeasible.sum())
+    infeasible = int((data.infeasible & data.whole).sum())
     if infeasible and data.best_row is not None:
         sentences.append(f"{count(infeasible, 'trial')} ran to the end but broke a constraint.")
     return sentences
@@ -254,13 +260,10 @@ def _next(data: StudyData) -> list[str]:
 
 def _nearest_miss(data: StudyData) -> list[str]:
     deadline = data.goal.constraints.deadline
-    rows = np.flatnonzero(data.infeasible)
+    # A part of the input is quicker and cheaper than the whole: how far it missed says nothing of the configuration.
+    rows = np.flatnonzero(data.infeasible & data.whole)
     if not len(rows):
-        if data.having(TrialState.ABORTED).any():
-            return ["Every trial that did not fail was cut short: raise the budget or the deadline."]
-        if not data.having(TrialState.FAILED).any():
-            return []  # what was lost is tried again
-        return ["No trial ran to its end: look at tradewind logs, mend the job, then start anew with --fresh."]
+        return _nothing_whole(data)
     late = rows[data.runtime[rows] > deadline] if deadline else rows[:0]
     if deadline and len(late) == len(rows):
         row = int(rows[np.argmin(data.runtime[rows])])
@@ -275,7 +278,27 @@ def _nearest_miss(data: StudyData) -> list[str]:
     row = int(kept[np.argmin(np.nan_to_num(data.loss[kept], nan=np.inf))])
     reason = data.reason(row)
     return [
-        f"The nearest miss within the deadline is trial {data.number[row]}: {compact(data.configuration(row))}"
+        f"The nearest miss{' within the deadline' if deadline else ''} is trial {data.number[row]}: "
+        + compact(data.configuration(row))
         + (f"; {reason}." if reason else "."),
         "Loosen that constraint, or widen the space.",
     ]
+
+
+def _nothing_whole(data: StudyData) -> list[str]:
+    """What to do where no trial on the whole input ran to its end."""
+    aborted, failed = data.having(TrialState.ABORTED), data.having(TrialState.FAILED)
+    parts = int((data.having(TrialState.SUCCEEDED) & ~data.whole).sum())
+    if parts:
+        advice = "raise the budget"
+        if (aborted & data.whole).any():
+            advice += " or the deadline"
+        elif (failed & data.whole).any():
+            advice = "look at tradewind logs"
+        on = "a part" if parts == 1 else "parts"
+        return [f"{count(parts, 'run')} on {on} of the input came to an end, none on the whole of it: {advice}."]
+    if aborted.any():
+        return ["Every trial that did not fail was cut short: raise the budget or the deadline."]
+    if not failed.any():
+        return []  # what was lost is tried again
+    return ["No trial ran to its end: look at tradewind logs, mend the job, then start anew with --fresh."]
