@@ -121,3 +121,34 @@ def test_a_parameter_reaches_the_program_as_it_was_written(job: Path, capsys: py
     job.write_text(JOB.replace("sleep {{ 0.05 * size / workers }}", "test {{ size }} = 40000 && test {{ kind }} = 7"))
     words = ["--set", "instance=local.c1", "--set", "workers=1", "--param", "size=40000", "-p", "kind=7"]
     assert run(["run", "job.yaml", *words]) == 0
+
+
+SCORED = JOB.replace("sleep {{ 0.05 * size / workers }}", "echo score={{ workers * 10 }}").replace(
+    "{minimise: runtime}", "{maximise: score}\ninterpret: [{use: regex, patterns: 'score=(?P<score>[0-9]+)'}]"
+)
+
+
+def test_a_metric_that_is_ranked_by_is_shown_with_its_range(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(SCORED)
+    assert run(["tune", "job.yaml", "--quiet", "--json"]) == 0
+    capsys.readouterr()
+    code, found = recommended(capsys)
+    assert (code, found["objective"]) == (0, {"metric": "score", "goal": "maximise"})
+    expected = [one["objective"] for one in found["recommendations"]]
+    assert expected == sorted(expected, reverse=True)
+    assert expected[0] == pytest.approx(40, rel=0.3)
+    assert all(one["objective_low"] < one["objective"] < one["objective_high"] for one in found["recommendations"])
+    assert run(["recommend", "job.yaml"]) == 0
+    heading = capsys.readouterr().out.splitlines()[1]
+    assert heading.split()[:3] == ["configuration", "score", "90"]
+
+
+def test_a_metric_that_no_run_said_is_said_to_be_unknown(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    searched.write_text(SCORED)
+    code, found = recommended(capsys)
+    assert (code, {one["objective"] for one in found["recommendations"]}) == (0, {None})
+    assert "no run says its score yet: the quickest come first" in found["basis"]
+
+
+def test_time_and_cost_have_their_columns_anyway(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommended(capsys)[1]["recommendations"][0]["objective"] is None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tradewind.cli.predictions import Line
     from tradewind.client.models import Proposal
     from tradewind.engine.recommend import Advice
     from tradewind.problem.spec import Spec
@@ -68,6 +69,7 @@ def _document(spec: Spec, advice: Advice) -> dict[str, Any]:
     return {
         "job": spec.name,
         "parameters": dict(advice.parameters),
+        "objective": {"metric": spec.objective.metric, "goal": spec.objective.goal},
         "searcher": advice.searcher,
         "runs": advice.runs,
         "basis": list(advice.basis),
@@ -96,15 +98,15 @@ def _ask(
 
 
 def _show_proposal(found: Proposal) -> None:
+    from tradewind.cli.predictions import Figure, Line
+
     typer.echo(f"{found.application}{_given(found.parameters)} on {found.backend}: predicted, not run")
     bound = found.deadline is not None and found.best.chance is not None
     lines = [
-        _Line(
+        Line(
             ", ".join(f"{name}={value}" for name, value in one.configuration.items()),
-            one.runtime,
-            (one.runtime_low, one.runtime_high),
-            one.cost,
-            (one.cost_low, one.cost_high),
+            Figure(one.runtime, one.runtime_low, one.runtime_high),
+            Figure(one.cost, one.cost_low, one.cost_high),
             one.chance if bound else None,
             one.reason,
         )
@@ -116,33 +118,29 @@ def _show_proposal(found: Proposal) -> None:
 
 
 def _show(spec: Spec, advice: Advice) -> None:
+    from tradewind.cli.predictions import Figure, Line
+
     typer.echo(f"{spec.name}{_given(advice.parameters)}: predicted, not run")
     bound = spec.constraints.deadline is not None or bool(spec.constraints.thresholds)
     lines = [
-        _Line(
+        Line(
             str(one.configuration),
-            one.runtime,
-            (one.runtime_low, one.runtime_high),
-            one.cost,
-            (one.cost_low, one.cost_high),
+            Figure(one.runtime, one.runtime_low, one.runtime_high),
+            Figure(one.cost, one.cost_low, one.cost_high),
             one.probability_feasible if bound else None,
             one.reason,
+            Figure(one.objective, one.objective_low, one.objective_high),
         )
         for one in advice.recommendations
     ]
-    _print(lines, list(advice.basis), bound=bound)
+    _print(lines, list(advice.basis), bound=bound, metric=_named(spec))
 
 
-class _Line(NamedTuple):
-    """A configuration on the screen."""
+def _named(spec: Spec) -> str | None:
+    """The objective where it is a metric of its own; time and cost have columns anyway."""
+    from tradewind.problem import COST, RUNTIME
 
-    words: str
-    runtime: float | None
-    runtimes: tuple[float | None, float | None]
-    cost: float | None
-    costs: tuple[float | None, float | None]
-    chance: float | None
-    reason: str
+    return None if spec.objective.metric in (COST, RUNTIME) else spec.objective.metric
 
 
 def _given(parameters: Mapping[str, Any]) -> str:
@@ -150,32 +148,10 @@ def _given(parameters: Mapping[str, Any]) -> str:
     return f" with {words}" if words else ""
 
 
-def _print(lines: Sequence[_Line], basis: Sequence[str], *, bound: bool) -> None:
-    import shutil
-    import sys
+def _print(lines: Sequence[Line], basis: Sequence[str], *, bound: bool, metric: str | None = None) -> None:
+    from tradewind.cli.predictions import print_predictions
 
-    from rich.console import Console
-    from rich.table import Table
-
-    from tradewind.units import format_duration, format_money
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "configuration", "time", "90 % range", "cost", "90 % range", *(["fits"] if bound else []), "why"):
-        table.add_column(name, justify="left" if name in ("configuration", "why") else "right", overflow="fold")
-    for place, one in enumerate(lines, 1):
-        table.add_row(
-            str(place),
-            one.words,
-            format_duration(one.runtime),
-            " to ".join(format_duration(each) for each in one.runtimes) if one.runtimes[0] is not None else "-",
-            format_money(one.cost),
-            " to ".join(format_money(each) for each in one.costs) if one.costs[0] is not None else "-",
-            *([f"{one.chance:.0%}" if one.chance is not None else "-"] if bound else []),
-            one.reason,
-        )
-    # A file or a pipe has no width: nothing is cut there.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
-    Console(width=width, highlight=False, markup=False).print(table)
+    print_predictions(lines, bound=bound, metric=metric)
     for line in basis:
         typer.echo(f"- {line}")
     if bound and lines[0].chance is not None and lines[0].chance < _UNLIKELY:

@@ -99,6 +99,10 @@ class Recommendation:
         runtime_high: 95 % quantile of it.
         probability_feasible: That the run succeeds, in time and within every bound.
         reason: What it rests on, in a few words.
+        objective: Expected value of the job's objective where that is neither cost nor run time; None if nothing is
+            known of it.
+        objective_low: 5 % quantile of it.
+        objective_high: 95 % quantile of it.
     """
 
     configuration: Configuration
@@ -110,6 +114,9 @@ class Recommendation:
     runtime_high: float
     probability_feasible: float
     reason: str = ""
+    objective: float | None = None
+    objective_low: float | None = None
+    objective_high: float | None = None
 
 
 class Recommends(Capability):
@@ -140,7 +147,10 @@ class Recommends(Capability):
         """
 
     def basis(self) -> list[str]:
-        """What the recommendations rest on, one sentence each, for the user; empty by default."""
+        """What the recommendations rest on, one sentence each, for the user; empty by default.
+
+        Where the objective's value is not predicted, it also says what they are ranked by.
+        """
         return []
 
 

@@ -354,12 +354,25 @@ class Model:
         elif aim.metric == RUNTIME:
             value = seconds
         elif aim.metric in self.figures:
-            response, log = self.figures[aim.metric]
-            value = response.mean(z)
-            value = np.exp(np.clip(value, -700.0, 700.0)) if log else value
+            value = self._quantiles(aim.metric, z)[0]
         else:
             return seconds  # nothing is known of the metric yet
         return value if aim.goal == "minimise" else -value
+
+    def objective(self, places: Places) -> tuple[Array, Array, Array] | None:
+        """Median, 5 % and 95 % quantile of an objective that is a metric; None for time, money and the unknown."""
+        metric = self._problem.objective.metric
+        return self._quantiles(metric, self._here(places.rows)) if metric in self.figures else None
+
+    def _quantiles(self, metric: str, z: Array) -> tuple[Array, Array, Array]:
+        from scipy.special import stdtrit
+
+        response, log = self.figures[metric]
+        mean = response.mean(z)
+        far = float(stdtrit(response.freedom, _RANGE)) * response.deviation(z)
+        found: list[Array] = [mean, mean - far, mean + far]
+        middle, low, high = (np.exp(np.clip(v, -700.0, 700.0)) if log else v for v in found)
+        return middle, low, high
 
     def _others(self, z: Array) -> Array:
         """Probability of no failure and of keeping every bound on a metric."""

@@ -23,6 +23,7 @@ from tradewind.searcher.base import (
 )
 from tradewind.searcher.done import words
 from tradewind.searcher.done.descent import explored
+from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.model import Model, Outlook, Places
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import PastRun, earlier_runs, own_runs
@@ -64,6 +65,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The minimum of the expansion, moved by noise; random configurations while there is no run."""
+        if not len(self._reference):
+            return self.nothing_left(state)
         rng = self.rng(state)
         model = self._model()
         candidates, free = self._field(state, model, rng)
@@ -121,6 +124,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
 
     def recommend(self, count: int) -> list[Recommendation]:
         """The configurations with the least expected objective, those likely to be feasible first; no noise."""
+        if not len(self._reference):
+            return []
         model = self._model()
         if model.time is None:
             return []
@@ -130,6 +135,7 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         places = (self._places if self._listed else Places.of(candidates, self._map))[free]
         outlook = model.judge(places)
         order = rank(outlook, self.settings.confidence)[:count]
+        wanted = model.objective(places)
         return [
             Recommendation(
                 configuration=candidates.configuration(int(free[i])),
@@ -141,6 +147,7 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
                 runtime_high=float(outlook.seconds_high[i]),
                 probability_feasible=float(outlook.feasible[i]),
                 reason=words.reason(model, candidates.offer(int(free[i])), candidates.configuration(int(free[i]))),
+                **_objective(wanted, int(i)),
             )
             for i in order
         ]
@@ -238,6 +245,11 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         if not len(free) and self.problem.space.enumerable:
             return self.open_candidates(state)
         return pool, free
+
+
+def _objective(wanted: tuple[Array, Array, Array] | None, i: int) -> dict[str, float]:
+    names = ("objective", "objective_low", "objective_high")
+    return {} if wanted is None else {name: float(values[i]) for name, values in zip(names, wanted, strict=True)}
 
 
 def rank(outlook: Outlook, confidence: float) -> Indices:

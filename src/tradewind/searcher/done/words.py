@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tradewind.problem import Configuration, Offer, Problem
+from tradewind.problem import COST, RUNTIME, Configuration, Offer, Problem
 from tradewind.problem.configuration import plain_number
 from tradewind.searcher.done.model import Model
 from tradewind.searcher.done.runs import FRACTION
@@ -28,6 +28,9 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
         if not same:
             nearest = model.used[int(away.argmin())].parameters
             lines.append(f"the nearest runs had {_values(nearest)}")
+    aim = problem.objective.metric
+    if model.time is not None and aim not in (COST, RUNTIME, *model.figures):
+        lines.append(f"no run says its {aim} yet: the quickest come first")
     varying = [name for name in model.parameters.groups if name not in model.dropped]
     helping = [name for name in model.profiles.names if name not in model.dropped]
     if model.ignored and not helping:
