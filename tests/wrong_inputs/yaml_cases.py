@@ -125,6 +125,14 @@ YAML = [
         files=job('command: [sh, -c, "exit 0"]', "workdir: ."),
     ),
     Case(
+        "shell-command",
+        "a command that only a shell would understand",
+        3,
+        "job.yaml:3: job.command: no shell sees the command, but it has > "
+        '(write command: [sh, -c, "..."] for a shell; quote what is meant as it stands)',
+        files=job('command: [sh, -c, "exit 0"]', "command: ./solve > solve.log"),
+    ),
+    Case(
         "empty-command",
         "an empty command",
         3,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tradewind.errors import SpecError
+from tradewind.problem.command import split_words
 from tradewind.problem.configuration import Configuration, plain_number
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
@@ -113,7 +113,7 @@ def split_command(text: str) -> tuple[str, ...]:
     """The words of a command line, as a shell would split it; ``{{ ... }}`` stays in one word.
 
     Raises:
-        SpecError: A quote is not closed.
+        SpecError: A quote is not closed, or the text needs a shell.
     """
     holes: list[str] = []
 
@@ -121,10 +121,7 @@ def split_command(text: str) -> tuple[str, ...]:
         holes.append(match[0])
         return f"\ue000{len(holes) - 1}\ue001"
 
-    try:
-        words = shlex.split(_HOLE.sub(hide, text))
-    except ValueError as error:
-        raise SpecError(f"cannot split the command: {str(error).lower()}", hint="write it as a list of words") from None
+    words = split_words(_HOLE.sub(hide, text))
     return tuple(re.sub("\ue000(\\d+)\ue001", lambda match: holes[int(match[1])], word) for word in words)
 
 

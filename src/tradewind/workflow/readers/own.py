@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
-from tradewind.errors import InputError
+from tradewind.errors import InputError, SpecError
+from tradewind.problem.command import split_words
 from tradewind.units import parse_duration, parse_memory
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import Builder
@@ -100,10 +100,9 @@ def _command(values: Values, given: Fields, what: str) -> tuple[str, ...]:
     if isinstance(value, Items):
         return tuple(values.words(given, "command"))
     try:
-        return tuple(shlex.split(values.text(given, "command")))
-    except ValueError as error:
-        words = str(error).lower()
-        raise values.fail(f"the command of {what}: {words}", given.at("command"), "write it as a list") from None
+        return split_words(values.text(given, "command"))
+    except SpecError as error:
+        raise values.fail(f"the command of {what}: {error.message}", given.at("command"), error.hint or "") from None
 
 
 def _sizes(values: Values, document: Fields, builder: Builder) -> None:
