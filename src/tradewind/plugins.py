@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib.util
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tradewind.errors import PluginError, SpecError
+from tradewind.errors import PluginError, SpecError, TradewindError
 
 KINDS = (
     "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "store", "planner",
@@ -57,10 +58,13 @@ class Plugin:
     Attributes:
         name: The entry-point name, set by the registry.
         Settings: The model of its settings.
+        needs: Functions that look for the programs, packages and daemons that it works with, each raising the error
+            that a use without them would raise; see `missing`.
     """
 
     name: ClassVar[str] = ""
     Settings: ClassVar[type[Settings]] = Settings
+    needs: ClassVar[tuple[Callable[[], object], ...]] = ()
 
     @classmethod
     def summary(cls) -> str:
@@ -76,14 +80,35 @@ class Plugin:
     def missing(cls) -> str:
         """What this machine lacks for the part to work with its usual settings, and how to get it; empty if nothing.
 
-        ``tradewind doctor`` asks each provisioner and runner. The answer is one line (``there is no sbatch program:
-        apt-get install slurm-client``) and comes at once: a program is looked for, a package, a socket; nothing is
-        started and no network is asked.
+        ``tradewind doctor`` asks each part. The answer is one line (``there is no sbatch program: apt-get install
+        slurm-client``) and comes at once: a program is looked for, a package, a socket; nothing is started and no
+        network is asked. It is what the functions of ``needs`` raise, all of it.
         """
-        return ""
+        lacks: dict[str, str] = {}
+        for look in cls.needs:
+            try:
+                look()
+            except TradewindError as error:
+                # The first colon of the line ends what is missing.
+                lacks[error.message.replace(": ", ", ")] = error.hint or ""
+        hints = "; ".join(dict.fromkeys(hint for hint in lacks.values() if hint))
+        return "; ".join(lacks) + (f": {hints}" if hints else "")
 
 
 P = TypeVar("P", bound=Plugin)
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported; it is not. A mere folder of that name is no package.
+
+    Args:
+        package: Its name in an import, without a dot.
+    """
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # the module is there without a specification, or was blocked
+        return False
+    return spec is not None and spec.origin is not None
 
 
 @dataclass(frozen=True, slots=True)

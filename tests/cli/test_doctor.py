@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -211,3 +212,27 @@ def test_each_backend_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "missing() raised ZeroDivisionError: oops" in _found("provisioner simulated").found
     wanted = [f"{kind} {name}" for kind in doctor.BACKENDS for name in plugins.names(kind)]
     assert set(wanted) <= {check.what for check in examine()}
+
+
+def test_a_part_of_another_kind_is_shown_when_it_needs_or_lacks_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tradewind.searcher.random import RandomSearcher
+
+    assert _found("searcher optuna").found == "can be used"
+    assert "searcher random" not in {check.what for check in examine()}
+    monkeypatch.setattr(RandomSearcher, "missing", classmethod(lambda cls: "there are no dice: buy some"))
+    assert (_found("searcher random").found, _found("searcher random").hint) == ("there are no dice", "buy some")
+
+
+def test_every_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever extra is added to the package, `doctor` has to say how to get it."""
+
+    def absent(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    monkeypatch.setattr(plugins, "installed", lambda name: False)
+    hints = " ".join(check.hint for check in examine())
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"test", "dev"}
+    said = {extra for extra in extras if f"tradewind[{extra}]" in hints or f"pip install {extra}" in hints}
+    assert extras - said == set()

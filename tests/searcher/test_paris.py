@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tradewind import plugins
 from tradewind.errors import MissingProgramError, RecordError, SpecError
 from tradewind.problem import (
     Budget,
@@ -25,7 +26,6 @@ from tradewind.problem import (
     TrialState,
 )
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.searcher.paris import searcher as paris
 from tradewind.searcher.paris.forest import Forest, choose_pairs, left_out_errors, screen
 from tradewind.searcher.paris.searcher import ParisSearcher
 from tradewind.searcher.paris.table import Measurement, Table, choices_of, describe, machine_of, of_csv, of_past
@@ -478,7 +478,7 @@ def test_too_many_settings_are_refused() -> None:
 
 
 def test_a_missing_package_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paris, "find_spec", lambda name: None if name == "quantile_forest" else True)
+    monkeypatch.setattr(plugins, "installed", lambda name: name != "quantile_forest")
     with pytest.raises(MissingProgramError, match=r"pip install 'tradewind\[forest\]'"):
         searcher_of(paris_problem())
 

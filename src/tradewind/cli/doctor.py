@@ -22,12 +22,15 @@ EXTRAS = {
     "psycopg": "postgresql",
     "obstore": "files",
     "keyring": "keyring",
-    "ortools": "optimal",
+    "numba": "fast",
+    "gymnasium": "learning",
+    "fastapi": "service",
+    "httpx2": "client",
 }
-"""Optional packages, and the extra that brings each."""
+"""Optional packages, and the extra that brings each; those that a part needs are said of the part."""
 
 BACKENDS = ("provisioner", "runner")
-"""Kinds of part that work with programs and daemons of others."""
+"""Kinds of part that work with programs and daemons of others: of each it is said whether it can be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +219,16 @@ def _parts() -> Iterator[Check]:
                 continue
             working += 1
             part = plugins.load(kind, name)
-            if kind in BACKENDS:
-                yield _backend(part, f"{kind} {name}")
+            check = _needs(part, f"{kind} {name}")
+            # Of most other parts there is nothing to say.
+            if kind in BACKENDS or part.needs or not check.ok:
+                yield check
             yield from _ask_part(part, f"{kind} {name}")
     yield Check("parts", working > 0, f"{working} load, {len(broken)} do not", hint="install Tradewind again")
 
 
-def _backend(part: type[Plugin], title: str) -> Check:
-    """Whether the programs, packages and daemons that a provisioner or runner works with are there."""
+def _needs(part: type[Plugin], title: str) -> Check:
+    """Whether the programs, packages and daemons that a part works with are there."""
     try:
         what, _, hint = part.missing().partition(": ")
     except Exception as error:  # an outside package's code: its mistake is a finding like any other

@@ -26,7 +26,7 @@ from tradewind.deployer.link_files import Answer, Transfers
 from tradewind.deployer.link_target import SshSettings, SshTarget, parse_host
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 
-__all__ = ["SESSIONS", "Answer", "SshLink", "SshSettings", "SshTarget", "parse_host"]
+__all__ = ["SESSIONS", "Answer", "SshLink", "SshSettings", "SshTarget", "find_ssh", "parse_host"]
 
 SESSIONS = 8
 """Commands at the same time over one connection; sshd allows 10 unless it is told otherwise."""
@@ -36,6 +36,18 @@ _IDLE_SECONDS = 60
 _CHECK_SECONDS = 5.0
 _END_SECONDS = 3.0
 _SUN_PATH = 108 - 18  # a socket's path has 108 bytes at most, and ssh appends some while it makes one
+
+
+def find_ssh() -> str:
+    """The path of ``ssh``.
+
+    Raises:
+        MissingProgramError: There is none.
+    """
+    program = shutil.which("ssh")
+    if program is None:
+        raise MissingProgramError("there is no ssh program", hint="apt-get install openssh-client")
+    return program
 
 
 class SshLink(Transfers):
@@ -71,11 +83,8 @@ class SshLink(Transfers):
         return [*words, *options, "--", self.target.host]
 
     def _words(self) -> list[str]:
-        program = shutil.which("ssh")
-        if program is None:
-            raise MissingProgramError("there is no ssh program", hint="apt-get install openssh-client")
         target = self.target
-        words = [program, "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, round(self._connect_seconds))}"]
+        words = [find_ssh(), "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, round(self._connect_seconds))}"]
         words += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2"]
         if target.accept_new:
             words += ["-o", "StrictHostKeyChecking=accept-new"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import math
 import warnings
@@ -79,6 +78,17 @@ class OptunaSettings(plugins.Settings):
     )
 
 
+def _require(sampler: str = "tpe") -> None:
+    """Refuse a sampler whose packages are not installed."""
+    wanted = dict.fromkeys(["optuna", _NEEDS.get(sampler, "optuna")])
+    missing = [name for name in wanted if not plugins.installed(name)]
+    if missing:
+        raise MissingProgramError(
+            f"the searcher optuna with the sampler {sampler} needs {' and '.join(missing)}, not installed here",
+            hint=f"pip install {' '.join(missing)}",
+        )
+
+
 class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
     """Any of Optuna's samplers: TPE, GP, CMA-ES, NSGA-II, quasi-random or random (Akiba et al., KDD 2019).
 
@@ -89,6 +99,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
     """
 
     Settings = OptunaSettings
+    needs = (_require,)
     settings: OptunaSettings
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
@@ -310,27 +321,6 @@ def _excess(value: float, bound: float) -> float:
     if not math.isfinite(value):
         return 1.0 if math.isnan(value) or value > 0 else -1.0
     return (value - bound) / max(abs(bound), 1e-12)
-
-
-# ---------------------------------------------------------------------- the package
-
-
-def _require(sampler: str) -> None:
-    """Refuse a sampler whose packages are not installed."""
-    wanted = dict.fromkeys(["optuna", _NEEDS.get(sampler, "optuna")])
-    missing = [name for name in wanted if not _installed(name)]
-    if missing:
-        raise MissingProgramError(
-            f"the searcher optuna with the sampler {sampler} needs {' and '.join(missing)}, not installed here",
-            hint=f"pip install {' '.join(missing)}",
-        )
-
-
-def _installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ValueError:  # the module is there without a specification, or was blocked
-        return False
 
 
 def _names_constraints() -> bool:

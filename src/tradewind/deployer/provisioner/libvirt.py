@@ -30,14 +30,15 @@ from tradewind.deployer.provisioner.libvirt_cluster import (
     MachinePlan,
     Plan,
     Shelf,
+    find_tools,
     machine_plans,
     names_of,
     run_tool,
     safe,
 )
-from tradewind.deployer.provisioner.libvirt_host import Domain, Host, NotThereError, PortTakenError
+from tradewind.deployer.provisioner.libvirt_host import Domain, Host, NotThereError, PortTakenError, find_virsh
 from tradewind.deployer.provisioner.libvirt_ready import Look, Prober, answers, last_words, ssh_facts
-from tradewind.deployer.provisioner.libvirt_seed import make_seed
+from tradewind.deployer.provisioner.libvirt_seed import find_maker, make_seed
 from tradewind.deployer.provisioner.libvirt_settings import USER_MODE, LibvirtSettings
 from tradewind.deployer.provisioner.libvirt_xml import Tags, domain_xml, tags_of
 from tradewind.errors import CapacityError, DeployError, ImageError, TeardownError, UnreachableError
@@ -70,6 +71,7 @@ class LibvirtProvisioner(
 
     name = "libvirt"
     Settings = LibvirtSettings
+    needs = (find_virsh, find_tools, find_maker)
     settings: LibvirtSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

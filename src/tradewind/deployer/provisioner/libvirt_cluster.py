@@ -297,6 +297,21 @@ def _make_key(file: Path, lock: int) -> None:
     run_tool(argv, "openssh-client", lock=lock)
 
 
+def find_tools() -> None:
+    """See that the programs are there by which disks and keys are made.
+
+    Raises:
+        MissingProgramError: One is not there.
+    """
+    _find("qemu-img", "qemu-utils")
+    _find("ssh-keygen", "openssh-client")
+
+
+def _find(program: str, package: str) -> None:
+    if shutil.which(program) is None:
+        raise MissingProgramError(f"there is no {program} program", hint=f"apt-get install {package}")
+
+
 def run_tool(argv: list[str], package: str, *, lock: int | None = None) -> str:
     """Run a program of the host, and give its output.
 
@@ -309,8 +324,7 @@ def run_tool(argv: list[str], package: str, *, lock: int | None = None) -> str:
         MissingProgramError: It is not there.
         DeployError: It failed; `CapacityError` where the disk is full.
     """
-    if shutil.which(argv[0]) is None:
-        raise MissingProgramError(f"there is no {argv[0]} program", hint=f"apt-get install {package}")
+    _find(argv[0], package)
     held = () if lock is None else (lock,)
     try:
         done = subprocess.run(

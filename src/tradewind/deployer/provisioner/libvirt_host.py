@@ -78,6 +78,18 @@ class Abilities:
     memory_kib: int
 
 
+def find_virsh() -> str:
+    """The path of ``virsh``.
+
+    Raises:
+        MissingProgramError: There is none.
+    """
+    program = shutil.which("virsh")
+    if program is None:
+        raise MissingProgramError("there is no virsh program", hint="apt-get install libvirt-clients")
+    return program
+
+
 class Host:
     """One libvirt.
 
@@ -103,9 +115,7 @@ class Host:
             MissingProgramError: There is no virsh.
             DeployError: What libvirt says, as the error that fits.
         """
-        program = shutil.which("virsh")
-        if program is None:
-            raise MissingProgramError("there is no virsh program", hint="apt-get install libvirt-clients")
+        program = find_virsh()
         try:
             done = subprocess.run(
                 [program, "-q", "-c", self.uri, *words],

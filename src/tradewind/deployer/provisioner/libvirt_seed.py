@@ -39,6 +39,18 @@ ExecStart=/usr/bin/systemctl poweroff
 """
 
 
+def find_maker() -> str:
+    """The name of a program that makes ISO images.
+
+    Raises:
+        MissingProgramError: There is none.
+    """
+    maker = next((name for name in _MAKERS if shutil.which(name)), None)
+    if maker is None:
+        raise MissingProgramError(f"there is none of {', '.join(_MAKERS)}", hint="apt-get install genisoimage")
+    return maker
+
+
 def make_seed(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folder: Path, uid: int, lock: int) -> None:
     """Make the seed drive of a machine, in one step.
 
@@ -53,9 +65,7 @@ def make_seed(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folde
     Raises:
         MissingProgramError: There is no program that makes ISO images.
     """
-    maker = next((name for name in _MAKERS if shutil.which(name)), None)
-    if maker is None:
-        raise MissingProgramError(f"there is none of {', '.join(_MAKERS)}", hint="apt-get install genisoimage")
+    maker = find_maker()
     with handled(folder), tempfile.TemporaryDirectory(prefix=".seed-", dir=folder) as place:
         files = _for_cloud_init(settings, plan, machine, folder, uid)
         files |= {f"tradewind/{name}": text for name, text in _plain(settings, plan, machine, folder).items()}

@@ -30,7 +30,7 @@ from tradewind.deployer.provisioner.opennebula_rpc import (
     WrongStateError,
     parse,
 )
-from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings, text_of
+from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings, find_credentials, text_of
 from tradewind.deployer.provisioner.opennebula_vms import (
     EXPIRES,
     NODE,
@@ -74,6 +74,7 @@ class OpenNebulaProvisioner(
 
     name = "opennebula"
     Settings = OpenNebulaSettings
+    needs = (find_credentials,)
     settings: OpenNebulaSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

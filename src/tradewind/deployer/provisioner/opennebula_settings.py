@@ -112,6 +112,15 @@ class OpenNebulaSettings(plugins.Settings):
         return text_of(str(beside), "identity").strip() if self.identity and beside.is_file() else ""
 
 
+def find_credentials() -> None:
+    """See that there are credentials where OpenNebula's own tools look for them.
+
+    Raises:
+        CredentialsError: There are none.
+    """
+    OpenNebulaSettings(template="any").session()
+
+
 def text_of(path: str, setting: str) -> str:
     """The text of a file that a setting names; an empty one without a name.
 

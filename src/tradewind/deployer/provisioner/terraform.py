@@ -24,9 +24,9 @@ from tradewind.deployer.provisioner.base import (
     TurnsOffMachines,
 )
 from tradewind.deployer.provisioner.terraform_errors import error_of
-from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, write_private
+from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, find_keygen, write_private
 from tradewind.deployer.provisioner.terraform_places import Places
-from tradewind.deployer.provisioner.terraform_program import Outcome, Program
+from tradewind.deployer.provisioner.terraform_program import Outcome, Program, find_program
 from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
 from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TeardownError, TradewindError
@@ -61,6 +61,7 @@ class TerraformProvisioner(
 
     name = "terraform"
     Settings = TerraformSettings
+    needs = (find_program, find_keygen)
     settings: TerraformSettings
     patience_seconds: ClassVar[float] = 1200.0
 

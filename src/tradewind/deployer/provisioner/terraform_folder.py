@@ -262,10 +262,20 @@ def write_private(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _make_key(path: Path, comment: str) -> None:
+def find_keygen() -> str:
+    """The path of ``ssh-keygen``.
+
+    Raises:
+        MissingProgramError: There is none.
+    """
     program = shutil.which("ssh-keygen")
     if program is None:
         raise MissingProgramError("there is no ssh-keygen program", hint="install openssh-client")
+    return program
+
+
+def _make_key(path: Path, comment: str) -> None:
+    program = find_keygen()
     # A half-made pair of an earlier process would be asked about.
     path.unlink(missing_ok=True)
     words = [program, "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]

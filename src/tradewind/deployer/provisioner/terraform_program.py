@@ -52,6 +52,25 @@ class Outcome:
         return self.late or (self.code != 0 and not self.diagnostics)
 
 
+def find_program(wanted: str = "auto") -> str:
+    """The path of ``terraform`` or ``tofu``.
+
+    Args:
+        wanted: ``auto``, a name or a path.
+
+    Raises:
+        MissingProgramError: It is not there.
+    """
+    names = ("terraform", "tofu") if wanted == "auto" else (wanted,)
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        raise MissingProgramError(
+            f"there is no {' or '.join(names)} program",
+            hint="install OpenTofu or Terraform, or name it in the setting program of provisioner terraform",
+        )
+    return found
+
+
 class Program:
     """One installed ``terraform`` or ``tofu``.
 
@@ -68,14 +87,7 @@ class Program:
     def __init__(
         self, wanted: str, folder: Path, stop_seconds: float, given_up: Callable[[], bool] = lambda: False
     ) -> None:
-        names = ("terraform", "tofu") if wanted == "auto" else (wanted,)
-        found = next((path for name in names if (path := shutil.which(name))), None)
-        if found is None:
-            raise MissingProgramError(
-                f"there is no {' or '.join(names)} program",
-                hint="install OpenTofu or Terraform, or name it in the setting program of provisioner terraform",
-            )
-        self.path = found
+        self.path = find_program(wanted)
         self._folder = folder
         self._stop_seconds = stop_seconds
         self._given_up = given_up

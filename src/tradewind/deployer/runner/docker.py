@@ -27,7 +27,15 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.docker_collect import collect, members, remove
-from tradewind.deployer.runner.docker_engine import LOOK_SECONDS, Address, Engine, default_address, machine_address
+from tradewind.deployer.runner.docker_engine import (
+    LOOK_SECONDS,
+    Address,
+    Engine,
+    default_address,
+    find_engine,
+    find_package,
+    machine_address,
+)
 from tradewind.deployer.runner.docker_events import Ear
 from tradewind.deployer.runner.docker_logs import Place, read_from
 from tradewind.deployer.runner.docker_notes import ASKED, LOOK, Notes
@@ -67,6 +75,7 @@ class DockerRunner(
 
     name = "docker"
     Settings = DockerSettings
+    needs = (find_package, find_engine)
     settings: DockerSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

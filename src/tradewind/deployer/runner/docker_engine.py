@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tradewind.deployer.link import SshLink, SshTarget
+from tradewind import plugins
+from tradewind.deployer.link import SshLink, SshTarget, find_ssh
 from tradewind.deployer.runner.docker_names import instant
 from tradewind.deployer.runner.docker_settings import DockerSettings
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
@@ -26,6 +27,7 @@ LOOK_SECONDS = 4.0
 
 _DOCKER_SOCKET = "/var/run/docker.sock"
 _OLD_VERSION = "1.30"
+_GLANCE_SECONDS = 0.2
 _START = "start it (systemctl start docker, or podman system service), or set deploy.runner's host"
 
 T = TypeVar("T")
@@ -306,9 +308,35 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise MissingProgramError(
-            "the Python package docker is not installed", hint="pip install 'tradewind[docker]'"
-        ) from None
+        raise _no_package() from None
+
+
+def _no_package() -> MissingProgramError:
+    return MissingProgramError("the Python package docker is not installed", hint="pip install 'tradewind[docker]'")
+
+
+def find_package() -> None:
+    """See that the package by which engines are asked is installed.
+
+    Raises:
+        MissingProgramError: It is not.
+    """
+    if not plugins.installed("docker"):
+        raise _no_package()
+
+
+def find_engine() -> None:
+    """See that the engine that is used without machines listens, if it is on this machine.
+
+    Raises:
+        MissingProgramError: It is behind SSH, and there is no ``ssh``.
+        DeployError: It does not listen, its socket may not be used, or its address is wrong.
+    """
+    address = default_address(DockerSettings())
+    if address.target is not None:
+        find_ssh()
+    elif address.local and (trouble := _socket_trouble(address.host.removeprefix("unix://"), seconds=_GLANCE_SECONDS)):
+        raise trouble
 
 
 def _keep_alive(client: Any) -> None:
@@ -319,15 +347,16 @@ def _keep_alive(client: Any) -> None:
         adapter.get_connection = lambda url, proxies=None: by_address(client.base_url, proxies)
 
 
-def _socket_trouble(path: str, words: str = "") -> DeployError | None:
+def _socket_trouble(path: str, words: str = "", seconds: float = 1.0) -> DeployError | None:
     """What is wrong with a socket; the package hides it, and leaves sockets open when it cannot connect.
 
     Args:
         path: The socket.
         words: What else is known; without it a socket that can be connected is no trouble.
+        seconds: How long connecting may take.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
+        probe.settimeout(seconds)
         try:
             probe.connect(path)
         except FileNotFoundError:

@@ -23,7 +23,7 @@ from tradewind.deployer.runner.base import (
 from tradewind.deployer.runner.htcondor_asking import Asker, tagged
 from tradewind.deployer.runner.htcondor_events import Story, read_log
 from tradewind.deployer.runner.htcondor_folder import Exchange, Notes
-from tradewind.deployer.runner.htcondor_programs import Condor
+from tradewind.deployer.runner.htcondor_programs import Condor, find_programs
 from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor_status import expiry_of, result_of, status_of, story_of
 from tradewind.deployer.runner.htcondor_submit import description, text_of_ad
@@ -56,6 +56,7 @@ class HtCondorRunner(
 
     name = "htcondor"
     Settings = HtCondorSettings
+    needs = (find_programs,)
     settings: HtCondorSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

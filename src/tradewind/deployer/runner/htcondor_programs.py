@@ -31,6 +31,26 @@ Ad = dict[str, Any]
 """The attributes of a job."""
 
 
+def find_programs() -> None:
+    """See that HTCondor's programs are on the PATH.
+
+    Raises:
+        MissingProgramError: One is not there.
+    """
+    for name in ("condor_submit", "condor_q", "condor_history", "condor_rm"):
+        _find(name, "")
+
+
+def _find(name: str, folder: str) -> str:
+    program = shutil.which(name, path=folder or None)
+    if program is None:
+        where = f"in {folder}" if folder else "on PATH"
+        raise MissingProgramError(
+            f"there is no {name} {where}", hint="install HTCondor's tools, or set bin to their folder"
+        )
+    return program
+
+
 class Condor:
     """HTCondor's programs; it may be used by several threads.
 
@@ -116,12 +136,7 @@ class Condor:
         return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
     def _run(self, words: list[str], seconds: float, *, keep: int | None = None, absent_is_fine: bool = False) -> str:
-        program = shutil.which(words[0], path=self._folder or None)
-        if program is None:
-            where = f"in {self._folder}" if self._folder else "on PATH"
-            raise MissingProgramError(
-                f"there is no {words[0]} {where}", hint="install HTCondor's tools, or set bin to their folder"
-            )
+        program = _find(words[0], self._folder)
         process = subprocess.Popen(
             [program, *words[1:]],
             stdin=subprocess.DEVNULL,

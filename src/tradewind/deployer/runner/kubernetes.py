@@ -28,7 +28,7 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
 )
 from tradewind.deployer.runner.files import folder_error
-from tradewind.deployer.runner.kubernetes_api import ClusterApi, Conflict, NotThere
+from tradewind.deployer.runner.kubernetes_api import ClusterApi, Conflict, NotThere, find_credentials, find_package
 from tradewind.deployer.runner.kubernetes_files import (
     UNPACKED_BYTES,
     content_name,
@@ -145,6 +145,7 @@ class KubernetesRunner(
 
     name = "kubernetes"
     Settings = KubernetesSettings
+    needs = (find_package, find_credentials)
     settings: KubernetesSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

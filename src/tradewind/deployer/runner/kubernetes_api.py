@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tradewind import plugins
 from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
 
 Document = dict[str, Any]
@@ -16,6 +18,8 @@ Document = dict[str, Any]
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 20.0
 _PAGE = 500
+_IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_CREDENTIALS_HINT = "set kubeconfig and context, or KUBECONFIG"
 
 
 class NotThere(Exception):  # noqa: N818  (it is an answer)
@@ -24,6 +28,32 @@ class NotThere(Exception):  # noqa: N818  (it is an answer)
 
 class Conflict(Exception):  # noqa: N818  (it is an answer)
     """The object is there already, or has changed meanwhile."""
+
+
+def find_package() -> None:
+    """See that the official client is installed.
+
+    Raises:
+        MissingProgramError: It is not.
+    """
+    if not plugins.installed("kubernetes"):
+        raise _no_package()
+
+
+def _no_package() -> MissingProgramError:
+    return MissingProgramError("the package kubernetes is not installed", hint="pip install 'tradewind[kubernetes]'")
+
+
+def find_credentials() -> None:
+    """See that there is a file with credentials, which is not read.
+
+    Raises:
+        CredentialsError: There is none.
+    """
+    given = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    places = [Path(place).expanduser() for place in given.split(os.pathsep) if place]
+    if not any(place.exists() for place in (_IN_POD, *places)):
+        raise CredentialsError(f"no Kubernetes credentials: there is no {given}", hint=_CREDENTIALS_HINT)
 
 
 class ClusterApi:
@@ -59,17 +89,14 @@ class ClusterApi:
             try:
                 from kubernetes import client, config
             except ImportError as error:
-                raise MissingProgramError(
-                    "the package kubernetes is not installed", hint="pip install 'tradewind[kubernetes]'"
-                ) from error
+                raise _no_package() from error
             loader: Any = config
             configuration = client.Configuration()
             kubeconfig, context = self._given
-            in_pod = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
             try:
-                if in_pod.exists() and not kubeconfig:
+                if _IN_POD.exists() and not kubeconfig:
                     loader.load_incluster_config(client_configuration=configuration)
-                    home = in_pod.read_text(encoding="ascii").strip()
+                    home = _IN_POD.read_text(encoding="ascii").strip()
                 else:
                     file = str(Path(kubeconfig).expanduser()) if kubeconfig else None
                     loader.load_kube_config(file, context or None, client_configuration=configuration)
@@ -77,9 +104,7 @@ class ClusterApi:
                     chosen = next((each for each in contexts if each["name"] == context), current)
                     home = chosen["context"].get("namespace", "")
             except config.ConfigException as error:
-                raise CredentialsError(
-                    f"no Kubernetes credentials: {error}", hint="set kubeconfig and context, or KUBECONFIG"
-                ) from None
+                raise CredentialsError(f"no Kubernetes credentials: {error}", hint=_CREDENTIALS_HINT) from None
             except (OSError, ssl.SSLError, ValueError, KeyError) as error:
                 raise CredentialsError(
                     f"the Kubernetes credentials cannot be read: {error}", hint="set kubeconfig to a readable file"

@@ -29,7 +29,7 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
 )
 from tradewind.deployer.runner.files import folder_error
-from tradewind.deployer.runner.ray_link import RayLink
+from tradewind.deployer.runner.ray_link import RayLink, find_ray
 from tradewind.deployer.runner.ray_node import FOLDER, METRICS
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
@@ -89,6 +89,7 @@ class RayRunner(
 
     name = "ray"
     Settings = RaySettings
+    needs = (find_ray,)
     settings: RaySettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

@@ -15,6 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tradewind import plugins
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -43,6 +44,7 @@ _PACKAGE = Path(__file__).parents[2]
 _WARDEN = ("procfs", "ray_warden", "warden", "warden_files", "warden_job")
 _PAUSE_SECONDS = 5.0
 _SILENCE_SECONDS = 30.0
+_HINT = "pip install 'tradewind[ray]'"
 
 
 def driver_command(python: str) -> list[str]:
@@ -54,6 +56,16 @@ def warden_sources() -> dict[str, str]:
     """The sources that a node needs to watch a run, by path below the package."""
     folder = Path(__file__).parent
     return {f"deployer/runner/{name}.py": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _WARDEN}
+
+
+def find_ray() -> None:
+    """See that this Python has Ray.
+
+    Raises:
+        MissingProgramError: It has not.
+    """
+    if not plugins.installed("ray"):
+        raise MissingProgramError(f"{sys.executable} has no Ray", hint=f"{_HINT}, or set python to one that has it")
 
 
 class RayLink:
@@ -161,9 +173,7 @@ class RayLink:
                 hint = "set python to one with the cluster's versions of Python and Ray"
                 return DeployError(words, hint=hint, retryable=False)
             case "missing":
-                return MissingProgramError(
-                    f"{self._python or sys.executable} has no Ray: {told.text}", hint="pip install 'tradewind[ray]'"
-                )
+                return MissingProgramError(f"{self._python or sys.executable} has no Ray: {told.text}", hint=_HINT)
             case "large":
                 return DeployError(
                     "the outputs are larger than output_bytes", hint="keep less, or raise it", retryable=False

@@ -34,7 +34,7 @@ from tradewind.deployer.runner.files import document, piece, replace_document
 from tradewind.deployer.runner.slurm_follow import Follower
 from tradewind.deployer.runner.slurm_nodes import slurm_nodes
 from tradewind.deployer.runner.slurm_options import SlurmSettings
-from tradewind.deployer.runner.slurm_programs import Programs
+from tradewind.deployer.runner.slurm_programs import Programs, find_programs
 from tradewind.deployer.runner.slurm_queue import Queue, with_expiry
 from tradewind.deployer.runner.slurm_spool import HANDED, RESULT, Note, Spool
 from tradewind.deployer.runner.slurm_submit import Submitter
@@ -69,6 +69,7 @@ class SlurmRunner(
 
     name = "slurm"
     Settings = SlurmSettings
+    needs = (find_programs,)
     settings: SlurmSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

@@ -64,6 +64,23 @@ _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
 )
 
 
+def find_programs() -> None:
+    """See that the programs by which jobs are handed over, followed and ended are on the PATH.
+
+    Raises:
+        MissingProgramError: One is not there.
+    """
+    for name in ("sbatch", "squeue", "scontrol", "scancel"):
+        _find(name)
+
+
+def _find(path: str) -> str:
+    found = shutil.which(path)
+    if found is None:
+        raise MissingProgramError(f"there is no program {path}", hint=_HINT)
+    return found
+
+
 class Programs:
     """Slurm's programs.
 
@@ -100,9 +117,7 @@ class Programs:
             if answer.code == 127:
                 raise MissingProgramError(f"there is no {path} on {self._link.target.host}", hint=_HINT)
             return answer
-        found = shutil.which(path)
-        if found is None:
-            raise MissingProgramError(f"there is no program {path}", hint=_HINT)
+        found = _find(path)
         # Not the whole environment: sbatch would hand it, with all that is secret in it, to Slurm.
         environment = {key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)}
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS
-from tradewind.deployer.link import SshTarget
+from tradewind.deployer.link import SshTarget, find_ssh
 from tradewind.deployer.runner import ssh_collect
 from tradewind.deployer.runner.base import (
     DrivesLoad,
@@ -69,6 +69,7 @@ class SshRunner(
 
     name = "ssh"
     Settings = SshRunnerSettings
+    needs = (find_ssh,)
     settings: SshRunnerSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tradewind import plugins
+from tradewind.errors import MissingProgramError
 from tradewind.searcher.paris.table import Table
 from tradewind.searcher.surrogate.gp import Array
 
@@ -24,6 +26,17 @@ _FOLDS = 10
 """Groups of workloads that are left out in turn, at most."""
 
 _SCREEN_TREES = 20
+
+
+def find_packages() -> None:
+    """See that the packages are installed that the forests are of.
+
+    Raises:
+        MissingProgramError: One is not.
+    """
+    for package in ("sklearn", "quantile_forest"):
+        if not plugins.installed(package):
+            raise MissingProgramError(f"the paris searcher needs {package}", hint="pip install 'tradewind[forest]'")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.errors import MissingProgramError, SpecError
+from tradewind.errors import SpecError
 from tradewind.problem import Configuration, Offer, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import (
     Concludes,
@@ -27,7 +26,7 @@ from tradewind.searcher.base import (
     Searcher,
     SearchState,
 )
-from tradewind.searcher.paris.forest import Choice, Forest, Pair, choose_pairs
+from tradewind.searcher.paris.forest import Choice, Forest, Pair, choose_pairs, find_packages
 from tradewind.searcher.paris.table import Table, choices_of, describe, machine_of, of_csv, of_past
 from tradewind.searcher.predicted import (
     Forecast,
@@ -104,6 +103,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     """
 
     Settings = ParisSettings
+    needs = (find_packages,)
     settings: ParisSettings
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
@@ -116,9 +116,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
                 hint="add one of type instance or nodes, or take the searcher gp",
             )
         require_few_settings(problem, self.settings.most_settings, "paris", "two reference runs")
-        for package in ("sklearn", "quantile_forest"):
-            if find_spec(package) is None:
-                raise MissingProgramError(f"the paris searcher needs {package}", hint="pip install 'tradewind[forest]'")
+        find_packages()
         if len(self._rows) > _MANY:
             raise SpecError(
                 f"the paris searcher predicts at most {_MANY:,} machine choices, the space has {len(self._rows):,}",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
+from tradewind import plugins
 from tradewind.errors import MissingProgramError
-from tradewind.plugins import Settings
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Indices, Numbers, Workflow
 from tradewind.workflow.plan import Schedule
@@ -28,7 +28,7 @@ _CLOSE = 1e-5
 """A plan is proven when it is no more than this share above what is proven to be impossible."""
 
 
-class CpSatSettings(Settings):
+class CpSatSettings(plugins.Settings):
     """Settings of CP-SAT."""
 
     seconds: float = Field(10.0, gt=0, description="Time that the solver may take")
@@ -36,6 +36,17 @@ class CpSatSettings(Settings):
         None, gt=0, description="The solver's own measure of work instead of a time: the same plan on any machine"
     )
     workers: int = Field(1, ge=1, description="Threads of the solver; with several, equal plans are not promised")
+
+
+def _no_package() -> MissingProgramError:
+    return MissingProgramError(
+        "the package ortools is not installed, which the planner cp_sat needs", hint="pip install 'tradewind[optimal]'"
+    )
+
+
+def _find_package() -> None:
+    if not plugins.installed("ortools"):
+        raise _no_package()
 
 
 class CpSatPlanner(Planner):
@@ -52,6 +63,7 @@ class CpSatPlanner(Planner):
     """
 
     Settings = CpSatSettings
+    needs = (_find_package,)
     settings: CpSatSettings
     proven = False
     bound = 0.0
@@ -66,9 +78,7 @@ class CpSatPlanner(Planner):
         try:
             from ortools.sat.python import cp_model
         except ImportError:
-            raise MissingProgramError(
-                "planner cp_sat: the package ortools is not installed", hint="pip install 'tradewind[optimal]'"
-            ) from None
+            raise _no_package() from None
         machines = Machines(flow, platform)
         first = machines.insert(by_rank(flow, machines.upward(machines.means)))
         self.proven, self.bound = False, 0.0
