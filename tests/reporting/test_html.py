@@ -14,6 +14,7 @@ from tradewind.reporting.charts import effect_chart, map_chart, progress_chart
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.html import render_html
 from tradewind.reporting.png import write_pngs
+from tradewind.reporting.series import outcomes
 from tradewind.reporting.svg import Scale, Svg, span, time_unit
 from tradewind.store.base import Store
 
@@ -126,6 +127,24 @@ def test_the_map_marks_every_outcome_and_the_deadline(store: Store, build: Build
     root = ET.fromstring(svg)
     titles = [element.text or "" for element in root.iter(f"{SVG}title")]
     assert any("exit code 1" in title for title in titles)
+
+
+def test_runs_on_parts_of_the_input_are_in_no_drawing(store: Store, build: Build) -> None:
+    whole = [make_trial(i, {"a": i}, 1.0 - i / 10) for i in range(4)]
+    parts = [make_trial(4 + i, {"a": i}, 0.01, feasible=i < 2, share=0.1, reason="part") for i in range(3)]
+    failed = make_trial(7, {"a": 7}, 0.01, state=TrialState.FAILED, share=0.1)
+    data = StudyData.load(store, build([*whole, *parts, failed]))
+    for svg in (progress_chart(data), map_chart(data)):
+        assert {"trial 0: succeeded", "trial 3: succeeded"} < set(re.findall(r"trial \d+: \w+", svg))
+        assert not re.search(r"trial [4567]:", svg)
+    assert marks(map_chart(data), "feasible") == 4
+    assert [(kind.name, kind.total) for kind in outcomes(data) if kind.total] == [("feasible", 4)]
+    page = render_html(data)
+    assert "Runs on a part of the input (4) are not drawn." in page
+    assert "feasible (4)" in page
+    assert "(on 10 % of the input)" in page  # the table has them
+    without = render_html(StudyData.load(store, build(whole, name="whole")))
+    assert "part of the input" not in without
 
 
 def test_a_far_deadline_does_not_squeeze_the_points(store: Store, build: Build) -> None:

@@ -81,7 +81,7 @@ def progress_chart(data: StudyData) -> str:
 
 
 def map_chart(data: StudyData) -> str:
-    """Cost against run time of all ended trials, with the deadline. Empty without one."""
+    """Cost against run time of the ended trials on the whole input, with the deadline. Empty without one."""
     kinds = outcomes(data)
     rows = [int(r) for k in kinds for r in k.rows if math.isfinite(data.cost[r]) and math.isfinite(data.runtime[r])]
     if not rows:

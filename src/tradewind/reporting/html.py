@@ -89,6 +89,8 @@ def figures(data: StudyData, weight: Importance | None) -> list[Figure]:
     objective = data.goal.objective
     thinned = sum(kind.total - len(kind.rows) for kind in outcomes(data))
     note = f" {thinned:,} trials are left out of the drawing." if thinned else ""
+    parts = int((data.ended & ~data.whole).sum())
+    note += f" Runs on a part of the input ({parts:,}) are not drawn." if parts else ""
     found = [
         Figure(
             f"Best {objective.metric} so far, against money spent",

@@ -153,7 +153,8 @@ def _map(data: StudyData, figure: Figure) -> bool:
     if deadline:
         label = f"deadline {format_duration(deadline)}"
         axes.axvline(deadline / unit, color="#c1440e", linestyle="--", linewidth=1.4, label=label)
-    axes.set_title(f"{data.study.name}: cost and run time of every trial")
+    on = "" if data.whole.all() else " on the whole input"
+    axes.set_title(f"{data.study.name}: cost and run time of every trial{on}")
     axes.set_xlabel(f"run time, {name}")
     axes.set_ylabel("cost, USD this run")
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -82,14 +82,18 @@ def best_so_far(data: StudyData) -> Curve:
 
 
 def outcomes(data: StudyData, limit: int = MAX_POINTS) -> list[Kind]:
-    """The ended trials by outcome, thinned out evenly to ``limit`` points in all; the best ten always stay."""
-    masks: list[tuple[str, Mask]] = [
+    """The ended trials on the whole input by outcome, thinned out evenly to ``limit`` points; the best ten always stay.
+
+    What a part of the input costs and takes is no cost and time of its configuration: it would look cheap and quick.
+    """
+    states: list[tuple[str, Mask]] = [
         ("feasible", data.having(TrialState.SUCCEEDED) & data.feasible_flag),
         ("infeasible", data.infeasible),
         ("failed", data.having(TrialState.FAILED)),
         ("aborted", data.having(TrialState.ABORTED)),
         ("lost", data.having(TrialState.LOST)),
     ]
+    masks = [(name, mask & data.whole) for name, mask in states]
     total = sum(int(mask.sum()) for _, mask in masks)
     keep = data.ranking[:10]
     kinds = []

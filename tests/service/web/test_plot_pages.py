@@ -6,13 +6,17 @@ import csv
 import io
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from tests.service.web.looks import find_wrong, keep_pictures
-from tests.service.web.shelf import Shelf, fill, more
+from tests.service.web.shelf import Shelf, fill, more, study, trial
 from tests.service.web.stage import Stage
+
+from tradewind.store.base import Change
 
 if TYPE_CHECKING:
     from playwright.sync_api import Download, Page
@@ -189,6 +193,25 @@ def test_charts_are_linked_zoomed_and_saved(open_page: Opener, shelf: Shelf) -> 
     expect(steps.nth(3)).to_be_visible()
     best = [float(text.strip("$")) for text in steps.locator("td:nth-child(3)").all_inner_texts()]
     assert best == sorted(best, reverse=True)
+
+
+def test_parts_of_the_input_stand_beside_no_whole_run(open_page: Opener, scene: Stage, shelf: Shelf) -> None:
+    parted = study(scene.context, "parts", 0, ago=900.0, tenant="")
+    made = [trial(number, np.random.default_rng(number), time.time()) for number in range(40)]
+    good = [(one, run) for one, run in made if one.observation is not None and one.observation.feasible][:6]
+    for place in (1, 4):
+        one, run = good[place]
+        good[place] = replace(one, proposal=replace(one.proposal, fidelity=0.1)), run
+    scene.context.store.write(parted, Change([one for one, _ in good], [run for _, run in good]))
+    page = open_page("root")
+    go(page, f"/studies/{parted}")
+    expect(page.get_by_role("grid", name="Trials")).to_have_attribute("aria-rowcount", "7")
+    for name in ("map", "progress"):
+        page.locator(f"#{name}-tools summary").click()
+        with page.expect_download() as saved:
+            page.locator(f"#{name}-tools").get_by_role("button", name="Save as CSV").click()
+        numbers = {int(row[0]) for row in read_csv(saved.value)[1:]}
+        assert numbers == {one.number for one, _ in good if one.proposal.fidelity == 1.0}
 
 
 def test_a_range_on_an_axis_filters_all(open_page: Opener, shelf: Shelf) -> None:

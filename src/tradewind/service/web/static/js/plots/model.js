@@ -170,6 +170,11 @@ export class Model extends EventTarget {
     return this.parameters.map((one) => [one.name, this.setting(one, row)]).filter(([, value]) => value !== "");
   }
 
+  // Whether a trial was on the whole input.
+  whole(row) {
+    return !(this.columns.fidelity[row] < 1);
+  }
+
   stateWord(row) {
     return STATE_WORDS[STATES[this.state[row]]];
   }
@@ -183,8 +188,9 @@ export class Model extends EventTarget {
   // What is said where the pointer rests on a trial.
   lines(row) {
     const bound = STATES[this.state[row]] === "aborted" ? "at least " : "";
-    const { cost, runtime, objective } = this.columns;
-    const lines = [`Trial ${this.number[row]}: ${this.stateWord(row)}${row === this.best ? ", the best" : ""}`];
+    const { cost, runtime, objective, fidelity } = this.columns;
+    const part = this.whole(row) ? "" : ` on ${figure(100 * fidelity[row])} % of the input`;
+    const lines = [`Trial ${this.number[row]}: ${this.stateWord(row)}${part}${row === this.best ? ", the best" : ""}`];
     if (!Number.isNaN(cost[row])) lines.push(`${bound}${money(cost[row])} this run, ${bound}${duration(runtime[row])}`);
     if (this.kind === "number" && !Number.isNaN(objective[row])) lines.push(`${this.metric} ${figure(objective[row])}`);
     const settings = this.configuration(row).map(([name, value]) => `${name} = ${value}`);

@@ -64,7 +64,9 @@ export class ParallelChart extends Frame {
   // The fifth of the objective that each trial is in: it gives a line its colour, the best fifth the strongest.
   _rank() {
     const { model } = this, rows = [];
-    for (let row = 0; row < model.n; row++) if (model.state[row] === 0 && !Number.isNaN(model.columns.objective[row])) rows.push(row);
+    for (let row = 0; row < model.n; row++) {
+      if (model.state[row] === 0 && model.whole(row) && !Number.isNaN(model.columns.objective[row])) rows.push(row);
+    }
     const sign = model.maximise ? -1 : 1, values = model.columns.objective;
     rows.sort((a, b) => sign * (values[a] - values[b]));
     this.fifth = new Int8Array(model.n).fill(-1);

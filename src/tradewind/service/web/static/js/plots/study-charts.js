@@ -52,7 +52,12 @@ export class ProgressChart extends PointChart {
 
 // Only what was measured feasibly stands against the curve: a quick failure is no good result.
 function measured(model) {
-  return model.columns.objective.map((value, row) => (model.state[row] === 0 ? value : NaN));
+  return model.columns.objective.map((value, row) => (model.state[row] === 0 && model.whole(row) ? value : NaN));
+}
+
+// What a part of the input costs and takes is no cost and time of its configuration: it would look cheap and quick.
+function whole(model, values) {
+  return values.map((value, row) => (model.whole(row) ? value : NaN));
 }
 
 // Which trials were in time and cheap; a ring where no other feasible one is both as cheap and as quick.
@@ -63,8 +68,8 @@ export class MapChart extends PointChart {
       label: "Cost and run time of every trial",
       height: 320,
       name: "cost-time-map",
-      x: { kind: "time", title: "run time", log: true, values: (it) => it.columns.runtime, near },
-      y: { kind: "money", title: "cost, USD this run", log: true, values: (it) => it.columns.cost },
+      x: { kind: "time", title: "run time", log: true, values: (it) => whole(it, it.columns.runtime), near },
+      y: { kind: "money", title: "cost, USD this run", log: true, values: (it) => whole(it, it.columns.cost) },
     });
     this.front = [];
   }
