@@ -49,6 +49,22 @@ def test_the_best_known_configuration_is_the_default_and_can_be_varied(
     assert json.loads(capsys.readouterr().out)["trials"] == {"succeeded": 6}, "single runs are no trials of the search"
 
 
+def test_a_parameter_with_one_possible_value_need_not_be_given(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, result = ran(capsys, "--set", "x=3")
+    assert (code, result["record"]["configuration"]) == (0, {"instance": "local.c1", "x": 3})
+
+
+def test_what_is_not_given_is_that_of_the_best_single_run_until_there_is_a_search(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for x in (2, 5, 3):
+        assert ran(capsys, "--set", f"x={x}")[0] == 0
+    assert ran(capsys)[1]["objective"] == 5.0
+    assert run(["tune", "job.yaml", "--quiet", "--json", "--trials", "1"]) == 0
+    capsys.readouterr()
+    assert ran(capsys)[1]["objective"] == 1.0
+
+
 def test_without_anything_known_the_values_must_be_given(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, message = ran(capsys)
     assert code == 3
@@ -61,7 +77,7 @@ def test_without_anything_known_the_values_must_be_given(job: Path, capsys: pyte
         (["--set", "x"], "--set 'x' is not NAME=VALUE"),
         (["--set", "y=1"], "there is no parameter 'y'"),
         (["--set", "x=99"], "x='99' is not in the space"),
-        (["--set", "x=1"], "instance is missing"),
+        (["--set", "instance=local.c1"], "x is missing"),
     ],
 )
 def test_wrong_values_are_one_line(

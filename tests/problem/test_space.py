@@ -97,6 +97,25 @@ def test_a_change_is_completed_with_what_it_makes_necessary() -> None:
     assert dict(space.complete({"codec": "none", "level": 7}, otherwise)) == {"codec": "none"}
 
 
+def test_what_some_values_leave_one_value_for_is_implied() -> None:
+    one = Categorical(name="one", values=("only",))
+    space = Space([CODEC, LEVEL, FAST, NODES, one], [Expression("fast or nodes == 4"), Expression("nodes < level")])
+    assert space.implied({}) == {"one": "only"}
+    assert space.implied({"codec": "gzip", "level": 9, "fast": False}) == {"nodes": 4, "one": "only"}
+    assert space.implied({"codec": "gzip", "level": 9, "nodes": 2}) == {"fast": True, "one": "only"}
+    assert space.implied({"codec": "none"}) == {"one": "only"}, "what does not exist has no value"
+    assert space.implied({"codec": "none", "level": 9}) == {}, "there is no such configuration"
+
+
+def test_what_is_implied_in_a_space_that_cannot_be_listed() -> None:
+    one = Categorical(name="one", values=("only",), when=Expression("codec == 'gzip'"))
+    space = Space([Float(name="x", low=0.0, high=1.0), CODEC, one])
+    assert space.implied({"codec": "gzip"}) == {"one": "only"}
+    assert (
+        space.implied({"codec": "none"}) == space.implied({}) == space.implied({"codec": "gzip", "one": "only"}) == {}
+    )
+
+
 def test_a_condition_that_is_also_a_constraint_does_not_bring_back_what_is_inactive() -> None:
     same = Expression("codec == 'gzip'")
     inner = Integer(name="inner", low=1, high=2, when=same)

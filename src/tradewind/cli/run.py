@@ -19,7 +19,7 @@ def run(
     file: Annotated[Path, typer.Argument(help="The job YAML.", show_default=False)],
     values: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", help="A parameter's value, nodes=4; the others are those of the best known."),
+        typer.Option("--set", "-s", help="A parameter's value, nodes=4; the others are those of the best known run."),
     ] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
@@ -33,8 +33,10 @@ def run(
 ) -> None:
     """Run the job once, on the best known or a given configuration.
 
-    With --json, a shell loop or a foreign optimiser can be the searcher: it passes every parameter with --set, and
-    reads "objective". The run is kept in the store under NAME.runs; it does not count against the search's budget.
+    Parameters that are not given with --set have their only possible value, or that of the best run known: of the
+    search, or else of earlier single runs. With --json, a shell loop or a foreign optimiser can be the searcher: it
+    passes parameters with --set, and reads "objective". The run is kept in the store under NAME.runs; it does not count
+    against the search's budget.
     """
     from tradewind.cli.common import load_job, open_store
     from tradewind.engine.assemble import build_problem
@@ -58,7 +60,7 @@ def run(
 
 
 def choose(spec: Spec, problem: Problem, store: Store, texts: Sequence[str]) -> Configuration:
-    """The configuration to run: the given values, and the best known one's for the others.
+    """The configuration to run: the given values, what they leave one value for, and the best known one's others.
 
     Args:
         spec: The specification.
@@ -80,12 +82,13 @@ def choose(spec: Spec, problem: Problem, store: Store, texts: Sequence[str]) -> 
                 f"--set {text!r}: there is no parameter {name!r}", hint=f"known: {', '.join(problem.space.names)}"
             )
         given[name] = problem.space[name].coerce(value)
+    implied = problem.space.implied(given)
     best = best_known(spec, store)
-    if best is None and not given:
+    if best is None and not given and not problem.space.required <= implied.keys():
         raise ConfigurationError(
             f"nothing is known of {spec.name} yet", hint=f"tradewind tune {spec.file} first, or give values with --set"
         )
-    merged: Mapping[str, Value] = {**(best.configuration if best else {}), **given}
+    merged: Mapping[str, Value] = {**(best.configuration if best else {}), **implied, **given}
     active: dict[str, Value] = {}
     for parameter in problem.space.parameters:  # a condition names only parameters above its own
         name, when = parameter.name, parameter.when
@@ -95,12 +98,28 @@ def choose(spec: Spec, problem: Problem, store: Store, texts: Sequence[str]) -> 
 
 
 def best_known(spec: Spec, store: Store) -> Trial | None:
-    """The best trial of the newest study of the same problem that has one."""
+    """The best trial of the newest study of the same problem that has one, else the best of its single runs."""
     for study in store.find_studies(spec.name, spec.problem_key):
         best = store.summaries([study.id])[0].best
         if best is not None:
             return best
-    return None
+    # Runs at the same time are in studies of their own, none of which stands for the others.
+    found: Trial | None = None
+    for study in store.find_studies(*_single_runs(spec)):
+        best = store.summaries([study.id])[0].best
+        if best is not None and (found is None or spec.objective.better(_objective(best), _objective(found))):
+            found = best
+    return found
+
+
+def _objective(trial: Trial) -> float:
+    assert trial.observation is not None and trial.observation.objective is not None
+    return trial.observation.objective
+
+
+def _single_runs(spec: Spec) -> tuple[str, str]:
+    """Name and problem of the studies that single runs of a job are kept in."""
+    return f"{spec.name}.runs", f"{spec.problem_key}/runs"
 
 
 def run_once(
@@ -113,12 +132,12 @@ def run_once(
     from tradewind.errors import BudgetError, InterruptedSearch, StudyBusyError
     from tradewind.paths import data_folder
 
-    name, suffix = f"{spec.name}.runs", "/runs"
+    name, key = _single_runs(spec)
     searcher = FixedSearcher(problem, configuration)
-    found = [s for s in store.find_studies(name, spec.problem_key + suffix) if s.state != "interrupted"]
+    found = [s for s in store.find_studies(name, key) if s.state != "interrupted"]
     while True:
         # Several commands may run the same job at once: each needs a study that nobody holds.
-        study = found.pop(0) if found else store.create_study(new_study(spec, name=name, suffix=suffix))
+        study = found.pop(0) if found else store.create_study(new_study(spec, name=name, suffix="/runs"))
         mine = replace(problem, budget=_with_earlier_runs(problem.budget, store, study))
         # Earlier runs are no reason not to run once more.
         search = build_search(spec, study, store, data_folder(), problem=mine, searcher=searcher, rules=())

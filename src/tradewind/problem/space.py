@@ -171,6 +171,35 @@ class Space:
                 raise ConfigurationError(f"{Configuration(chosen)} breaks the constraint {constraint}")
         return Configuration(chosen)
 
+    def implied(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The parameters that some values leave a single value for, those that have only one anyway included.
+
+        Args:
+            values: Values of some parameters, as their parameters write them.
+
+        Returns:
+            The value of each; nothing where no allowed configuration has the given ones.
+        """
+        if not self.enumerable:
+            found: dict[str, Value] = {}
+            for parameter, listed in zip(self.parameters, self.levels, strict=True):
+                exists = parameter.when is None or self._true(parameter.when, {**found, **values}, inactive=False)
+                if parameter.name not in values and listed is not None and len(listed) == 1 and exists:
+                    found[parameter.name] = parameter.level(0)
+            return found
+        rows = self.codes
+        for i, name in enumerate(self.names):
+            if name in values:
+                rows = rows[rows[:, i] == self._places[name].get(token(values[name]), -2)]
+        if not len(rows):
+            return {}
+        only = (rows == rows[0]).all(axis=0)
+        return {
+            parameter.name: parameter.level(int(rows[0, i]))
+            for i, parameter in enumerate(self.parameters)
+            if only[i] and rows[0, i] >= 0 and parameter.name not in values
+        }
+
     def complete(self, values: Mapping[str, Value], otherwise: Mapping[str, Value]) -> Configuration:
         """The configuration of some values, after a change: what is inactive is dropped, what is missing is filled in.
 
