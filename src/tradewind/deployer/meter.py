@@ -45,7 +45,8 @@ class Meter:
         """Take in where the machines are, at ``now`` on the clock that they live on."""
         self._known = True
         self.paid(cluster.setup_seconds)
-        self._present = cluster.state is not ClusterState.GONE  # what is unknown counts as alive
+        # What is unknown counts as alive.
+        self._present = cluster.state is not ClusterState.GONE and not cluster.vanished
         if self._ready_at is None and cluster.state is ClusterState.READY:
             begun = self._begun(cluster)
             self._ready_at = now if begun is None else min(now, begun + self._setup_seconds)

@@ -64,6 +64,8 @@ class Cluster:
         owner: The tag of who pays, as far as it is known.
         crowded: It failed because there was no room for it, so that another offer may do.
         expires: The tag of when anyone may destroy them, in seconds since the epoch, or None.
+        vanished: The provider shows none of the machines: nothing is paid for them, though destroying may have to clean
+            up after them.
     """
 
     run_id: str
@@ -75,6 +77,7 @@ class Cluster:
     owner: str = ""
     expires: float | None = None
     crowded: bool = False
+    vanished: bool = False
 
 
 class Provisioner(Plugin, ABC):

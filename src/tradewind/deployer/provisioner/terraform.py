@@ -29,6 +29,7 @@ from tradewind.deployer.provisioner.terraform_places import Places
 from tradewind.deployer.provisioner.terraform_program import Outcome, Program, find_program
 from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
 from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform_watch import Watch
 from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TeardownError, TradewindError
 from tradewind.problem import Machine, Offer
 
@@ -70,6 +71,7 @@ class TerraformProvisioner(
         self._base = data_folder / "terraform"
         self._runs = self._base / "runs"
         self._prober = Prober()
+        self._watch = Watch()
         self._guard = threading.Lock()
         self._places = Places(self.settings)
         self._abandoned: set[str] = set()
@@ -238,7 +240,20 @@ class TerraformProvisioner(
             # Its folder goes when its machines are gone; those of another machine's folder are nothing that we see.
             ours = str(folder.path) == cluster.data.get("folder") or cluster.state is ClusterState.GONE
             return replace(cluster, state=ClusterState.GONE if ours else ClusterState.UNKNOWN)
-        return self._cluster(folder, record)
+        return self._watched(self._cluster(folder, record), record)
+
+    def _watched(self, cluster: Cluster, record: Record) -> Cluster:
+        """Failed, when the provider has taken machines back: a runner only sees that they do not answer."""
+        place = self._places.asked_for(record)
+        if place is None or record.made is None or cluster.state is ClusterState.FAILED:
+            return cluster
+        # Without them, a provider may know the machines by other names, or be asked in the wrong place.
+        sure = self.settings.module is None and bool(record.account)
+        sight = self._watch.look(*place, [machine.id for machine in cluster.machines], sure=sure)
+        if not sight.lost:
+            return replace(cluster, vanished=sight.vanished)
+        reason = f"{record.provider} does not run {', '.join(sight.lost)} any more: taken back, or turned off"
+        return replace(cluster, state=ClusterState.FAILED, reason=reason, vanished=sight.vanished)
 
     def find(self, owner: str | None) -> list[Cluster]:
         """All clusters of an owner, by the folders here and by tag at the providers; see `Provisioner.find`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from tradewind.deployer.amazon_keys import default_region, find_keys
@@ -18,6 +18,7 @@ from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Fo
 from tradewind.errors import DeployError, TeardownError
 
 _ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
+_AT_ONCE = 150
 _OTHERS = {
     # what: (list, id, parameter of delete, delete)
     "volume": ("DescribeVolumes", "volumeId", "VolumeId", "DeleteVolume"),
@@ -126,6 +127,15 @@ class AmazonCloud(Cloud):
             if not self._delete(region, delete, parameter, item.findtext(name, ""))
         ]
 
+    def alive(self, region: str, machines: Collection[str]) -> set[str]:
+        """See `Cloud.alive`; by number, since spot machines get their tags late."""
+        self._check_account()
+        return {
+            item.findtext("instanceId", "")
+            for item in self._numbered(region, sorted(machines))
+            if _state(item) in ("pending", "running")
+        }
+
     def label(self, run_id: str, region: str) -> None:
         """Tag spot machines, and the disks and network interfaces of all machines."""
         wanted = _tagged(RUN, run_id)
@@ -146,6 +156,11 @@ class AmazonCloud(Cloud):
         both = [*wanted, *filters(instance_state_name=_ALIVE)]
         reservations = self._ec2.all(region, "DescribeInstances", Filter=both)
         return [item for reservation in reservations for item in reservation.findall("instancesSet/item")]
+
+    def _numbered(self, region: str, ids: Sequence[str]) -> Iterator[Element]:
+        """Machines by number; EC2 takes 200 values for a filter."""
+        for at in range(0, len(ids), _AT_ONCE):
+            yield from self._instances(region, filters(instance_id=list(ids[at : at + _AT_ONCE])))
 
     def _requests(self, region: str, wanted: list[Filter]) -> list[tuple[Element, str]]:
         """Requests for spot machines, each with the id of its machine if that is there."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Collection
 from typing import Any
 
 from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
 from tradewind.errors import DeployError, MissingProgramError
 
 _GONE = re.compile(r"ResourceGroupNotFound|could not be found", re.IGNORECASE)
+_DOWN = re.compile(r"stopp|deallocat", re.IGNORECASE)
 
 
 class AzureCloud(Cloud):
@@ -64,6 +66,12 @@ class AzureCloud(Cloud):
             if RUN in tags:
                 found.append(tags_of(tags[RUN], group["location"], tags, (group["name"],)))
         return merge(found)
+
+    def alive(self, region: str, machines: Collection[str]) -> set[str]:
+        """See `Cloud.alive`."""
+        there = self._ask("vm", "list", "--show-details", "--output", "json") or []
+        runs = {each.get("vmId", "").lower() for each in there if not _DOWN.search(each.get("powerState") or "")}
+        return {machine for machine in machines if machine.lower() in runs}
 
     def give_back(self, run_id: str, region: str) -> list[str]:
         """See `Cloud.give_back`."""

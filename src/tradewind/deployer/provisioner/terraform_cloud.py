@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,6 +74,18 @@ class Cloud(ABC):
 
         Returns:
             What is still there, in words; empty when nothing is.
+        """
+
+    @abstractmethod
+    def alive(self, region: str, machines: Collection[str]) -> set[str]:
+        """Which of some machines are there and run, or are about to; those that nothing is said of are not.
+
+        Args:
+            region: Where they are.
+            machines: Their ids, as the shipped module's output has them.
+
+        Raises:
+            DeployError: The provider does not answer, or the credentials are of another account.
         """
 
     def label(self, run_id: str, region: str) -> None:  # noqa: B027  (nothing to do is the usual case)

@@ -6,12 +6,15 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Collection
 from typing import Any
 
 from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
 from tradewind.errors import DeployError, MissingProgramError
 
 _GONE = re.compile(r"was not found|notFound|404", re.IGNORECASE)
+
+_DOWN = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED")
 
 _VARIABLES = ("GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
 """Where Terraform's provider looks for the project, in its order."""
@@ -73,6 +76,11 @@ class GoogleCloud(Cloud):
                 self._delete("firewall-rules", rule["name"])
         left = [f"{kind[:-1]} {each['name']}" for kind in ("instances", "disks") for each in self._list(kind, wanted)]
         return left + [f"rule {rule['name']}" for rule in self._rules() if rule["facts"][RUN] == label(run_id)]
+
+    def alive(self, region: str, machines: Collection[str]) -> set[str]:
+        """See `Cloud.alive`."""
+        there = self._list("instances", f"labels.{RUN}:*")
+        return {each["name"] for each in there if each.get("status") not in _DOWN} & set(machines)
 
     def _list(self, kind: str, wanted: str) -> list[dict[str, Any]]:
         return (

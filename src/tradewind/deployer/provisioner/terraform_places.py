@@ -54,6 +54,13 @@ class Places:
         found = [(self._of(name), each) for name in given.providers for each in self._of(name).find(None)]
         return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
 
+    def asked_for(self, record: Record) -> tuple[Cloud, str] | None:
+        """Who can be asked whether the machines of a run are still there, and in which region; None where nobody is."""
+        given = self._settings
+        if not (given.sweep and record.provider in given.providers and record.region):
+            return None
+        return self._of(record.provider, record.account), record.region
+
     def check(self, folder: RunFolder, record: Record) -> None:
         """Make sure that somebody knows whether there are machines that no folder here knows.
 
