@@ -120,6 +120,39 @@ def test_the_picture_fits_and_has_it_all(width: int, height: int) -> None:
     assert "searching" in text
 
 
+WORDS = {
+    80: (
+        "$12.30 + $1.25 reserved of $100.00",
+        "1h 00m of 10h 00m",
+        "1,236 of 5,000 (12 failed, 3 aborted, 1 lost)",
+    ),
+    50: ("$12.30 + $1.25 of $100.00", "1h 00m of 10h 00m", "1,236 of 5,000 (16 not succeeded)"),
+    30: ("$12.30 + $1.25 of $10…", "1h 00m of 10h 00m", "1,236 of 5,000"),
+}
+
+
+@pytest.mark.parametrize("width", WORDS)
+def test_bars_leave_room_for_the_words(width: int) -> None:
+    counts = {"succeeded": 1220, "failed": 12, "aborted": 3, "lost": 1}
+    fields = {"budget": Budget(100.0, 10.0, 5000), "reserved": 1.25, "elapsed": 3600.0, "notes": {"early": "7 stopped"}}
+    trial = make_trial(3, {"workers": 4})
+    with LiveView(stream=io.StringIO(), live=True) as view:
+        moment = snapshot(counts=counts, last=trial, best=trial, spent=12.3, **fields)
+        lines = plain(view, moment, width, 24)[1:5]
+    assert [line.split(" ")[0] for line in lines] == ["money", "time", "trials", "early"]
+    assert [line[8:].lstrip("━─ ") for line in lines] == [*WORDS[width], "7 stopped"]
+    bars = [sum(c in "━─" for c in line) for line in lines]
+    assert bars == {80: [24, 24, 24, 0], 50: [8, 8, 8, 0], 30: [0, 0, 0, 0]}[width]
+
+
+def test_bars_keep_their_length_while_a_figure_gets_a_digit() -> None:
+    with LiveView(stream=io.StringIO(), live=True) as view:
+        moments = [snapshot(counts={"succeeded": 3}, last=None, best=None, spent=spent) for spent in (9.98, 10.02)]
+        rows = [plain(view, moment, 62, 24)[1] for moment in moments]
+    assert "$9.98 +" in rows[0] and "$10.02 +" in rows[1]
+    assert [row.count("━") for row in rows] == [16, 16]
+
+
 def test_before_the_first_trial_and_without_limits() -> None:
     with LiveView(stream=io.StringIO(), live=True) as view:
         moment = snapshot(counts={}, last=None, best=None, budget=Budget(), size=None, reserved=0.0)

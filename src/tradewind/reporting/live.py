@@ -22,6 +22,11 @@ _INTERVAL = 0.125
 _LAST = 4
 _RUNNING = 8
 _CURVE = 400
+_NAME = 8
+"""Columns of a row's name, with the space behind it."""
+
+_LONGEST, _SHORTEST, _STEP = 40, 8, 4
+"""Columns of a bar at most and at least, and by how many it grows."""
 
 
 class LiveView:
@@ -241,36 +246,56 @@ def _bars(snapshot: Snapshot, width: int) -> list[Any]:
     ended = sum(snapshot.counts.values())
     seconds = budget.hours * 3600.0 if budget.hours is not None else None
     trials = budget.trials if budget.trials is not None else snapshot.size
-    reserved = f" + {format_money(snapshot.reserved)} reserved" if snapshot.reserved > 0 else ""
+    ahead = f" + {format_money(snapshot.reserved)}" if snapshot.reserved > 0 else ""
     of_money = f" of {format_money(budget.dollars)}" if budget.dollars is not None else ""
     of_time = f" of {format_duration(seconds)}" if seconds is not None else ""
     of_trials = f" of {trials:,}" if trials is not None else ""
+    money = [f"{format_money(snapshot.spent)}{ahead}{word}{of_money}" for word in (" reserved" if ahead else "", "")]
+    count = [f"{ended:,}{of_trials}{split}" for split in _splits(snapshot)]
     rows = [
-        (
-            "money",
-            snapshot.spent,
-            snapshot.reserved,
-            budget.dollars,
-            f"{format_money(snapshot.spent)}{reserved}{of_money}",
-        ),
+        ("money", snapshot.spent, snapshot.reserved, budget.dollars, _fitting(money, width)),
         ("time", snapshot.elapsed, 0.0, seconds, f"{format_duration(snapshot.elapsed)}{of_time}"),
-        ("trials", float(ended), float(len(snapshot.running)), trials, f"{ended:,}{of_trials}{_split(snapshot)}"),
+        ("trials", float(ended), float(len(snapshot.running)), trials, _fitting(count, width)),
     ]
-    notes = [_bar(name, 0.0, 0.0, None, words, width) for name, words in snapshot.notes.items()]
-    return [_bar(name, done, ahead, limit, words, width) for name, done, ahead, limit, words in rows] + notes
+    room = _room([words for _, _, _, limit, words in rows if limit], width)
+    rows += [(name, 0.0, 0.0, None, words) for name, words in snapshot.notes.items()]
+    return [_bar(*row, room if _beside(row[-1], width) >= room else 0) for row in rows]
 
 
-def _split(snapshot: Snapshot) -> str:
-    bad = [f"{count} {state}" for state, count in snapshot.counts.items() if state != "succeeded" and count]
-    return f" ({', '.join(bad)})" if bad else ""
+def _fitting(choices: Sequence[str], width: int) -> str:
+    """The first of some words, from long to short, that leave room for a bar; or that fit without; else the last."""
+    rooms = (width - _NAME - 1 - _SHORTEST, width - _NAME)
+    return next((words for room in rooms for words in choices if len(words) <= room), choices[-1])
 
 
-def _bar(name: str, done: float, ahead: float, limit: float | None, words: str, width: int) -> Text:
+def _room(words: Sequence[str], width: int) -> int:
+    """How long the bars are: all alike, and as long as what stands beside them lets them be.
+
+    In steps, so that they stay as they are while a figure beside them gets or loses a digit. A row whose words leave no
+    room for the shortest bar has none, and does not count.
+    """
+    rooms = [room for each in words if (room := _beside(each, width)) >= _SHORTEST]
+    return min([_LONGEST, *rooms]) // _STEP * _STEP
+
+
+def _beside(words: str, width: int) -> int:
+    return width - _NAME - 1 - len(words)
+
+
+def _splits(snapshot: Snapshot) -> tuple[str, str, str]:
+    """How many of the trials ended badly, by state; together; and nothing."""
+    bad = {state: count for state, count in snapshot.counts.items() if state != "succeeded" and count}
+    if not bad:
+        return "", "", ""
+    by_state = ", ".join(f"{count} {state}" for state, count in bad.items())
+    return f" ({by_state})", f" ({sum(bad.values())} not succeeded)", ""
+
+
+def _bar(name: str, done: float, ahead: float, limit: float | None, words: str, room: int) -> Text:
     from rich.text import Text
 
-    line = Text(f"{name:<7} ", no_wrap=True, overflow="ellipsis")
-    if limit:
-        room = max(8, min(40, width - 44))
+    line = Text(f"{name:<{_NAME - 1}} ", no_wrap=True, overflow="ellipsis")
+    if limit and room:
         full = min(room, round(room * done / limit))
         light = min(room, round(room * (done + ahead) / limit)) - full
         line.append("━" * full, style="cyan")
