@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 import re
+import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,11 +18,13 @@ from tradewind.reporting.html import render_html
 from tradewind.reporting.png import write_pngs
 from tradewind.reporting.series import outcomes
 from tradewind.reporting.svg import Scale, Svg, span, time_unit
+from tradewind.reporting.terminal import curve_lines
 from tradewind.store.base import Store
 
 from .conftest import SPEC, Build, make_trial, some_trials
 
 SVG = "{http://www.w3.org/2000/svg}"
+MOST = sys.float_info.max
 VOID = {"meta", "link"}
 
 
@@ -199,6 +203,32 @@ def test_spans_hold_all_values() -> None:
     assert low < 1 < 100 < high
     assert span([], log=True) == (0.1, 1.0)
     assert span([], log=False) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("values", [[-MOST, MOST], [MOST, MOST], [1e-300, 1e300], [5e-324, MOST]])
+def test_axes_of_extreme_values_have_places_and_ticks(values: list[float], log: bool) -> None:
+    low, high = span(values, log=log)
+    scale = Scale(low, high, 0, 100, log)
+    assert math.isfinite(high - low)
+    assert 0.0 <= scale(values[0]) <= scale(values[1]) <= 100.0
+    assert all(low <= tick <= high for tick in scale.ticks())
+    assert len(scale.ticks()) >= 2
+
+
+@pytest.mark.parametrize("extreme", [1e300, MOST])
+def test_a_report_on_extreme_values_has_no_places_that_are_no_numbers(
+    store: Store, build: Build, tmp_path: Path, extreme: float
+) -> None:
+    values = [-extreme, 0.0, 1e-300, extreme, 5.0]
+    trials = [make_trial(i, {"m": i % 5, "b": i % 2}, 0.1, objective=values[i % 5]) for i in range(10)]
+    data = StudyData.load(store, build(trials, spec={"objective": {"maximise": "score"}}))
+    page = render_html(data)
+    assert "What each parameter explains" in page
+    for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
+        assert not re.search(r"\b(nan|inf)\b", re.sub(r"<title>.*?</title>", "", svg, flags=re.DOTALL))
+    assert len(curve_lines(data, 80)) > 2
+    assert len(write_pngs(data, tmp_path)) == 3
 
 
 def test_time_units() -> None:

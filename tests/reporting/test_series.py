@@ -130,6 +130,23 @@ def test_importance_finds_what_matters_and_gives_nothing_to_noise(store: Store, 
     assert found.trials == 120
 
 
+def test_shares_do_not_depend_on_the_unit(store: Store, build: Build) -> None:
+    rng = np.random.default_rng(4)
+    configurations = [{"a": int(rng.integers(3)), "b": int(rng.integers(2))} for _ in range(60)]
+    values = [c["a"] - 1.0 + 0.3 * c["b"] + float(rng.normal(0, 0.01)) for c in configurations]
+    found = []
+    for unit in (1.0, 1e300):
+        trials = [
+            make_trial(i, c, 0.1, objective=unit * v)
+            for i, (c, v) in enumerate(zip(configurations, values, strict=True))
+        ]
+        found.append(importance(StudyData.load(store, build(trials, name=f"{unit}"))))
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].shares["a"] > 0.8
+    assert found[1].shares == pytest.approx(found[0].shares)
+
+
 def test_pure_noise_explains_nothing(store: Store, build: Build) -> None:
     rng = np.random.default_rng(2)
     trials = [make_trial(i, {"a": int(rng.integers(10))}, float(rng.lognormal())) for i in range(40)]

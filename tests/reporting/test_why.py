@@ -83,6 +83,16 @@ def test_a_maximised_metric(store: Store, build: Build) -> None:
     assert "It is 23 % higher than the median" in text
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([9.0, 2.0, 3.0, 1.0], "3.6 times as much as"), ([1e300, 1e-300, 1e-300, 0.0], "1e+300 higher than")],
+)
+def test_far_above_the_median(store: Store, build: Build, values: list[float], words: str) -> None:
+    trials = [make_trial(i, {"a": i}, 0.1, objective=value) for i, value in enumerate(values)]
+    text = said(store, build(trials, spec={"objective": {"maximise": "score"}}))
+    assert f"It is {words} the median of the feasible trials." in text
+
+
 def test_negative_values_are_compared_by_difference(store: Store, build: Build) -> None:
     spec = {"objective": {"minimise": "loss"}}
     text = said(store, build([make_trial(i, {"a": i}, 0.1, objective=-2.0 + i) for i in range(2)], spec=spec))

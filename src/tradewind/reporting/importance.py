@@ -55,7 +55,9 @@ def importance(data: StudyData) -> Importance | None:
         return None
     values = data.objective[rows]
     target = np.log(values) if values.min() > 0 else values
-    if np.ptp(target) <= 1e-12 * max(1.0, float(np.abs(target).max())):
+    # Shares do not depend on the unit; squares and differences of values like 1e300 would be infinite.
+    target = target / max(1.0, float(np.abs(target).max()))
+    if np.ptp(target) <= 1e-12:
         return None
     names, blocks = [], []
     for name, column in data.parameters.items():
@@ -66,6 +68,8 @@ def importance(data: StudyData) -> Importance | None:
     if not names:
         return None
     shares = _shapley(_Model(blocks, target), len(names))
+    if not np.isfinite(shares).all():
+        return None
     positive = np.maximum(shares, 0.0)
     positive = positive / max(1.0, float(positive.sum()))
     ranked = sorted(zip(names, positive.tolist(), strict=True), key=lambda pair: -pair[1])

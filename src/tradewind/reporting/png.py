@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tradewind.reporting.importance import importance
 from tradewind.reporting.pareto import cost_time_front
 from tradewind.reporting.pareto_chart import draw_front
 from tradewind.reporting.series import best_so_far, levels, outcomes, wants_log
-from tradewind.reporting.svg import time_unit
+from tradewind.reporting.svg import MOST, time_unit
 from tradewind.reporting.words import percent, value_words
 from tradewind.units import format_duration, format_money
 
@@ -69,6 +70,7 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
         import matplotlib as mpl
     except ImportError:
         raise MissingProgramError("PNG charts need matplotlib", hint="pip install 'tradewind[plots]'") from None
+    data = _drawable(data)
     charts: dict[str, Callable[[StudyData, Figure], bool]] = {
         "best-so-far.png": _progress,
         "cost-time.png": _map,
@@ -101,6 +103,12 @@ def words_axis(axis: Any, words: Callable[[float], str], log: bool) -> None:
         axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12))
         axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
+
+
+def _drawable(data: StudyData) -> StudyData:
+    """The same study with its values within the ends of an axis: matplotlib's margins go beyond the greatest ones."""
+    floats = {**data.floats, "objective": np.clip(data.objective, -MOST, MOST)}
+    return replace(data, floats=floats, extra={name: np.clip(one, -MOST, MOST) for name, one in data.extra.items()})
 
 
 def _progress(data: StudyData, figure: Figure) -> bool:

@@ -168,7 +168,8 @@ def levels(data: StudyData, column: ParameterColumn, most: int = 14) -> list[Lev
         rows = np.flatnonzero(data.measured & (codes == index))
         if not len(rows):
             continue
-        q = np.quantile(data.objective[rows], [0, 0.25, 0.5, 0.75, 1])
+        # The difference of the two greatest numbers there are is infinite, that of their quarters is not.
+        q = 4.0 * np.quantile(data.objective[rows] / 4.0, [0, 0.25, 0.5, 0.75, 1])
         share = float(data.feasible[rows].mean())
         quartiles = (float(q[0]), float(q[1]), float(q[2]), float(q[3]), float(q[4]))
         found.append(Level(label, len(rows), quartiles, share, best is not None and int(codes[best]) == index))
@@ -186,4 +187,4 @@ def wants_log(values: Sequence[float] | Floats, ratio: float = 12.0) -> bool:
     """
     array = np.asarray(values, dtype=float)
     array = array[np.isfinite(array)]
-    return bool(len(array) > 1 and array.min() > 0 and array.max() / array.min() > ratio)
+    return bool(len(array) > 1 and array.min() > 0 and array.min() < array.max() / ratio)

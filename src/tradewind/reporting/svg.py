@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -147,12 +148,16 @@ def _steps(low: float, high: float, about: int) -> list[float]:
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+MOST = sys.float_info.max / 1000
+"""The end of an axis: the length of one between this and its negative, and ten times of it, is still a number."""
+
+
 def span(values: list[float], *, log: bool, zero: bool = False) -> tuple[float, float]:
     """A range that holds all values with a little air; from zero with ``zero`` on a linear axis."""
     known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
     if not known:
         return (0.1, 1.0) if log else (0.0, 1.0)
-    low, high = min(known), max(known)
+    low, high = (min(max(value, -MOST), MOST) for value in (min(known), max(known)))
     if log:
         return low / 1.15, high * 1.15
     air = (high - low) * 0.06 or abs(high) * 0.1 or 1.0

@@ -43,7 +43,8 @@ def step_plot(
     columns = width - margin - 1
     if columns < 8 or height < 2:
         return []
-    scale = (lambda v: math.log(v)) if log and low > 0 else (lambda v: v)
+    # The difference of the two greatest numbers there are is infinite, that of their quarters is not.
+    scale = (lambda v: math.log(v)) if log and low > 0 else (lambda v: v / 4.0)
     span = scale(high) - scale(low)
     dots = _draw(x, [(scale(high) - scale(v)) / span if span else 0.5 for v in y], last, columns, height)
     lines = []

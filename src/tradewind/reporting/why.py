@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -96,7 +97,9 @@ def _margin(data: StudyData) -> list[str]:
     if len(ranking) >= 4:
         a, middle = float(data.objective[best]), float(np.median(data.objective[ranking]))
         if a != middle:
-            sentences.append(f"It is {_by(middle, a, comparative(objective))} than the median of the feasible trials.")
+            by = _by(middle, a, comparative(objective))
+            than = "as" if by.endswith("as much") else "than"
+            sentences.append(f"It is {by} {than} the median of the feasible trials.")
     return sentences
 
 
@@ -111,7 +114,7 @@ def _usual(data: StudyData, row: int) -> float:
 
 def _by(reference: float, value: float, word: str) -> str:
     """``12 % cheaper``; plain numbers where a ratio means nothing."""
-    if reference > 0 and value >= 0:
+    if reference > 0 and value >= 0 and math.isfinite(value / reference):
         share = abs(value - reference) / reference
         return (
             f"{value / reference:.1f} times as much" if share > 2 and value > reference else f"{percent(share)} {word}"
