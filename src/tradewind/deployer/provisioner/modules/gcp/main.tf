@@ -31,6 +31,8 @@ locals {
     host_key_public  = var.host_key_public
   })
   image = var.image != "" ? var.image : replace(var.image_name, "ARCH", var.arch == "arm64" ? "arm64" : "amd64")
+  # E2 machines on demand can only be moved to another host; spot machines, bare metal and those with GPUs can only stop.
+  maintenance = startswith(var.instance_type, "e2-") && !var.spot ? "MIGRATE" : "TERMINATE"
 }
 
 provider "google" {
@@ -128,7 +130,7 @@ resource "google_compute_instance" "node" {
     provisioning_model          = var.spot ? "SPOT" : "STANDARD"
     preemptible                 = var.spot
     automatic_restart           = false
-    on_host_maintenance         = "TERMINATE"
+    on_host_maintenance         = local.maintenance
     instance_termination_action = "DELETE"
 
     max_run_duration {
