@@ -191,6 +191,20 @@ def test_square_brackets_are_no_markup(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "has [red]brackets[/red]" in capsys.readouterr().out
 
 
+def test_in_80_columns_names_are_in_one_piece(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "there is no such program anywhere, " * 3
+    checks = [Check("provisioner opennebula", False, long, needed=False, hint=long), Check("store", True, "fine")]
+    monkeypatch.setattr(doctor, "examine", lambda: checks)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "provisioner opennebula" in out and "\x1b" in out
+    assert len(out.splitlines()) > 5
+
+
 def test_each_backend_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
     from tradewind.deployer.runner.process import ProcessRunner

@@ -261,7 +261,7 @@ def _print(checks: Sequence[Check]) -> None:
         console = Console(highlight=False, width=1000)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("", "what", "found", "what to do"):
-        table.add_column(title, no_wrap=title == "", overflow="fold")
+        table.add_column(title, no_wrap=title in ("", "what"), overflow="fold")
     colours = {"ok": "green", "missing": "bold red", "optional": "yellow"}
     for check in checks:
         hint = "" if check.ok else check.hint
