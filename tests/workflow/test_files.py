@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tradewind.plugins import Settings
 from tradewind.problem import Billing
 from tradewind.workflow.files import (
     Plan,
+    folder_of,
     open_platform,
     plan_document,
     read_plan,
@@ -272,6 +274,19 @@ def test_a_plan_holds_all_that_it_is_about(flow: Workflow, platform: Platform) -
         assert getattr(again.schedule, name).tolist() == getattr(plan.schedule, name).tolist()
 
 
+def test_a_plan_remembers_where_the_inputs_of_its_workflow_are(tmp_path: Path) -> None:
+    file = write(tmp_path, OWN)
+    plan = plan_of(read_workflow(file), Platform((Vm("a", slots=2),)))
+    assert "folder" not in plan_document(plan)
+    assert folder_of(file) == tmp_path
+    other = tmp_path / "other"
+    other.mkdir()
+    write_plan(other / "without.json", plan)
+    assert (read_plan(other / "without.json").folder, folder_of(other / "without.json")) == (None, other)
+    write_plan(other / "with.json", replace(plan, folder=tmp_path))
+    assert read_plan(other / "with.json").folder == folder_of(other / "with.json") == tmp_path
+
+
 @needs_datasets
 def test_a_graph_whose_files_say_more_than_its_edges_comes_back() -> None:
     flow = dax("Sipht_30")
@@ -291,6 +306,7 @@ def test_a_graph_whose_files_say_more_than_its_edges_comes_back() -> None:
         ({"tasks": [{"task": "clean", "vm": "zz", "start": 0, "finish": 1}]}, "no machine 'zz'"),
         ({"tasks": [{"task": "zz", "vm": "a", "start": 0, "finish": 1}]}, "no task 'zz'"),
         ({"tasks": 7}, "not as it should be"),
+        ({"folder": 7}, "its 'folder' is not the name of one"),
     ],
 )
 def test_plans_that_are_wrong(tmp_path: Path, change: dict[str, object], words: str) -> None:

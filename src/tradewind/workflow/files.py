@@ -32,12 +32,15 @@ class Plan:
         platform: The machines.
         schedule: Which machine runs which task, and when.
         planner: Who made it.
+        folder: Where the files that come from outside are: the folder of the workflow's file; None if that is not
+            known.
     """
 
     flow: Workflow
     platform: Platform
     schedule: Schedule
     planner: str
+    folder: Path | None = None
 
 
 def read_workflow(path: Path, *, lenient: bool = False) -> Workflow:
@@ -119,6 +122,16 @@ def is_plan(path: Path) -> bool:
     return f'"format": "{FORMAT}"'.encode() in read_bytes(path)[:200]
 
 
+def folder_of(path: Path) -> Path:
+    """The folder that a workflow's inputs are in: that of its file, or the one that a plan remembers.
+
+    Raises:
+        WorkflowError: It is not there or cannot be read.
+    """
+    remembered = read_plan(path).folder if is_plan(path) else None
+    return remembered or path.absolute().parent
+
+
 def read_platform(path: Path) -> Platform:
     """The machines of a YAML file, or of a plan.
 
@@ -163,6 +176,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     """A plan as a document: `tradewind.workflow.plan.to_json`, the machines and the graph."""
     document = to_json(plan.flow, plan.platform, plan.schedule, plan.planner)
     tasks = document.pop("tasks")
+    if plan.folder is not None:
+        document["folder"] = str(plan.folder)
     return {**document, **vms.to_document(plan.platform), "graph": own.to_document(plan.flow), "tasks": tasks}
 
 
@@ -207,7 +222,11 @@ def _plan(document: Any, file: str) -> Plan:
         raise WorkflowError("it has no 'graph' with the workflow's tasks", file=file)
     flow = own.read_own(graph, file, str(document.get("workflow")))
     platform = vms.from_document(document, file)
-    return Plan(flow, platform, from_json(document, flow, platform, file=file), str(document.get("planner", "")))
+    schedule = from_json(document, flow, platform, file=file)
+    folder = document.get("folder")
+    if folder is not None and (not isinstance(folder, str) or not folder):
+        raise WorkflowError("its 'folder' is not the name of one", file=file, hint="leave it out")
+    return Plan(flow, platform, schedule, str(document.get("planner", "")), None if folder is None else Path(folder))
 
 
 def read_bytes(path: Path) -> bytes:

@@ -37,6 +37,30 @@ def test_it_shows_progress_and_compares_with_the_plan(tmp_path: Path, quick: Pat
     assert results["kept_cost"] >= results["actual"]["cost"] > 0
 
 
+def test_inputs_are_those_beside_the_workflow_wherever_the_plan_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("source", "elsewhere", "plans"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "source/x").write_text("right")
+    (tmp_path / "elsewhere/x").write_text("other")
+    (tmp_path / "source/flow.yaml").write_text(
+        "name: flow\ntasks: {a: {command: 'cp x y', runtime: 1, inputs: [x], outputs: [y]}}\n"
+    )
+    (tmp_path / "vms.yaml").write_text("vms: [{name: box}]\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["--vms", "vms.yaml"]
+    assert cli(["workflow", "plan", "source/flow.yaml", *words, "--out", "plans/plan.json"]) == 0
+    assert cli(["workflow", "plan", "plans/plan.json", *words, "--out", "again.json"]) == 0, "a plan is a workflow, too"
+    for plan, more, text in (
+        ("plans/plan.json", [], "right"),
+        ("again.json", [], "right"),
+        ("again.json", ["--inputs", "elsewhere", "--fresh"], "other"),
+    ):
+        assert cli(["workflow", "run", plan, "--quiet", *more]) == 0
+        assert Path(plan).with_suffix(".run").joinpath("files/y").read_text() == text
+
+
 def test_json_is_the_results_and_nothing_else(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(sh("a", "true")), vms=1), tmp_path, "--json", program=quick)
     done = command.finish()

@@ -351,6 +351,20 @@ def test_an_input_that_is_not_there(tmp_path: Path) -> None:
     )
 
 
+def test_a_folder_of_inputs_that_is_not_there(tmp_path: Path) -> None:
+    plan = plan_of(flow_of(sh("a", "cat x", after="x")))
+    seen: list[Progress] = []
+    said = refused(plan, tmp_path / "run", inputs=tmp_path / "gone", watch=seen.append)
+    assert f"there is no folder {tmp_path / 'gone'} with 'x', which task 'a' reads" in said
+    assert seen == [], "no machine is waited for"
+
+
+def test_where_the_inputs_were_does_not_make_it_another_plan(tmp_path: Path) -> None:
+    plan, folder = plan_of(flow_of(sh("a", "true")), vms=1), tmp_path / "run"
+    carry(plan, folder)
+    assert carry(replace(plan, folder=tmp_path), folder).results["sessions"] == 2
+
+
 def test_tasks_without_a_command(tmp_path: Path) -> None:
     plan = plan_of(Workflow("w", (Task("a", "a", 1.0),), ((),)))
     assert "1 of 1 tasks have no command, the first is 'a' (--synthetic" in refused(plan, tmp_path / "run")

@@ -239,11 +239,11 @@ def _offers(
 
 def _write(advice: Advice, wanted: Wanted, out: Path | None, vms_out: Path | None) -> None:
     from tradewind.workflow.advice.documents import vms_yaml
-    from tradewind.workflow.files import Plan, write_plan, write_text
+    from tradewind.workflow.files import Plan, folder_of, write_plan, write_text
 
     best = advice.best
     if out is not None:
-        write_plan(out, Plan(wanted.flow, best.platform, best.schedule, best.planner))
+        write_plan(out, Plan(wanted.flow, best.platform, best.schedule, best.planner, folder_of(wanted.file)))
     if vms_out is not None:
         write_text(vms_out, vms_yaml(best))
 

@@ -69,7 +69,7 @@ def learn(
     """
     from tradewind.errors import InputError, InterruptedSearch
     from tradewind.units import parse_duration
-    from tradewind.workflow.files import open_platform, read_workflow
+    from tradewind.workflow.files import folder_of, open_platform, read_workflow
     from tradewind.workflow.learning.folder import TrainingFolder, open_learner
 
     if resume and out is None:
@@ -87,7 +87,10 @@ def learn(
     makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
     if not makespans:
         raise InterruptedSearch("interrupted before the first episode had ended")
-    _finish(learner, makespans, best, out=out, png=png, worlds=worlds, search=seconds, stopped=stopped, as_json=as_json)
+    _finish(
+        learner, makespans, best, folder_of(file), out=out, png=png, worlds=worlds, search=seconds, stopped=stopped,
+        as_json=as_json,
+    )  # fmt: skip
     if stopped:
         hint = f"--out {out} --resume goes on" if out is not None else "with --out FOLDER, --resume would go on"
         raise InterruptedSearch(f"interrupted after {len(makespans)} episodes", hint=hint)
@@ -147,8 +150,8 @@ def _train(
 
 
 def _finish(
-    learner: Learner, makespans: list[float], best: Schedule | None, *, out: Path | None, png: Path | None,
-    worlds: int, search: float, stopped: bool, as_json: bool,
+    learner: Learner, makespans: list[float], best: Schedule | None, inputs: Path, *, out: Path | None,
+    png: Path | None, worlds: int, search: float, stopped: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge what was learned, write it, and say it."""
     from tradewind.workflow.files import Plan, write_plan
@@ -159,7 +162,7 @@ def _finish(
     judged = judge(learner, best, worlds=worlds, seconds=search)
     written = []
     if out is not None:
-        write_plan(out / "plan.json", Plan(learner.flow, learner.platform, judged.plan, learner.name))
+        write_plan(out / "plan.json", Plan(learner.flow, learner.platform, judged.plan, learner.name, inputs))
         written = [out / "table.csv", out / "plan.json"]
     if png is not None:
         from tradewind.reporting.workflow_learning import draw_curve

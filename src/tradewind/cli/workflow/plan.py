@@ -35,7 +35,7 @@ def plan(
     """Plan a workflow on machines: makespan, lower bound, gap, serial time, utilisation and cost."""
     from tradewind.cli.workflow.common import check_folder, check_pictures, make_planner
     from tradewind.errors import WorkflowError
-    from tradewind.workflow.files import open_platform, read_workflow
+    from tradewind.workflow.files import folder_of, open_platform, read_workflow
 
     check_folder("--out", out)
     check_pictures("--gantt", gantt)
@@ -47,12 +47,13 @@ def plan(
         from tradewind.workflow.execution.results import measured_runtimes, read_results
 
         flow = measured_runtimes(flow, [read_results(path) for path in measured])
-    _plan(part, flow, open_platform(vms), out, gantt, as_json=as_json)
+    _plan(part, flow, folder_of(file), open_platform(vms), out, gantt, as_json=as_json)
 
 
 def _plan(
-    part: Planner, flow: Workflow, platform: Platform, out: Path | None, gantt: list[Path] | None, *, as_json: bool
-) -> None:
+    part: Planner, flow: Workflow, folder: Path, platform: Platform, out: Path | None, gantt: list[Path] | None,
+    *, as_json: bool,
+) -> None:  # fmt: skip
     """Plan it, see that the plan keeps every rule, and write what was asked for."""
     import time
     from dataclasses import asdict
@@ -69,7 +70,7 @@ def _plan(
     took = time.perf_counter() - begin
     check(flow, platform, schedule)
     found = figures(flow, platform, schedule, lower_bound(flow, platform))
-    made = Plan(flow, platform, schedule, type(part).name)
+    made = Plan(flow, platform, schedule, type(part).name, folder)
     if out is not None:
         write_plan(out, made)
     if gantt:

@@ -24,7 +24,10 @@ _Folder = Annotated[
 ]
 _Inputs = Annotated[
     Path | None,
-    typer.Option(help="Folder of the files that come from outside; that of the plan without it.", **_NO_DEFAULT),
+    typer.Option(
+        help="Folder of the files that come from outside; that of the workflow's file, which the plan has, without it.",
+        **_NO_DEFAULT,
+    ),
 ]
 _Synthetic = Annotated[
     bool, typer.Option("--synthetic", help="Tasks without a command sleep for the time that they take by the plan.")
@@ -100,7 +103,7 @@ def run(
     _check_scale(read, scale, synthetic)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = Options(
-        (inputs or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic, scale,
+        (inputs or read.folder or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic, scale,
         parse_duration(gather), parse_duration(give_up), online, give_back=not keep_machines,
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)

@@ -120,6 +120,38 @@ class RunFolder:
         except OSError as error:
             raise _refused(self.path, error) from error
 
+    def require(self, flow: Workflow, source: Path, *, only: Collection[int]) -> dict[Path, Path]:
+        """See that the files that come from outside are there.
+
+        Args:
+            flow: The workflow.
+            source: The folder that they are in.
+            only: The tasks whose inputs are wanted.
+
+        Returns:
+            Those that are not in the run's folder yet, each with where it is to be.
+
+        Raises:
+            WorkflowError: One is not there.
+        """
+        wanted, missing = {}, []
+        for name, reader in outside(flow, only).items():
+            target, origin = self.files / name, source / name
+            if target.exists():
+                continue
+            if name.startswith("/") or not origin.exists():
+                missing.append((origin, reader))
+            else:
+                wanted[origin] = target
+        if missing:
+            (first, reader), more = missing[0], f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            what = f"file {first}{more}" if source.is_dir() else f"folder {source} with {first.name!r}{more}"
+            raise WorkflowError(
+                f"there is no {what}, which task {reader!r} reads and no task writes",
+                hint="name the folder of the inputs with --inputs",
+            )
+        return wanted
+
     def stage(self, flow: Workflow, source: Path, *, only: Collection[int]) -> None:
         """Copy the files that come from outside into it, unless they are there.
 
@@ -129,26 +161,13 @@ class RunFolder:
             only: The tasks whose inputs are wanted.
 
         Raises:
-            WorkflowError: One is not there.
+            WorkflowError: One is not there, or cannot be copied.
         """
-        missing = []
-        for name, reader in outside(flow, only).items():
-            target, origin = self.files / name, source / name
-            if target.exists():
-                continue
-            if name.startswith("/") or not origin.exists():
-                missing.append((origin, reader))
-                continue
+        for origin, target in self.require(flow, source, only=only).items():
             try:
                 _copy(origin, target)
             except OSError as error:
                 raise _refused(target, error) from error
-        if missing:
-            (first, reader), more = missing[0], f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise WorkflowError(
-                f"there is no file {first}{more}, which task {reader!r} reads and no task writes",
-                hint="name the folder of the inputs with --inputs",
-            )
 
     def lacking(self, flow: Workflow, done: Collection[int]) -> set[int]:
         """The finished tasks that have to be run again, because an output that is still needed is not there.

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.execution import earlier
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import Ending
-from tradewind.workflow.execution.folder import RunFolder
+from tradewind.workflow.execution.folder import RunFolder, check_names
 from tradewind.workflow.execution.guide import check_online
 from tradewind.workflow.execution.journal import History, Journal, Record
 from tradewind.workflow.execution.options import Options, Progress
@@ -88,6 +88,9 @@ def carry_out(
             _forget(journal, place, runner, dismissed=dismiss)
         digest = _digest(plan)
         _check_same(plan, options, digest, journal, place)
+        if _header(journal) is None:
+            check_names(plan.flow)
+            place.require(plan.flow, options.inputs, only=range(len(plan.flow)))
         vms = [vm.name for vm in plan.platform.vms]
         journal.records += journal.write(*earlier.settle(place, _told(journal), runner, vms, dismissed=dismiss))
         controller = Controller(plan, place, journal, runner, terms or Terms(), options, planner, digest, watch, wanted)
@@ -125,7 +128,9 @@ def _forget(journal: Journal, folder: RunFolder, runner: Runner, *, dismissed: b
 
 
 def _digest(plan: Plan) -> str:
-    return hashlib.sha256(json.dumps(plan_document(plan), sort_keys=True).encode()).hexdigest()
+    """What makes it this plan; where its inputs were does not."""
+    document = plan_document(replace(plan, folder=None))
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _check_same(plan: Plan, options: Options, digest: str, journal: Journal, folder: RunFolder) -> None:
