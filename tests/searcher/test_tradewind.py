@@ -154,8 +154,7 @@ def test_without_a_deadline() -> None:
 def test_the_cheapest_machine_may_be_free() -> None:
     problem = free_or_paid()
     trials = drive(make(problem), problem, 15, abort=True)
-    assert len(trials) == 15
-    assert trials[0].offer.hourly == 0.0
+    assert {(t.offer.hourly, t.offer.nodes) for t in trials} == {(0.0, 1), (0.0, 2), (0.0, 4)}, "no other can win"
     assert best_of(trials) == 0.0
     feasible = [t for t in trials if t.observation and t.observation.feasible and t.spent == 0.0]
     assert feasible

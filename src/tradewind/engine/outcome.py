@@ -139,8 +139,14 @@ def caps(problem: Problem, trial: Trial, best: float | None, *, abort: bool, pri
     if deadline is not None and not (priced and trial.proposal.abort_time is not None):
         found.append((deadline, f"it ran into the deadline of {format_duration(deadline)}"))
     proposal = trial.proposal
+    # A cap below one billing unit would forbid the run; the smallest bill is owed as soon as it starts anyway.
+    least = max(billing.granularity_seconds, billing.minimum_seconds - billing.setup_seconds)
     if proposal.abort_time is not None:
-        found.append((proposal.abort_time, f"the searcher's cap of {format_duration(proposal.abort_time)}"))
+        cap = max(proposal.abort_time, least)
+        words = f"the searcher's cap of {format_duration(cap)}"
+        if deadline is not None and cap >= deadline:
+            words = f"it was past the deadline of {format_duration(deadline)}, up to {words}"
+        found.append((cap, words))
     if proposal.abort_cost is not None:
         money = proposal.abort_cost
         found.append((billing.longest_run(money, hourly), f"it could no longer cost less than {format_money(money)}"))
@@ -151,6 +157,4 @@ def caps(problem: Problem, trial: Trial, best: float | None, *, abort: bool, pri
             found.append((limit, f"it could no longer cost less than {format_money(best)}"))
         else:
             found.append((best, f"it could no longer be quicker than {format_duration(best)}"))
-    # A cap below one billing unit would forbid the run; the smallest bill is owed as soon as it starts anyway.
-    least = max(billing.granularity_seconds, billing.minimum_seconds - billing.setup_seconds)
     return [(max(seconds, least), reason) for seconds, reason in found if math.isfinite(seconds)]

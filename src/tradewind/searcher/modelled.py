@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tradewind import plugins
@@ -89,6 +90,10 @@ class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFrom
         if field is None:
             return self.nothing_left(state)
         candidates, free, features = field
+        free = free[self._may_win(candidates.hourly[free])]
+        if not len(free):
+            words = f"no untried configuration can cost less than the best, {format_money(self._cheapest)}"
+            return NothingLeft(f"{words}: the smallest bill of each is above that", final=not state.pending)
         beliefs = self._beliefs()
         informed = sum(t.observation is not None for t in self.history) + len(state.pending)
         chosen: list[Proposal] = []
@@ -116,6 +121,33 @@ class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFrom
             if len(chosen) < count:
                 beliefs = beliefs.believing(features[[index]])
         return chosen or self.nothing_left(state)
+
+    @property
+    def _cheapest(self) -> float:
+        """USD that the best feasible run has cost where cost alone is minimised; infinite otherwise, and before it."""
+        objective = self.problem.objective
+        if objective.metric != COST or objective.goal != "minimise" or objective.also:
+            return math.inf
+        return min(
+            (
+                trial.observation.objective
+                for trial in self.history
+                if trial.observation is not None and trial.observation.feasible and not trial.observation.censored
+                if trial.observation.objective is not None and math.isfinite(trial.observation.objective)
+                if trial.proposal.fidelity >= 1.0
+            ),
+            default=math.inf,
+        )
+
+    def _may_win(self, hourly: Array) -> NDArray[np.bool_]:
+        """Where a run could be cheaper than the best: set-up and the smallest bill are owed however short it is.
+
+        Without this, money that is left would be spent on configurations that have lost before they begin.
+        """
+        billing = self.problem.terms.billing
+        least = billing.billed_seconds(0.0) or billing.granularity_seconds
+        # What is free is looked at beside others that are: it costs nothing to know them all.
+        return np.asarray((hourly * least / 3600.0 < self._cheapest) | (hourly == 0))
 
     def _pick(self, outlook: Outlook) -> int:
         score = outlook.improvement
@@ -167,6 +199,7 @@ class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFrom
         return [
             self._capped(reference.configuration(i), beliefs, {"stage": "start"})
             for i in self._next_starts(self._order, state, count)
+            if self._may_win(reference.hourly[[i]])[0]
         ]
 
     # ------------------------------------------------------------------ candidates

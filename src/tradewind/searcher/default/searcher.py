@@ -200,9 +200,13 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
                 everything = deadline * float(self._reference.hourly.sum())
                 longest = min(longest, max(deadline, self.settings.first_share * everything / hourly))
         if dollars is not None:
-            payable = self.problem.terms.billing.longest_run(_BUDGET_SHARE * dollars, hourly)
+            billing = self.problem.terms.billing
+            bill = billing.cost(0.0, hourly)  # of set-up alone: it teaches nothing
+            payable = billing.longest_run(bill + _BUDGET_SHARE * max(0.0, dollars - bill), hourly)
+            if payable < billing.setup_seconds:  # most of the money would go into set-up
+                payable = billing.longest_run(dollars, hourly)
             longest = min(longest, max(payable, deadline or 0.0))
-        return longest
+        return longest if longest > 0 else math.inf  # the ledger caps it then
 
     def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
         first = int(np.argmin(reference.hourly))

@@ -1,0 +1,70 @@
+"""Set-up that is billed: what it makes hopeless is not run, and a small budget still pays a whole run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tradewind import plugins
+from tradewind.problem import Billing, Categorical, TrialState
+from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.testing.problems import KnownProblem, Outcome, drive, machine_parameters, make_problem
+
+
+def clusters(setup: float, **options: object) -> KnownProblem:
+    """45 configurations, of which the dear ones pay more for set-up than the best costs in all."""
+    return make_problem(
+        machine_parameters(9, (1, 2, 4, 8, 16)),
+        lambda _c, offer: Outcome(20 + 1200 / (offer.vcpu * offer.nodes) ** 0.5),
+        deadline=3600.0,
+        billing=Billing(setup_seconds=setup, minimum_seconds=60),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("name", ["tradewind", "gp"])
+@pytest.mark.parametrize("setup", [120.0, 600.0])
+def test_what_costs_more_than_the_best_before_it_begins_is_not_run(name: str, setup: float) -> None:
+    problem = clusters(setup)
+    searcher = plugins.create("searcher", name, {}, problem=problem, seed=0)
+    trials = drive(searcher, problem, 60, abort=True)
+    best = math.inf
+    for trial in trials:
+        assert problem.terms.billing.cost(0.0, trial.offer.hourly) < best, f"trial {trial.number} could not win"
+        assert trial.proposal.abort_time is None or trial.proposal.abort_time > 0
+        if trial.observation and trial.observation.feasible and trial.observation.objective is not None:
+            best = min(best, trial.observation.objective)
+    optimum = problem.optimum()
+    assert optimum is not None
+    assert best == pytest.approx(optimum[1])
+    answer = searcher.ask(SearchState())
+    assert isinstance(answer, NothingLeft)
+    assert answer.final
+    assert "no untried configuration can cost less than the best" in answer.reason
+
+
+def test_a_pareto_front_needs_the_dear_ones_too() -> None:
+    from dataclasses import replace
+
+    from tradewind.problem import Objective
+
+    problem = clusters(600.0)
+    both = replace(problem.objective, also=(Objective("runtime"),))
+    searcher = plugins.create("searcher", "gp", {}, problem=replace(problem, objective=both), seed=0)
+    assert len(drive(searcher, problem, 60)) == 45
+
+
+def test_a_budget_of_little_more_than_one_run_is_spent_on_one() -> None:
+    """A quarter of the money would not even pay the set-up: a first run that is cut there teaches nothing."""
+    parameters = [*machine_parameters(3, (1,)), Categorical(name="mode", values=("a", "b"))]
+    for setup, dollars in ((300.0, 0.0105), (120.0, 0.012)):
+        problem = make_problem(
+            parameters,
+            lambda _c, _o: Outcome(120.0),
+            dollars=dollars,
+            billing=Billing(setup_seconds=setup, minimum_seconds=60),
+        )
+        searcher = plugins.create("searcher", "tradewind", {}, problem=problem, seed=0)
+        trials = drive(searcher, problem, 20, abort=True)
+        assert trials[0].state is TrialState.SUCCEEDED, (setup, trials[0].proposal.abort_time)
