@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.engines import moto as engine
 
 from tradewind.deployer import provisioner
@@ -31,9 +36,40 @@ def decided(folder: Path, module: str, local: str, given: Mapping[str, Any]) -> 
     found = re.search(rf"^  {local} += (.+)$", block(module, "locals"), re.M)
     assert found is not None, local
     expression = re.sub(r"\bvar\.(\w+)", lambda name: json.dumps(given[name[1]]), found[1])
+    return str(evaluated(folder, expression))
+
+
+def evaluated(folder: Path, expression: str) -> Any:
+    """What Terraform makes of an expression."""
     words = [engine.program_or_skip(), "console"]
-    done = subprocess.run(words, cwd=folder, input=expression, capture_output=True, text=True, timeout=60, check=True)
-    return str(json.loads(done.stdout))
+    text = f"jsonencode({expression})"
+    done = subprocess.run(words, cwd=folder, input=text, capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(json.loads(done.stdout))
+
+
+def cloud_init(folder: Path, **given: Any) -> dict[str, Any]:
+    """What a machine is told to do when it boots."""
+    facts = {"expires": 4e9, "install_docker": False, "login_key_public": "ssh-ed25519 A", **given}
+    facts |= {"host_key_public": "ssh-ed25519 B", "host_key_private": "-----BEGIN\nx\n-----END\n"}
+    shutil.copy(MODULES / "cloud-init.yaml.tftpl", folder)
+    (folder / "given.json").write_text(json.dumps(facts))
+    text = evaluated(folder, 'templatefile("cloud-init.yaml.tftpl", jsondecode(file("given.json")))')
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
+
+
+def booted(folder: Path, document: dict[str, Any]) -> tuple[Path, dict[str, str]]:
+    """A root folder after the first commands of a boot, and the environment that they ran in."""
+    root = folder / "root"
+    for name in ("etc/systemd/system", "etc/default", "bin"):
+        (root / name).mkdir(parents=True)
+    (root / "bin/systemctl").write_text(f'#!/bin/sh\necho "$@" >> {root}/said\n')
+    (root / "bin/systemctl").chmod(0o755)
+    environment = {"PATH": f"{root / 'bin'}:{os.environ['PATH']}"}
+    for *_, script in document["bootcmd"]:
+        words = ["sh", "-e", "-c", script.replace("/etc/", f"{root}/etc/")]
+        subprocess.run(words, env=environment, check=True, timeout=10)
+    return root, environment
 
 
 @pytest.mark.parametrize(
@@ -50,3 +86,21 @@ def test_when_google_maintains_a_host(tmp_path: Path, kind: str, spot: bool, wan
     assert decided(tmp_path, "gcp", "maintenance", {"instance_type": kind, "spot": spot}) == wanted
     machine = block("gcp", 'resource "google_compute_instance" "node"')
     assert re.search(r"^    on_host_maintenance += local\.maintenance$", machine, re.M)
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(-5, True), (3600, False)])
+def test_the_clock_of_the_lease(tmp_path: Path, seconds: float, ends: bool) -> None:
+    """Older versions of systemd skip lines of a unit that they do not know: all is in the one that they do."""
+    root, environment = booted(tmp_path, cloud_init(tmp_path, expires=int(time.time() + seconds)))
+    (root / "said").unlink()
+    unit = (root / "etc/systemd/system/tradewind-lease.service").read_text()
+    lines = unit[unit.index("[Service]\n") :].splitlines()[1:]
+    assert [line.partition("=")[0] for line in lines] == ["Type", "ExecStart"]
+    # As systemd reads it: two signs stand for one.
+    line = lines[1].removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$")
+    words = shlex.split(line)
+    assert words[:2] == ["/bin/sh", "-c"]
+    subprocess.run(words, env=environment, check=True, timeout=10)
+    assert (root / "said").exists() is ends
+    if ends:
+        assert (root / "said").read_text() == "--no-block poweroff\n"
