@@ -12,11 +12,12 @@ from pydantic import Field
 
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Settings
-from tradewind.problem import Categorical, Configuration, Parameter, Proposal, Trial, TrialState, Value
+from tradewind.problem import Candidates, Categorical, Configuration, Parameter, Proposal, Trial, TrialState, Value
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
+from tradewind.searcher.pool import REFERENCES, found_none
 
-_SAMPLE = 512
-"""Configurations looked at for the cheapest start where the space cannot be listed."""
+_MISSES = 50
+"""Turns without any allowed configuration after which no more random starts are looked for."""
 
 Rank = tuple[int, float]
 """A trial's worth: (0, loss) feasible, (1, seconds) infeasible, (2, 0) cut short, (3, 0) failed, (4, 0) too dear."""
@@ -73,6 +74,8 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The untried values of the parameter whose turn it is."""
+        if self._first is None:
+            return found_none(state)
         waiting = {trial.key for trial in state.pending}
         walk = _Walk({**{trial.key: self._rank(trial) for trial in self.history}})
         left = state.money_left
@@ -185,6 +188,8 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
     # ------------------------------------------------------------------ starts
 
     def _starts(self, walk: _Walk) -> Iterator[Configuration]:
+        if self._first is None:
+            return
         yield self._first
         for number, configuration in enumerate(self._fresh(walk)):
             if self.settings.restarts is not None and number >= self.settings.restarts:
@@ -199,11 +204,23 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
                 if candidates.key(int(i)) not in walk.seen:
                     yield candidates.configuration(int(i))
             return
+        misses = 0
         for turn in range(1_000):
-            rng = np.random.default_rng([self.seed & 0xFFFFFFFF, turn])
-            pool = self.problem.pool(self.problem.space.sample(rng, 4))
-            if len(pool):
-                yield pool.configuration(0)
+            if turn not in self._drawn:
+                rng = np.random.default_rng([self.seed & 0xFFFFFFFF, turn])
+                pool = self.problem.pool(self.problem.space.sample(rng, 4))
+                self._drawn[turn] = pool.configuration(0) if len(pool) else None
+            drawn = self._drawn[turn]
+            misses = misses + 1 if drawn is None else 0
+            if misses > _MISSES:
+                return
+            if drawn is not None:
+                yield drawn
+
+    @cached_property
+    def _drawn(self) -> dict[int, Configuration | None]:
+        """The random starts by turn: where the constraints leave little, each takes long to find."""
+        return {}
 
     @cached_property
     def _shuffled(self) -> list[int]:
@@ -211,18 +228,32 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
         return [int(i) for i in rng.permutation(len(self.problem.candidates))]
 
     @cached_property
-    def _first(self) -> Configuration:
-        wanted, problem = self.settings.start, self.problem
+    def _first(self) -> Configuration | None:
+        """Where the first descent starts; None where no draw of the space is allowed and sold."""
+        wanted = self.settings.start
         if isinstance(wanted, dict):
-            return problem.space.check(wanted)
+            return self.problem.space.check(wanted)
         rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 1])
-        some = problem.candidates if problem.space.enumerable else problem.pool(problem.space.sample(rng, _SAMPLE))
+        some = self._some(rng)
+        if not len(some):
+            return None
         if wanted == "cheapest":
             return some.configuration(int(np.argmin(some.hourly)))
         if wanted == "centre":
             middle = (some.features.min(axis=0) + some.features.max(axis=0)) / 2.0
             return some.configuration(int(np.argmin(((some.features - middle) ** 2).sum(axis=1))))
         return some.configuration(int(rng.integers(len(some))))
+
+    def _some(self, rng: np.random.Generator) -> Candidates:
+        """The configurations that the start is one of: all, or some of a space that cannot be listed."""
+        if self.problem.space.enumerable:
+            return self.problem.candidates
+        found = self.problem.pool(())
+        for count in REFERENCES:
+            found = self.problem.pool(self.problem.space.sample(rng, count))
+            if len(found):
+                break
+        return found
 
     # ------------------------------------------------------------------ trials
 

@@ -10,16 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.problem import Candidates, Configuration
-from tradewind.searcher.base import Searcher, SearchState
-from tradewind.searcher.pool import neighbours
+from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.searcher.pool import REFERENCES, found_none, neighbours
 
 Indices = NDArray[np.intp]
 
 LISTED = 20_000
 """Combinations up to which every candidate is looked at; larger spaces are looked at by a pool."""
-
-_REFERENCE = 512
-"""Configurations that show the range of the features where the space is not listed."""
 
 _NEIGHBOURS = 24
 """Changed copies of each of the best trials in a pool."""
@@ -36,11 +33,20 @@ class FieldSearcher(Searcher):
 
     @cached_property
     def _reference(self) -> Candidates:
-        """All candidates, or some of each kind."""
+        """All candidates, or some of each kind; empty where no draw of a continuous space is allowed and sold."""
         if self._listed:
             return self.problem.candidates
-        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
-        return self.problem.pool(self.problem.space.sample(rng, _REFERENCE))
+        found = self.problem.pool(())
+        for count in REFERENCES:
+            rng = np.random.default_rng([self.seed & 0xFFFFFFFF, 2])
+            found = self.problem.pool(self.problem.space.sample(rng, count))
+            if len(found) > 1:  # one alone shows no range
+                return found
+        return self.problem.candidates if self.problem.space.enumerable else found
+
+    def nothing_left(self, state: SearchState) -> NothingLeft:
+        """Why no candidate is open: also where not one was ever found."""
+        return super().nothing_left(state) if len(self._reference) else found_none(state)
 
     def _start_order(self, choose: Callable[[np.random.Generator], list[int]]) -> list[int]:
         """Places of the reference in the order of starting: those chosen, then all others at random."""
@@ -77,6 +83,8 @@ class FieldSearcher(Searcher):
             state: What is pending and what may still be spent.
             draw: Configurations of a large space; where none of them is open, the whole space is looked through.
         """
+        if not len(self._reference):  # without one, models have no features: they are not asked
+            return None
         if not self._listed:
             pool = self.problem.pool(draw())
             free = self._open_of(pool, state)

@@ -1,4 +1,4 @@
-"""Candidates near the best ones, for spaces that cannot be listed."""
+"""Spaces that cannot be listed: candidates near the best ones, and how hard others are looked for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,19 @@ import numpy as np
 
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Problem
+from tradewind.searcher.base import NothingLeft, SearchState
+
+REFERENCES = (512, 4096)
+"""Configurations that are drawn to show what a space holds: more, where fewer find next to nothing that is allowed."""
+
+
+def found_none(state: SearchState) -> NothingLeft:
+    """The answer where no draw of a space was ever allowed and sold; it is not final while trials are pending."""
+    reason = (
+        "no configuration was found that is allowed and sold; "
+        "where the constraints leave almost nothing of the space, give the values to try as lists"
+    )
+    return NothingLeft(reason, final=not state.pending)
 
 
 def neighbours(

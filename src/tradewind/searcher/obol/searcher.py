@@ -72,6 +72,8 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The starts, then the first runs of the paths that promise most for their money."""
+        if not len(self._reference):
+            return self.nothing_left(state)
         whole = [t for t in self.history if t.proposal.fidelity == 1.0]
         informed = sum(t.observation is not None for t in whole) + len(state.pending)
         known = any(self._teaches(t) for t in whole)

@@ -62,6 +62,8 @@ class PartsSearcher(FieldSearcher):
             open_ones = np.zeros(len(candidates), dtype=bool)
             open_ones[free] = True
             return Considered(candidates, self._features, open_ones)
+        if not len(self._reference):
+            return None
         pool = self.problem.pool([*self._tried(), *self._drawn(state)])
         if not len(pool):
             return None

@@ -348,9 +348,8 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         It is the one with the best expected value among those whose probability of being feasible is at least
         ``confidence``; None as long as there is none.
         """
-        models = self._models()
         field = self._field(SearchState(proposed=len(self.history)))
-        if not models.ready or field is None:
+        if field is None or not (models := self._models()).ready:
             return None
         whole = self._judge(field, models)
         sure = whole.feasible >= self.settings.confidence

@@ -1,0 +1,96 @@
+"""Continuous spaces of which the constraints leave almost nothing, or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tradewind import plugins
+from tradewind.problem import Float
+from tradewind.searcher import coordinate_descent, field
+from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.searcher.field import FieldSearcher
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.testing.known import KnownProblem
+from tradewind.testing.problems import Outcome, drive, machine_parameters, make_problem
+
+WITH_A_SAMPLE = ("tradewind", "gp", "cherrypick", "obol", "done", "trimtuner", "coordinate_descent")
+
+
+def make(name: str, problem: KnownProblem, **settings: object) -> Searcher:
+    made = plugins.create("searcher", name, settings, problem=problem, seed=0)
+    assert isinstance(made, Searcher)
+    return made
+
+
+def square(where: str) -> KnownProblem:
+    parameters = [Float(name="a", low=0.0, high=1.0), Float(name="b", low=0.0, high=1.0)]
+    return make_problem(parameters, lambda c, _o: Outcome(10.0 + float(c["a"])), where=[where])
+
+
+@pytest.fixture
+def short_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hopeless look for configurations takes seconds: these are the same with fewer draws."""
+    monkeypatch.setattr(field, "REFERENCES", (8, 80))
+    monkeypatch.setattr(coordinate_descent, "REFERENCES", (8, 80))
+    monkeypatch.setattr("tradewind.searcher.done.searcher._POOL", 40)
+    monkeypatch.setattr("tradewind.searcher.trimtuner.field._POOL", 40)
+
+
+@pytest.mark.usefixtures("short_draws")
+@pytest.mark.parametrize("name", WITH_A_SAMPLE)
+def test_where_nothing_is_allowed_it_says_so(name: str) -> None:
+    answer = make(name, square("a + b > 5")).ask(SearchState())
+    assert isinstance(answer, NothingLeft)
+    assert answer.final
+    assert "give the values to try as lists" in answer.reason
+
+
+@pytest.mark.usefixtures("short_draws")
+@pytest.mark.parametrize("name", WITH_A_SAMPLE)
+def test_where_nothing_is_sold_it_says_so(name: str) -> None:
+    parameters = [*machine_parameters(3, (1, 2)), Float(name="x", low=0.0, high=1.0)]
+    answer = make(name, make_problem(parameters, lambda _c, _o: Outcome(60.0), sold=set())).ask(SearchState())
+    assert isinstance(answer, NothingLeft)
+    assert "allowed and sold" in answer.reason
+
+
+@pytest.mark.usefixtures("short_draws")
+def test_obol_with_a_design_and_the_features_of_machines_says_so_too() -> None:
+    answer = make("obol", square("a + b > 5"), design="lhs", features="machines").ask(SearchState())
+    assert isinstance(answer, NothingLeft)
+
+
+@pytest.mark.usefixtures("short_draws")
+def test_recommendations_are_none() -> None:
+    for name in ("done", "trimtuner"):
+        searcher = make(name, square("a + b > 5"))
+        found = searcher.recommend(3) if name == "done" else searcher.recommended()  # type: ignore[attr-defined]
+        assert not found
+
+
+@pytest.mark.usefixtures("short_draws")
+@pytest.mark.parametrize("name", WITH_A_SAMPLE)
+def test_where_little_is_left_it_looks_longer_and_searches(name: str) -> None:
+    """One in 2 500: the first look, of 200 times 16 draws, finds one or two, the second about seven."""
+    problem = square("a + b <= 0.028")
+    pooled = name in ("tradewind", "gp", "cherrypick", "obol")
+    searcher = make(name, problem, **({"pool": 40} if pooled else {}))
+    assert len(drive(searcher, problem, 2)) == 2
+    if isinstance(searcher, FieldSearcher):
+        assert len(searcher._reference) > 1
+
+
+def test_a_sample_of_one_shows_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field, "REFERENCES", (1, 16))
+    searcher = make("gp", square("a + b <= 2"))
+    assert isinstance(searcher, FieldSearcher)
+    assert len(searcher._reference) == 16
+    assert FeatureMap(searcher.problem, searcher._reference).of_candidates(searcher._reference).shape[1] == 2
+
+
+def test_a_large_finite_space_is_looked_through_where_draws_find_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field, "REFERENCES", (1, 1))
+    monkeypatch.setattr(field, "LISTED", 2)
+    searcher = make("gp", make_problem(machine_parameters(3, (1, 2)), lambda _c, _o: Outcome(60.0)))
+    assert isinstance(searcher, FieldSearcher)
+    assert len(searcher._reference) == 6
