@@ -4,6 +4,7 @@ import io
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import pytest
 from rich.cells import cell_len
@@ -168,6 +169,36 @@ def test_a_resumed_search_is_compared_with_its_first_trial() -> None:
         moment = snapshot(counts={"succeeded": 2}, last=second, best=second)
         view.update(moment)
         assert "75 % cheaper than the first" in "\n".join(plain(view, moment, 100, 30))
+
+
+@pytest.mark.parametrize(("goal", "bests"), [("minimise", [0.4, 0.3, 0.1]), ("maximise", [0.4, 0.5])])
+def test_a_resumed_search_goes_on_with_the_curve_of_the_best(
+    goal: Literal["minimise", "maximise"], bests: list[float]
+) -> None:
+    values = [0.4, 0.5, 0.3, 0.35]
+    history = [make_trial(i, {"a": i}, 1.0, objective=value) for i, value in enumerate(values)]
+    running = make_trial(4, {"a": 4}, state=TrialState.RUNNING)
+    best = make_trial(5, {"a": 5}, 1.0, objective=bests[-1])
+    with LiveView(stream=io.StringIO(), live=False, history=[*reversed(history), running]) as view:
+        objective = Objective("score", goal)
+        view.update(snapshot(counts={"succeeded": 5}, last=best, best=best, spent=5.0, objective=objective))
+    assert [value for _, value in view._curve] == bests
+    assert [spent for spent, _ in view._curve] == sorted(spent for spent, _ in view._curve)
+    assert running not in view._recent
+
+
+def test_parts_of_the_input_are_named_and_compared_with_nothing() -> None:
+    whole, best = make_trial(1, {"a": 1}, 0.4), make_trial(3, {"a": 3}, 0.2)
+    part, later = (make_trial(i, {"a": i}, 0.001, share=0.1) for i in (0, 2))
+    with LiveView(stream=io.StringIO(), live=True, history=[part, whole]) as view:
+        view.update(snapshot(counts={"succeeded": 3}, last=later, best=whole))
+        moment = snapshot(counts={"succeeded": 4}, last=best, best=best)
+        view.update(moment)
+        text = "\n".join(plain(view, moment, 100, 30))
+    assert [value for _, value in view._curve] == [0.4, 0.2]
+    assert "50 % cheaper than the first, 33 % cheaper than the median" in text
+    assert "✓ 2 succeeded on 10 % of the input: $0.00100 this run" in text
+    assert "✓ 3 succeeded: $0.200 this run" in text
 
 
 def test_it_draws_at_most_eight_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

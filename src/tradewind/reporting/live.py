@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.problem import Objective, Trial, TrialState
+from tradewind.reporting.tables import share_words
 from tradewind.reporting.words import compact, comparative, percent, value_words
 from tradewind.units import format_duration, format_money
 
@@ -62,11 +63,14 @@ class LiveView:
         self._curve: list[tuple[float, float]] = []
         self._recent: deque[Trial] = deque(maxlen=_LAST)
         self._pending: Snapshot | None = None
+        # Which of two values is better is known with the first snapshot only: the curve waits for it.
+        self._earlier: list[tuple[float, float]] = []
         spent = 0.0
-        for trial in history:
+        for trial in sorted((one for one in history if one.state.ended), key=lambda one: one.ended or 0.0):
             spent += trial.spent
-            self._remember(trial)
-            self._extend(spent, trial.observation.objective if _feasible(trial) and trial.observation else None)
+            value = self._remember(trial)
+            if value is not None:
+                self._earlier.append((spent, value))
 
     def __enter__(self) -> Self:
         from rich.console import Console
@@ -111,6 +115,9 @@ class LiveView:
 
     def _note(self, snapshot: Snapshot) -> int:
         """Remember a trial that has ended since; returns how many have."""
+        for point in self._earlier:
+            self._extend(*point, snapshot.objective)
+        self._earlier = []
         ended = sum(count for state, count in snapshot.counts.items() if TrialState(state).ended)
         last = snapshot.last
         before = self._ended if self._ended is not None else (ended - 1 if last is not None else ended)
@@ -121,20 +128,23 @@ class LiveView:
             self._number, self._state = last.number, last.state
             self._remember(last)
             value = best.observation.objective if best is not None and best.observation is not None else None
-            self._extend(snapshot.spent, value, snapshot.objective)
+            if value is not None:
+                self._extend(snapshot.spent, value, snapshot.objective)
             return max(1, ended - before)
         return 0
 
-    def _remember(self, trial: Trial) -> None:
+    def _remember(self, trial: Trial) -> float | None:
+        """Take note of an ended trial; returns its value if it is a feasible one on the whole input."""
         self._recent.append(trial)
-        if _feasible(trial) and trial.observation is not None and trial.observation.objective is not None:
-            self._values.append(trial.observation.objective)
+        seen = trial.observation
+        if seen is None or seen.objective is None or not _feasible(trial) or trial.proposal.fidelity < 1.0:
+            return None
+        self._values.append(seen.objective)
+        return seen.objective
 
-    def _extend(self, spent: float, value: float | None, objective: Objective | None = None) -> None:
-        """Add a point to the curve; of very many points every other one is let go."""
-        if value is None:
-            return
-        if objective is None or not self._curve or objective.better(value, self._curve[-1][1]):
+    def _extend(self, spent: float, value: float, objective: Objective) -> None:
+        """Add a point to the curve if it is better; of very many points every other one is let go."""
+        if not self._curve or objective.better(value, self._curve[-1][1]):
             self._curve.append((spent, value))
         if len(self._curve) > _CURVE:
             del self._curve[1:-1:2]
@@ -329,6 +339,8 @@ def _ended_words(trial: Trial, objective: Objective) -> str:
         return f"trial {trial.number} {state}: {compact(trial.configuration)}"
     if trial.state is TrialState.SUCCEEDED and not seen.feasible:
         state = "infeasible"
+    if trial.proposal.fidelity < 1.0:
+        state += f" on {share_words(trial.proposal.fidelity)} of the input"
     bound = "at least " if seen.censored else ""
     words = f"{bound}{format_money(seen.cost)} this run, {format_duration(seen.runtime)}"
     if objective.metric not in ("cost", "runtime") and seen.objective is not None:
