@@ -88,6 +88,15 @@ def test_when_google_maintains_a_host(tmp_path: Path, kind: str, spot: bool, wan
     assert re.search(r"^    on_host_maintenance += local\.maintenance$", machine, re.M)
 
 
+def test_only_machines_of_azure_are_of_a_zone() -> None:
+    """What else is made stays as it is when the next zone is tried: an address in use cannot be replaced."""
+    text = (MODULES / "azure/main.tf").read_text()
+    heads = re.findall(r'^resource "\w+" "\w+"', text, re.M)
+    assert [head for head in heads if "var.zone" in block("azure", head)] == [
+        'resource "azurerm_linux_virtual_machine" "node"'
+    ]
+
+
 @pytest.mark.parametrize(("seconds", "ends"), [(-5, True), (3600, False)])
 def test_the_clock_of_the_lease(tmp_path: Path, seconds: float, ends: bool) -> None:
     """Older versions of systemd skip lines of a unit that they do not know: all is in the one that they do."""

@@ -24,7 +24,8 @@ _CAPACITY = re.compile(
     r"|not supported in your requested Availability Zone"
     r"|ZONE_RESOURCE_POOL_EXHAUSTED|QUOTA_EXCEEDED|quotaExceeded|Quota '?\w*'? ?exceeded"
     r"|not have enough resources available"
-    r"|SkuNotAvailable|AllocationFailed|OverconstrainedAllocation|QuotaExceeded|exceeding approved .* quota",
+    r"|SkuNotAvailable|AllocationFailed|OverconstrainedAllocation|QuotaExceeded|exceeding approved .* quota"
+    r"|PublicIPCountLimit\w+",
     re.IGNORECASE,
 )
 _THROTTLED = re.compile(r"RequestLimitExceeded|Throttling|rateLimitExceeded|TooManyRequests", re.IGNORECASE)

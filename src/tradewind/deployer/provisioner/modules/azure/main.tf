@@ -87,6 +87,8 @@ resource "azurerm_network_security_group" "run" {
   }
 }
 
+# Without a zone an address fits machines of any zone. With one it would be replaced when the next zone is tried, and Azure
+# does not delete it while an interface has it.
 resource "azurerm_public_ip" "node" {
   count = var.public_address ? var.nodes : 0
 
@@ -95,7 +97,6 @@ resource "azurerm_public_ip" "node" {
   location            = azurerm_resource_group.run.location
   allocation_method   = "Static"
   sku                 = "Standard"
-  zones               = var.zone == "" ? null : [var.zone]
   tags                = local.tags
 }
 
