@@ -1,6 +1,8 @@
-"""Continuous spaces of which the constraints leave almost nothing, or nothing."""
+"""Continuous spaces of which the constraints leave almost nothing, or nothing; and spaces of one configuration."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from tradewind.testing.problems import Outcome, drive, machine_parameters, make_
 WITH_A_SAMPLE = ("tradewind", "gp", "cherrypick", "obol", "done", "trimtuner", "coordinate_descent")
 
 
-def make(name: str, problem: KnownProblem, **settings: object) -> Searcher:
+def make(name: str, problem: KnownProblem, **settings: Any) -> Searcher:
     made = plugins.create("searcher", name, settings, problem=problem, seed=0)
     assert isinstance(made, Searcher)
     return made
@@ -94,3 +96,17 @@ def test_a_large_finite_space_is_looked_through_where_draws_find_too_little(monk
     searcher = make("gp", make_problem(machine_parameters(3, (1, 2)), lambda _c, _o: Outcome(60.0)))
     assert isinstance(searcher, FieldSearcher)
     assert len(searcher._reference) == 6
+
+
+@pytest.mark.parametrize("fails", ["", "exit 1"])
+@pytest.mark.parametrize("name", [*WITH_A_SAMPLE, "trimtuner trees"])
+def test_one_configuration_is_run_and_explained(name: str, fails: str) -> None:
+    """It has no feature that varies; TrimTuner learns from five shares of the input of it."""
+    problem = make_problem(machine_parameters(1, (1,)), lambda _c, _o: Outcome(60.0, failed=fails))
+    name, _, kind = name.partition(" ")
+    searcher = make(name, problem, **({"surrogate": kind} if kind else {}))
+    trials = drive(searcher, problem, 9)
+    assert len(trials) == (5 if name == "trimtuner" else 1)
+    said = searcher.explain(problem.candidates.configuration(0))
+    if not fails and name != "coordinate_descent":
+        assert said["expected_cost"] == pytest.approx(trials[-1].spent, rel=0.02)

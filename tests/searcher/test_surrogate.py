@@ -73,6 +73,14 @@ def test_one_observation_and_equal_observations() -> None:
     assert np.allclose(same.predict(np.ones((1, 2)))[0], 7.0, atol=0.1)
 
 
+def test_without_features_it_is_a_mean_with_noise() -> None:
+    x, y = np.zeros((5, 0)), np.array([1.0, 3.0, 2.0, 2.5, 1.5])
+    check_gradient(GaussianProcess(), x, y - 2.0, np.zeros(5), spread=0.3, tolerance=1e-3)
+    process = GaussianProcess().fit(x, y)
+    assert np.allclose(process.predict(np.zeros((2, 0)))[0], 2.0, atol=1e-6)
+    assert (process.believing(np.zeros((3, 0))).predict(x)[1] < process.predict(x)[1]).all()
+
+
 def test_believing_leaves_the_mean_and_shrinks_the_variance() -> None:
     rng = np.random.default_rng(4)
     x, at = rng.random((10, 2)), rng.random((3, 2))

@@ -211,7 +211,7 @@ class GaussianProcess:
     ) -> Callable[[Array], tuple[float, Array]]:
         """The negative log posterior of hyper-parameters, and its gradient, given standardised observations."""
         n, base = len(y), self._fixed(x, x)
-        squares = ((x[:, None, :] - x[None, :, :]) ** 2).reshape(-1, x.shape[1])
+        squares = ((x[:, None, :] - x[None, :, :]) ** 2).reshape(len(x) ** 2, x.shape[1])
 
         def loss(theta: Array) -> tuple[float, Array]:
             away = (theta - centre) / width

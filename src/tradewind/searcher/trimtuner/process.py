@@ -58,7 +58,7 @@ class FidelityProcess(GaussianProcess):
         self, x: Array, y: Array, extra: Array, centre: Array, width: Array
     ) -> Callable[[Array], tuple[float, Array]]:
         n, spots = len(y), x[:, :-1]
-        squares = ((spots[:, None, :] - spots[None, :, :]) ** 2).reshape(n**2, -1)
+        squares = ((spots[:, None, :] - spots[None, :, :]) ** 2).reshape(n**2, spots.shape[1])
         both, product = _levels(x, x)
         base = self._fixed(x, x)
 
