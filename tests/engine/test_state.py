@@ -233,6 +233,21 @@ def test_nothing_but_failures_ends_the_search() -> None:
     assert "first 3 trials all failed, the last one: boom" in world.stop.reason
 
 
+def test_a_misspelt_metric_ends_the_search_after_two_runs() -> None:
+    problem = tuning(objective=Objective("score", "maximise"))
+    rules = make_rules([])
+    silent = searched(problem, lambda t, r: Fate(5.0, metrics={"points": 1.0}), Policy(owner="t", rules=rules))
+    assert len(silent.launched) == 2
+    assert silent.stop is not None
+    assert "the first 2 trials all failed, the last one: the output has no metric 'score'" in silent.stop.reason
+    sometimes = searched(
+        problem,
+        lambda t, r: Fate(5.0, metrics={"score" if t.number == 1 else "points": 1.0}),
+        Policy(owner="t", rules=rules),
+    )
+    assert len(sometimes.launched) == 12
+
+
 def test_a_budget_below_a_single_run_is_said_so() -> None:
     problem = tuning(dollars=1e-6)
     world = World(problem, Scripted(problem, [Proposal(problem.candidates.configuration(0))]), ten_seconds)

@@ -61,6 +61,11 @@ class AllFailedSettings(Settings):
     """When nothing works."""
 
     trials: int = Field(default=8, ge=1, description="Stop when so many first trials all failed.")
+    silent: int = Field(
+        default=2,
+        ge=1,
+        description="Stop when so many first trials all ran to their end without the objective's metric.",
+    )
 
 
 def _no_improvement(settings: NoImprovementSettings) -> Rule:
@@ -102,11 +107,22 @@ def _spent_share(settings: SpentShareSettings) -> Rule:
     return rule
 
 
+def _lacks(trial: Trial, metric: str) -> bool:
+    """True for a run that went to its end and whose output was read, but had no such metric."""
+    seen = trial.observation
+    return seen is not None and bool(seen.metrics) and metric not in seen.metrics
+
+
 def _all_failed(settings: AllFailedSettings) -> Rule:
     def rule(progress: Progress) -> str | None:
-        if len(progress.ended) < settings.trials or any(t.state != TrialState.FAILED for t in progress.ended):
+        ended = progress.ended
+        if any(t.state != TrialState.FAILED for t in ended):
             return None
-        last = progress.ended[-1].observation
+        # A misspelt metric is in no run's output, and every further run costs as much as these.
+        silent = len(ended) >= settings.silent and all(_lacks(t, progress.objective.metric) for t in ended)
+        if len(ended) < settings.trials and not silent:
+            return None
+        last = ended[-1].observation
         reason = last.reason if last else "no reason known"
         return f"the first {len(progress.ended)} trials all failed, the last one: {reason}"
 
