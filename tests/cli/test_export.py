@@ -50,6 +50,10 @@ def test_the_ending_chooses_the_format(tmp_path: Path, capsys: pytest.CaptureFix
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 5
     assert pl.read_parquet(tmp_path / "a.parquet")["number"].to_list() == [0, 1, 2, 3, 4]
     assert sorted(path.name for path in tmp_path.glob(".*")) == []
+    run("export", "zip", "--out", str(tmp_path / "plain"))
+    run("export", "zip", "--out", str(tmp_path / "a.txt"), "--format", "csv")
+    assert (tmp_path / "plain").read_text() == (tmp_path / "a.txt").read_text() == (tmp_path / "a.csv").read_text()
+    capsys.readouterr()
     run("export", "zip", "--out", str(tmp_path / "b.csv"), "--json")
     assert json.loads(capsys.readouterr().out) == {"file": str(tmp_path / "b.csv"), "format": "csv", "trials": 5}
 
@@ -58,6 +62,9 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     build(some_trials(2))
     with pytest.raises(InputError, match="cannot write"):
         run("export", "zip", "--out", str(tmp_path / "missing" / "a.csv"))
+    with pytest.raises(InputError, match=r"t\.XLS: no format has the ending \.XLS \(end it with \.csv, "):
+        run("export", "zip", "--out", str(tmp_path / "t.XLS"))
+    assert list(tmp_path.glob("t.*")) == []
     with pytest.raises(InputError, match="Parquet is no text"):
         run("export", "zip", "--format", "parquet")
 

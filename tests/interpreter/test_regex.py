@@ -141,6 +141,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ({"patterns": "v=("}, "cannot read the pattern"),
         ({"patterns": "v=(.*)"}, "names no metric"),
         ({"patterns": []}, "patterns"),
+        ({"patterns": {"loss": "loss=(.*)"}}, r"write a list, \['loss=\(\?P<loss>\[0-9\.\]\+\)'\], no mapping"),
+        ({"patterns": {"my loss": "(.*)"}}, r"\['name="),
         ({"patterns": ["(?P<a>1)", "(?P<a>2)"]}, "two patterns name the metric 'a'"),
         ({"file": "/etc/passwd"}, "no file of a run"),
         ({"file": "outputs/../../x"}, "no file of a run"),

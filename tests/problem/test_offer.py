@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tradewind.errors import NoOfferError
 from tradewind.problem import Billing, Offer, OfferQuery, round_money
 from tradewind.problem.spec_offers import describe_query, named_offers
+from tradewind.units import parse_memory
 
 billings = st.builds(
     Billing,
@@ -121,9 +122,12 @@ def test_instances_are_named_as_shortly_as_they_can_be() -> None:
 
 def test_no_offers_is_an_error_that_shows_the_question(make_offer: Callable[..., Offer]) -> None:
     query = OfferQuery(provider=("aws", "gcp"), vcpu=(4, 16), memory=(None, 8), price=(1, 1), spot=None, limit=3)
-    assert describe_query(query) == "provider=aws,gcp vcpu=4..16 memory=..8 price=1 spot=any limit=3"
+    assert describe_query(query) == "provider=aws,gcp vcpu=4..16 memory=..8GiB price=1 spot=any limit=3"
     assert describe_query(OfferQuery(spot=True)) == "spot=true"
     assert describe_query(OfferQuery()) == "the query"
+    for written in ("64GB", "2GiB", "512MiB", "500MB", "1.5GiB", "7.3GiB", "2.25GB", "12345GiB", "1TB"):
+        found = describe_query(OfferQuery(memory=(parse_memory(written) / 2**30, None)))
+        assert found == f"memory={written.replace('1TB', '1000GB')}.."
     with pytest.raises(
         NoOfferError, match=r"instance: no offer matches provider=aws,gcp vcpu=4\.\.16.*tradewind offers"
     ):

@@ -230,6 +230,13 @@ def test_every_state_gives_whole_sentences(store: Store, build: Build, spec: dic
         assert "None" not in sentence
 
 
+def test_runs_that_came_out_alike_are_not_a_range(store: Store, build: Build) -> None:
+    trials = [make_trial(number, {"a": 1}, 0.2, runtime=4.0 + number) for number in range(3)]
+    text = said(store, build(trials))
+    assert "It ran 3 times, $0.200 each time. " in text.replace("\n", " ")
+    assert "Run times of one configuration vary by about" in text, "whole billing units hide it in the cost"
+
+
 def test_a_lucky_run_is_not_recommended(store: Store, build: Build) -> None:
     """Trial 0 was the cheapest run, and its configuration usually is not."""
     trials = [

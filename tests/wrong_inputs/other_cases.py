@@ -366,6 +366,13 @@ COMMANDS = [
         job(),
     ),
     Case(
+        "export-ending",
+        "an export into a file of another program",
+        3,
+        "--out t.xls: no format has the ending .xls (end it with .csv, .json, .jsonl or .parquet, or say --format)",
+        ("export", "--out", "t.xls"),
+    ),
+    Case(
         "export-folder",
         "an export into a folder that is not there",
         3,

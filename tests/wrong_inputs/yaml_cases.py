@@ -400,6 +400,13 @@ YAML = [
         files=job(more="interpret: {use: regex, patterns: 'x=(.*)'}\n"),
     ),
     Case(
+        "patterns-mapping",
+        "patterns as a mapping of metrics",
+        3,
+        "job.yaml:11: interpret.patterns: a pattern has the name of its metric within it: write a list, ['loss=(?P<loss>[0-9.]+)'], no mapping",
+        files=job(more="interpret: {use: regex, patterns: {loss: 'loss=(.*)'}}\n"),
+    ),
+    Case(
         "results-scheme",
         "results to a kind of server that is not known",
         3,
@@ -454,6 +461,13 @@ YAML = [
         4,
         "instance: no offer matches provider=aws vcpu=5000.. (loosen it; tradewind offers lists what there is)",
         files=job("  level", "  instance: {provider: aws, vcpu: 5000..}\n  level"),
+    ),
+    Case(
+        "no-instance-of-memory",
+        "more memory than anybody sells, in GB",
+        4,
+        "instance: no offer matches provider=local memory=64000GB.. (loosen it; tradewind offers lists what there is)",
+        files=job("  level", "  instance: {provider: local, memory: 64TB..}\n  level"),
     ),
     Case(
         "function",

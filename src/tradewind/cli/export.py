@@ -34,7 +34,7 @@ def export(
     ] = None,
     format_: Annotated[
         Format | None,
-        typer.Option("--format", help="What to write; by the ending of --out, else csv. records can be imported."),
+        typer.Option("--format", help="What to write; by the ending of --out, csv without one. records can be imported."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; standard output without it.", metavar="FILE")
@@ -71,11 +71,19 @@ def export(
 
 
 def _format(wanted: Format | None, out: Path | None, as_json: bool) -> Format:
+    from tradewind.errors import InputError
+
     if wanted is not None:
         return wanted
     if out is not None:
-        known = {".json": Format.JSON, ".jsonl": Format.JSONL, ".parquet": Format.PARQUET}
-        return known.get(out.suffix.lower(), Format.CSV)
+        ending = out.suffix.lower()
+        known = {"": Format.CSV} | {f".{one.value}": one for one in Format if one is not Format.RECORDS}
+        if ending not in known:
+            raise InputError(
+                f"--out {out}: no format has the ending {out.suffix}",
+                hint="end it with .csv, .json, .jsonl or .parquet, or say --format",
+            )
+        return known[ending]
     return Format.JSON if as_json else Format.CSV
 
 

@@ -30,6 +30,11 @@ def _check_pattern(pattern: str) -> str:
 
 
 def _listed(value: object) -> object:
+    if isinstance(value, Mapping):
+        name = next((key for key in value if isinstance(key, str) and key.isidentifier()), "name")
+        raise ValueError(
+            f"a pattern has the name of its metric within it: write a list, ['{name}=(?P<{name}>[0-9.]+)'], no mapping"
+        )
     return [value] if isinstance(value, str) else value
 
 

@@ -18,6 +18,7 @@ _WANTED = {
     "float": "a number",
     "string": "text",
     "list": "a list",
+    "tuple": "a list",
     "dict": "a mapping",
     "model": "a mapping",
 }

@@ -49,6 +49,17 @@ def _qualified(offer: Offer) -> str:
     return "/".join(part for part in (offer.provider, offer.region, offer.instance_type) if part)
 
 
+def _memory(gib: float) -> str:
+    """GiB in the unit in which it is short, which is that of the user: 59.6046 is what 64GB come to."""
+    for unit, size in (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6)):
+        number = gib * 2**30 / size
+        shown = round(number, 2)
+        # What was written has been cut to whole bytes.
+        if shown >= 1 and abs(number - shown) * size < 1:
+            return f"{shown:.10g}{unit}"
+    return f"{gib:.3g}GiB"
+
+
 def describe_query(query: OfferQuery) -> str:
     """A query as the user would write it."""
     words = []
@@ -57,7 +68,8 @@ def describe_query(query: OfferQuery) -> str:
         if one.name == "spot":
             words += [] if value is False else [f"spot={'any' if value is None else 'true'}"]
         elif isinstance(value, tuple) and one.name in ("vcpu", "memory", "price", "gpus"):
-            low, high = ("" if end is None else f"{end:g}" for end in value)
+            written = _memory if one.name == "memory" else "{:g}".format
+            low, high = ("" if end is None else written(end) for end in value)
             words += [f"{one.name}={low if low == high else f'{low}..{high}'}"] if low or high else []
         elif isinstance(value, tuple):
             words += [f"{one.name}={','.join(value)}"] if value else []

@@ -145,15 +145,19 @@ def _certainty(data: StudyData) -> list[str]:
     sentences = [sentence + "."]
     same = np.flatnonzero((keys == keys[best]) & data.measured)
     if len(same) > 1:
-        low, high = float(data.objective[same].min()), float(data.objective[same].max())
         metric = data.goal.objective.metric
+        low, high = (
+            value_words(metric, float(one)) for one in (data.objective[same].min(), data.objective[same].max())
+        )
+        alike = low == high
         sentences.append(
-            f"It ran {len(same)} times, between {value_words(metric, low)} and {value_words(metric, high)}."
+            f"It ran {len(same)} times, " + (f"{low} each time." if alike else f"between {low} and {high}.")
         )
         if data.standing is not None and data.standing.varies:
             sentences.append(
-                f"Runs of one configuration vary by about {percent(data.standing.spread or 0.0)}, so its runs count "
-                "together: the best single run of all may be a lucky one."
+                f"{'Run times' if alike else 'Runs'} of one configuration vary by about "
+                f"{percent(data.standing.spread or 0.0)}, so its runs count together: the best single run of all may "
+                "be a lucky one."
             )
     else:
         sentences.append("It ran once: how much its time varies is not known.")
