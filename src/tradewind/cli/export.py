@@ -34,7 +34,9 @@ def export(
     ] = None,
     format_: Annotated[
         Format | None,
-        typer.Option("--format", help="What to write; by the ending of --out, csv without one. records can be imported."),
+        typer.Option(
+            "--format", help="What to write; by the ending of --out, csv without one. records can be imported."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; standard output without it.", metavar="FILE")
