@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.engines.moto import DEBIAN
 
 from tradewind.deployer.provisioner.terraform import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform_cloud import Cloud, Found
+from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
 from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.problem import Offer
 
@@ -46,3 +48,50 @@ def at_once(work: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     with concurrent.futures.ThreadPoolExecutor(len(work)) as pool:
         tasks = {name: pool.submit(call) for name, call in work.items()}
     return {name: task.exception() or task.result() for name, task in tasks.items()}
+
+
+class Sky(Cloud):
+    """A provider with the machines that a test gives it."""
+
+    def __init__(self, *there: str) -> None:
+        self.there = set(there)
+        self.problem: Exception | None = None
+        self.looks: list[set[str]] = []
+        self.given_back: list[str] = []
+        self.refusal: Exception | None = None
+
+    def alive(self, region: str, machines: Collection[str]) -> set[str]:
+        self.looks.append(set(machines))
+        if self.problem is not None:
+            raise self.problem
+        return self.there & set(machines)
+
+    def find(self, owner: str | None) -> list[Found]:
+        return []
+
+    def give_back(self, run_id: str, region: str) -> list[str]:
+        if self.refusal is not None:
+            raise self.refusal
+        self.given_back.append(run_id)
+        return []
+
+    def account(self) -> str:
+        return "mine"
+
+    def check(self) -> None:
+        """Leftovers can be looked for."""
+
+
+def ready_run(folder: Path, **changes: Any) -> Record:
+    """What a process leaves whose machine is ready."""
+    known: dict[str, Any] = {"started": 1.0, "made": 2.0, "ready": 3.0, "account": "mine", "provider": "aws"}
+    known |= {"offer": OFFER.to_json(), "region": "us-east-1", "machines": ({"id": "m", "address": "h"},)}
+    run = RunFolder(folder / "terraform" / "runs", "run-1")
+    with run.locked(1.0):
+        return run.create(Record("run-1", "me", LATER, **{**known, **changes}))
+
+
+def under_sky(folder: Path, **settings: Any) -> TerraformProvisioner:
+    """A provisioner that asks no real provider; see `Sky`."""
+    given = {"caller_cidr": "127.0.0.1/32", "ready": "none", "listing_seconds": 0.0, **settings}
+    return TerraformProvisioner(settings=TerraformSettings(**given), data_folder=folder)

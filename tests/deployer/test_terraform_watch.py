@@ -2,58 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from tests.deployer.helpers import eventually
-from tests.deployer.terraform_helpers import LATER, OFFER
+from tests.deployer.terraform_helpers import Sky, ready_run, under_sky
 
 from tradewind.deployer.meter import Meter
 from tradewind.deployer.provisioner import terraform_azure, terraform_gcp, terraform_watch
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import TerraformProvisioner
 from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform_cloud import Cloud, Found
-from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
 from tradewind.deployer.provisioner.terraform_places import Places
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.deployer.provisioner.terraform_watch import Sight, Watch
 from tradewind.errors import TeardownError, UnreachableError
 from tradewind.problem import Billing, Run
 
 HERE, ONCE, LOST = Sight(), Sight((), True), Sight(("m",), True)
-
-
-class Sky(Cloud):
-    """A provider with the machines that a test gives it."""
-
-    def __init__(self, *there: str) -> None:
-        self.there = set(there)
-        self.problem: Exception | None = None
-        self.looks: list[set[str]] = []
-        self.given_back: list[str] = []
-
-    def alive(self, region: str, machines: Collection[str]) -> set[str]:
-        self.looks.append(set(machines))
-        if self.problem is not None:
-            raise self.problem
-        return self.there & set(machines)
-
-    def find(self, owner: str | None) -> list[Found]:
-        return []
-
-    def give_back(self, run_id: str, region: str) -> list[str]:
-        self.given_back.append(run_id)
-        return []
-
-    def account(self) -> str:
-        return "mine"
-
-    def check(self) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)
@@ -131,15 +99,6 @@ def test_all_runs_of_a_place_share_its_looks() -> None:
     assert {"a", "b", "c"} not in sky.looks[looks + 2 :], "those that ended are not asked for any more"
 
 
-def ready(folder: Path, **changes: Any) -> Record:
-    """What a process leaves whose machine is ready."""
-    known: dict[str, Any] = {"started": 1.0, "made": 2.0, "ready": 3.0, "account": "mine", "provider": "aws"}
-    known |= {"offer": OFFER.to_json(), "region": "us-east-1", "machines": ({"id": "m", "address": "h"},)}
-    run = RunFolder(folder / "terraform" / "runs", "run-1")
-    with run.locked(1.0):
-        return run.create(Record("run-1", "me", LATER, **{**known, **changes}))
-
-
 @pytest.fixture
 def sky(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sky]:
     made = Sky("m")
@@ -147,18 +106,13 @@ def sky(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sky]:
     yield made
 
 
-def over(folder: Path, **settings: Any) -> TerraformProvisioner:
-    given = {"caller_cidr": "127.0.0.1/32", "ready": "none", "listing_seconds": 0.0, **settings}
-    return TerraformProvisioner(settings=TerraformSettings(**given), data_folder=folder)
-
-
 def polled(provisioner: TerraformProvisioner) -> Cluster:
     return provisioner.poll([Cluster("run-1", ClusterState.UNKNOWN)])["run-1"]
 
 
 def test_machines_that_were_taken_back_have_failed(tmp_path: Path, sky: Sky) -> None:
-    ready(tmp_path)
-    provisioner = over(tmp_path)
+    ready_run(tmp_path)
+    provisioner = under_sky(tmp_path)
     eventually(lambda: polled(provisioner).state is ClusterState.READY and len(sky.looks) > 2)
     assert not polled(provisioner).vanished
     sky.there.clear()
@@ -172,9 +126,9 @@ def test_machines_that_were_taken_back_have_failed(tmp_path: Path, sky: Sky) -> 
 
 
 def test_machines_that_were_taken_back_while_they_booted(tmp_path: Path, sky: Sky) -> None:
-    ready(tmp_path, ready=None, started=4e9)
+    ready_run(tmp_path, ready=None, started=4e9)
     sky.there.clear()
-    provisioner = over(tmp_path, ready="ssh", ssh={"host": "127.0.0.1", "port": 9})
+    provisioner = under_sky(tmp_path, ready="ssh", ssh={"host": "127.0.0.1", "port": 9})
     eventually(lambda: polled(provisioner).state is ClusterState.FAILED)
     assert "taken back" in polled(provisioner).reason
 
@@ -186,9 +140,9 @@ def test_machines_that_were_taken_back_while_they_booted(tmp_path: Path, sky: Sk
 def test_nothing_is_concluded_where_the_provider_may_not_know(
     tmp_path: Path, sky: Sky, record: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
-    written = ready(tmp_path, **{"started": 4e9, **record})
+    written = ready_run(tmp_path, **{"started": 4e9, **record})
     sky.there.clear()
-    provisioner = over(tmp_path, **settings)
+    provisioner = under_sky(tmp_path, **settings)
     asked = written.account == ""
     eventually(lambda: polled(provisioner) is not None and (not asked or len(sky.looks) > 3))
     assert polled(provisioner).state is not ClusterState.FAILED

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +22,8 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
+from tradewind.deployer.provisioner.terraform_clear import Clearing
+from tradewind.deployer.provisioner.terraform_cloud import Cloud
 from tradewind.deployer.provisioner.terraform_errors import error_of
 from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, find_keygen, write_private
 from tradewind.deployer.provisioner.terraform_places import Places
@@ -30,12 +31,11 @@ from tradewind.deployer.provisioner.terraform_program import Outcome, Program, f
 from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
 from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.deployer.provisioner.terraform_watch import Watch
-from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TeardownError, TradewindError
+from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TradewindError
 from tradewind.problem import Machine, Offer
 
 _MODULES = Path(__file__).parent / "modules"
 _CLOUD_INIT = _MODULES / "cloud-init.yaml.tftpl"
-_POLL_SECONDS = 2.0
 _TYPES = {
     "aws": re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+"),
     "azure": re.compile(r"[A-Z][A-Za-z]+_[A-Za-z0-9_-]+"),
@@ -74,6 +74,7 @@ class TerraformProvisioner(
         self._watch = Watch()
         self._guard = threading.Lock()
         self._places = Places(self.settings)
+        self._clearing = Clearing(self.settings, self._places, self._program)
         self._abandoned: set[str] = set()
 
     def refuses(self, offer: Offer) -> str:
@@ -114,11 +115,13 @@ class TerraformProvisioner(
             if self._unwanted(run_id):
                 # Whatever an earlier attempt has made, destroying takes back.
                 raise DeployError(f"making the machines of run {run_id} was given up")
-            if record is not None and record.made is not None:
+            if record is not None and record.made is not None and record.ended is None:
                 return self._cluster(folder, record)
             if record is not None:
                 # An earlier attempt was cut off, and may have created what its state does not know.
                 self._clear(folder, record, lock)
+            if (cloud := self._places.cloud(offer.provider)) is not None:
+                cloud.check()  # before there is a folder: nothing has been made that would have to be given back
             record = Record(
                 run_id, owner, expires, offer.to_json(), offer.region or self.settings.region, offer.provider
             )
@@ -147,7 +150,6 @@ class TerraformProvisioner(
         given, offer = self.settings, Offer.from_json(record.offer)
         cloud = self._places.cloud(record.provider)
         if cloud is not None:
-            cloud.check()
             with suppress(DeployError):  # without a note they are looked for where the credentials of then lead
                 record = folder.write(replace(record, account=cloud.account()))
         program = self._program(record.run_id)
@@ -156,7 +158,7 @@ class TerraformProvisioner(
         program.settle(folder, module)
         variables = self._variables(folder, record, offer)
         last: DeployError | None = None
-        for zone in given.zones_in(record.region):
+        for zone in self._zones(cloud, record, offer):
             text = json.dumps({**variables, "zone": zone, **given.variables}, indent=1)
             write_private(folder.path / "tradewind.auto.tfvars.json", text.encode())
             left = record.started + given.boot_seconds - self.clock.now()
@@ -168,12 +170,26 @@ class TerraformProvisioner(
             except CapacityError as error:
                 last = error
                 continue
+            except OfferRefusedError as error:
+                # Google does not say whether a type is in no zone, or only not in this one.
+                if record.provider != "gcp":
+                    raise
+                last = last or error
+                continue
             if cloud is not None:
                 with suppress(DeployError):  # these tags are for people who read lists; ours are on the machines
                     cloud.label(record.run_id, record.region)
             return folder.write(replace(record, made=self.clock.now(), machines=machines))
         assert last is not None
         raise last
+
+    def _zones(self, cloud: Cloud | None, record: Record, offer: Offer) -> tuple[str, ...]:
+        """Where to try, one after the other; a nameless zone leaves it to the provider."""
+        given = self.settings
+        named = given.zones_in(record.region, record.provider)
+        if not named and cloud is not None and given.module is None and "zone" not in given.variables:
+            named = cloud.zones(record.region, offer.instance_type)
+        return named or ("",)
 
     def _machines(self, outcome: Outcome, record: Record, offer: Offer) -> tuple[Mapping[str, Any], ...]:
         """What the module says that it made, or the error that it says."""
@@ -244,10 +260,13 @@ class TerraformProvisioner(
 
     def _watched(self, cluster: Cluster, record: Record) -> Cluster:
         """Failed, when the provider has taken machines back: a runner only sees that they do not answer."""
+        if record.ended is not None:
+            reason = "terraform has destroyed its machines; whether more is left is not known yet"
+            return replace(cluster, state=ClusterState.FAILED, reason=reason, vanished=True)
         place = self._places.asked_for(record)
         if place is None or record.made is None or cluster.state is ClusterState.FAILED:
             return cluster
-        # Without them, a provider may know the machines by other names, or be asked in the wrong place.
+        # Otherwise a provider may know the machines by other names, or be asked in the wrong place.
         sure = self.settings.module is None and bool(record.account)
         sight = self._watch.look(*place, [machine.id for machine in cluster.machines], sure=sure)
         if not sight.lost:
@@ -308,30 +327,12 @@ class TerraformProvisioner(
             if made and isinstance(error, DeployError):
                 error.paid_seconds = self.clock.now() - record.started
         except TradewindError as problem:
+            record = folder.read() or record
             folder.write(replace(record, reason=f"{error}; and giving it back has failed: {problem}"))
 
     def _clear(self, folder: RunFolder, record: Record, lock: int) -> None:
         """Take back all that a run has; the lock is held."""
-        until = time.monotonic() + self.settings.destroy_seconds
-        listed_by = time.monotonic() + (self.settings.listing_seconds if record.applying else 0.0)
-        places = self._places.of_run(record)
-        seen = [cloud for cloud, region in places if cloud.give_back(record.run_id, region)]
-        # Where the provider knows nothing of what the state has, it may have been asked in the wrong place.
-        covered: frozenset[str] = frozenset().union(*(cloud.covers for cloud in seen))
-        if folder.kinds() - covered:
-            outcome = self._program().run(folder, lock, "destroy", self.settings.destroy_seconds)
-            if outcome.code:
-                why = str(outcome.diagnostics[0]) if outcome.diagnostics else f"exit code {outcome.code}"
-                raise TeardownError(f"terraform did not destroy the machines of run {record.run_id}: {why}")
-        while True:
-            left = [words for cloud, region in places for words in cloud.give_back(record.run_id, region)]
-            if not left and time.monotonic() >= listed_by:
-                return
-            if time.monotonic() > until:
-                raise TeardownError(
-                    f"the provider still has {', '.join(left)} of run {record.run_id}", hint="they may still cost money"
-                )
-            time.sleep(min(_POLL_SECONDS, max(0.1, listed_by - time.monotonic())) if not left else _POLL_SECONDS)
+        self._clearing.clear(folder, record, lock, self.clock.now())
 
     def next_change(self, clusters: Sequence[Cluster]) -> float:
         """Sooner where machines are about to answer."""

@@ -39,6 +39,7 @@ class AzureCloud(Cloud):
 
     def __init__(self, subscription: str = "") -> None:
         self._subscription = subscription or os.environ.get("ARM_SUBSCRIPTION_ID", "")
+        self._answers = False
 
     def _ask(self, *words: str) -> Any:
         within = ("--subscription", self._subscription) if self._subscription else ()
@@ -49,12 +50,15 @@ class AzureCloud(Cloud):
         return self._subscription or str((self._ask("account", "show", "--output", "json") or {}).get("id", ""))
 
     def check(self) -> None:
-        """Raise `MissingProgramError` when there is no ``az``."""
+        """Raise when there is no ``az``, or it is not logged in; it is asked once."""
         if shutil.which("az") is None:
             raise MissingProgramError(
                 "there is no az program, by which leftovers at azure are looked for",
                 hint="install the Azure CLI, or set sweep: false",
             )
+        if not self._answers:
+            self._ask("group", "list", "--tag", f"{RUN}=none", "--output", "json")
+            self._answers = True
 
     def find(self, owner: str | None) -> list[Found]:
         """See `Cloud.find`."""

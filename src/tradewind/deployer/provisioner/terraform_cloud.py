@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
+from tradewind.deployer.provisioner.terraform_errors import error_of_asking
 from tradewind.errors import MissingProgramError, UnreachableError
 from tradewind.problem import Machine
 
@@ -90,6 +90,14 @@ class Cloud(ABC):
 
     def label(self, run_id: str, region: str) -> None:  # noqa: B027  (nothing to do is the usual case)
         """Put the tags on what the provider made along with the machines, where create calls cannot."""
+
+    def zones(self, region: str, kind: str) -> tuple[str, ...]:
+        """The zones of a region that have machines of a type; none where the provider finds one by itself.
+
+        Raises:
+            OfferRefusedError: No zone has them.
+        """
+        return ()
 
     @abstractmethod
     def account(self) -> str:
@@ -168,7 +176,7 @@ def ask(provider: str, program: str, *words: str) -> Any:
         raise UnreachableError(f"{provider}: {program} did not answer within {_ASK_SECONDS:g} s") from None
     if done.returncode:
         words_of = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-        raise error_of([Diagnostic(words_of)], provider, f"{program} {' '.join(words[:3])}", applying=True)
+        raise error_of_asking(words_of, provider, f"{program} {' '.join(words[:3])}")
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 

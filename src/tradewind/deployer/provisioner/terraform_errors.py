@@ -34,7 +34,8 @@ _CREDENTIALS = re.compile(
     r"|PendingVerification|No valid credential|failed to (?:get shared config profile|refresh cached credentials)"
     r"|could not find default credentials|invalid_grant|Required '[\w.]+' permission|Error 40[13]\b"
     r"|InvalidAuthenticationToken|AuthorizationFailed|building account|unable to build authorizer|az login"
-    r"|no EC2 IMDS role found|AccessDenied",
+    r"|no EC2 IMDS role found|AccessDenied"
+    r"|gcloud auth login|not currently have an active account|not have any valid credentials|Reauthentication",
     re.IGNORECASE,
 )
 _IMAGE = re.compile(
@@ -63,6 +64,8 @@ _LOOKED_AT = {
     "gcp": "GOOGLE_APPLICATION_CREDENTIALS and `gcloud auth application-default login`",
     "azure": "ARM_CLIENT_ID and ARM_CLIENT_SECRET, and `az login`",
 }
+
+_LOG_IN = {"gcp": "`gcloud auth login`, or `gcloud auth activate-service-account`", "azure": "`az login`"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,28 @@ def error_of(diagnostics: Sequence[Diagnostic], provider: str, offer: str, *, ap
     if not applying and any(each.file for each in diagnostics):
         return error_of_template(diagnostics)
     return DeployError(f"terraform could not make {offer}: {shown}")
+
+
+def error_of_asking(text: str, provider: str, command: str) -> DeployError:
+    """The typed error of a provider's own program, which was asked for what is there, or to take it back.
+
+    Args:
+        text: What it complained of.
+        provider: Whose program it is.
+        command: The first words of the command.
+    """
+    shown = _shorten(" ".join(text.split()))
+    if _THROTTLED.search(text):
+        return DeployError(f"{provider} wants to be asked more slowly: {shown}")
+    if _CREDENTIALS.search(text):
+        return CredentialsError(
+            f"{provider} does not answer `{command}`: {shown}",
+            hint=f"{_LOG_IN.get(provider, 'log in')}: machines are looked for and given back with this program, which "
+            "has credentials of its own",
+        )
+    if _NETWORK.search(text):
+        return UnreachableError(f"{provider} does not answer: {shown}")
+    return DeployError(f"`{command}` has failed: {shown}")
 
 
 def error_of_template(diagnostics: Sequence[Diagnostic]) -> DeployError:

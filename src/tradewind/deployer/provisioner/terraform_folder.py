@@ -49,6 +49,7 @@ class Record:
         reason: Why they could not be made, or empty.
         machines: What the module says of them.
         account: The account, subscription or project that they are in, or empty where that is not known.
+        ended: When Terraform had destroyed what its state has, but the provider could not be asked what is left.
     """
 
     run_id: str
@@ -64,6 +65,7 @@ class Record:
     reason: str = ""
     machines: tuple[Mapping[str, Any], ...] = field(default=())
     account: str = ""
+    ended: float | None = None
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Record:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
-from tradewind.errors import DeployError, MissingProgramError
+from tradewind.errors import DeployError, MissingProgramError, OfferRefusedError
 
 _GONE = re.compile(r"was not found|notFound|404", re.IGNORECASE)
 
@@ -35,6 +35,8 @@ class GoogleCloud(Cloud):
     def __init__(self, project: str) -> None:
         named = project or next(filter(None, map(os.environ.get, _VARIABLES)), "")
         self._project = ("--project", named) if named else ()
+        self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._answers = False
 
     def account(self) -> str:
         """The project; see `Cloud.account`."""
@@ -43,12 +45,31 @@ class GoogleCloud(Cloud):
         return str(ask("gcp", "gcloud", "config", "get-value", "project", "--format=json") or "")
 
     def check(self) -> None:
-        """Raise `MissingProgramError` when there is no ``gcloud``."""
+        """Raise when there is no ``gcloud``, or it is not logged in; it is asked once."""
         if shutil.which("gcloud") is None:
             raise MissingProgramError(
                 "there is no gcloud program, by which leftovers at gcp are looked for",
                 hint="install the Google Cloud CLI, or set sweep: false",
             )
+        if not self._answers:
+            self._list("instances", f"labels.{RUN}=none")
+            self._answers = True
+
+    def zones(self, region: str, kind: str) -> tuple[str, ...]:
+        """See `Cloud.zones`; Google wants to be told one, and many types are in some only. It is asked once."""
+        found = self._zones.get((region, kind))
+        if found is None:
+            if "custom-" in kind:  # no list has them
+                up = self._list("zones", f"name~^{region}- AND status=UP")
+                found = tuple(sorted(each["name"] for each in up))
+            else:
+                there = (each["zone"].rpartition("/")[2] for each in self._list("machine-types", f"name={kind}"))
+                found = tuple(sorted({zone for zone in there if zone.startswith(f"{region}-")}))
+            if not found:
+                hint = f"`gcloud compute machine-types list --filter='zone~{region}-'` names those that it has"
+                raise OfferRefusedError(f"gcp has no {kind} in any zone of {region}", hint=hint)
+            self._zones[region, kind] = found
+        return found
 
     def find(self, owner: str | None) -> list[Found]:
         """See `Cloud.find`."""

@@ -1,0 +1,170 @@
+"""Machines are given back with Terraform where the provider's own program is not logged in; nothing is forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.terraform_helpers import OFFER, Sky, ready_run, under_sky
+
+from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.provisioner.terraform_azure import AzureCloud
+from tradewind.deployer.provisioner.terraform_errors import Diagnostic
+from tradewind.deployer.provisioner.terraform_folder import RunFolder
+from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform_places import Places
+from tradewind.deployer.provisioner.terraform_program import Outcome, Program
+from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TeardownError, UnreachableError
+
+RUN = Cluster("run-1", ClusterState.UNKNOWN)
+NO_LOGIN = (
+    "ERROR: (gcloud.compute.instances.list) You do not currently have an active account selected.\n"
+    "Please run:\n\n  $ gcloud auth login\n\nto obtain new credentials."
+)
+
+
+@pytest.fixture
+def sky(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sky]:
+    made = Sky("m")
+    monkeypatch.setattr(Places, "_make", lambda self, provider, account: made)
+    yield made
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Terraform was asked for; it does it."""
+    verbs: list[str] = []
+
+    def run(self: Program, folder: RunFolder, lock: int, verb: str, seconds: float) -> Outcome:
+        verbs.append(verb)
+        folder.state.write_text(json.dumps({"resources": []}))
+        return Outcome(0)
+
+    monkeypatch.setattr(Program, "run", run)
+    monkeypatch.setattr(Program, "__init__", lambda self, *_: None)
+    return verbs
+
+
+def with_state(folder: Path, **changes: Any) -> RunFolder:
+    """A run whose machine Terraform knows."""
+    ready_run(folder, **changes)
+    run = RunFolder(folder / "terraform" / "runs", "run-1")
+    machine = {"mode": "managed", "type": "aws_instance", "instances": [{}]}
+    run.state.write_text(json.dumps({"resources": [machine]}))
+    return run
+
+
+@pytest.mark.parametrize(
+    "problem", [CredentialsError("not logged in", hint="log in"), MissingProgramError("no gcloud", hint="log in")]
+)
+def test_terraform_destroys_what_the_provider_cannot_be_asked_about(
+    tmp_path: Path, sky: Sky, asked: list[str], problem: Exception
+) -> None:
+    folder = with_state(tmp_path)
+    provisioner = under_sky(tmp_path)
+    sky.refusal = problem
+    with pytest.raises(TeardownError, match="what is left of run run-1 cannot be looked for at aws") as caught:
+        provisioner.destroy(RUN)
+    assert caught.value.hint == "log in"
+    assert asked == ["destroy"], "it has the state, and credentials of its own"
+    # It is not forgotten, and not paid for.
+    assert folder.read() is not None
+    seen = provisioner.poll([RUN])["run-1"]
+    assert (seen.state, seen.vanished) == (ClusterState.FAILED, True)
+    with pytest.raises(TeardownError, match="cannot be looked for"):
+        provisioner.destroy(RUN)
+    assert asked == ["destroy"], "nothing is left in the state"
+    # Machines that are gone are not taken for new ones.
+    with pytest.raises(TeardownError):
+        provisioner.make("run-1", "me", 4e9, OFFER)
+    sky.refusal = None
+    assert provisioner.destroy(RUN).state is ClusterState.GONE
+    assert folder.read() is None
+
+
+def test_a_destroy_that_fails_is_what_is_said(
+    tmp_path: Path, sky: Sky, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_state(tmp_path)
+    monkeypatch.setattr(Program, "run", lambda *_: Outcome(1, (Diagnostic("still in use"),)))
+    sky.refusal = UnreachableError("no network")
+    with pytest.raises(TeardownError, match="terraform did not destroy the machines of run run-1: still in use"):
+        under_sky(tmp_path).destroy(RUN)
+    assert not under_sky(tmp_path).poll([RUN])["run-1"].vanished
+
+
+def test_with_the_credentials_of_another_account_terraform_is_not_asked(
+    tmp_path: Path, sky: Sky, asked: list[str]
+) -> None:
+    """It would not find the machines there, and forget them."""
+    with_state(tmp_path)
+    sky.refusal = TeardownError("the machines are in the AWS account 1")
+    with pytest.raises(TeardownError, match="the AWS account 1"):
+        under_sky(tmp_path).destroy(RUN)
+    assert asked == []
+
+
+def program(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str) -> None:
+    path = folder / name
+    lines = (f"#!{sys.executable} -IS", "import sys", "open(sys.argv[0] + '.asked', 'a').write('x')", says)
+    path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "login"),
+    [("gcloud", NO_LOGIN, "gcloud auth login"), ("az", "ERROR: Please run 'az login' to setup account.", "az login")],
+)
+def test_who_is_not_logged_in_hears_it_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str, login: str
+) -> None:
+    program(tmp_path, monkeypatch, name, f"sys.exit({words!r})")
+    cloud = GoogleCloud("p") if name == "gcloud" else AzureCloud("s")
+    with pytest.raises(CredentialsError, match=f"does not answer `{name} ") as caught:
+        cloud.check()
+    assert caught.value.hint is not None
+    assert login in caught.value.hint
+    assert not caught.value.retryable
+    program(tmp_path, monkeypatch, name, "print('[]')")
+    cloud.check()
+    cloud.check()
+    assert len((tmp_path / f"{name}.asked").read_text()) == 2, "a program that has answered is not asked again"
+
+
+def test_nothing_is_begun_without_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, "gcloud", f"sys.exit({NO_LOGIN!r})")
+    provisioner = under_sky(tmp_path, providers=("gcp",))
+    offer = replace(OFFER, provider="gcp", instance_type="n2-standard-2", region="us-central1")
+    with pytest.raises(CredentialsError, match="active account"):
+        provisioner.make("run-1", "me", 4e9, offer)
+    assert list((tmp_path / "terraform" / "runs").glob("[!.]*")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (
+            "ERROR: (gcloud.auth) Your current active account [a@b] does not have any valid credentials",
+            CredentialsError,
+        ),
+        ("ERROR: Reauthentication failed. cannot prompt during non-interactive execution.", CredentialsError),
+        ("dial tcp: i/o timeout", UnreachableError),
+        ("rateLimitExceeded", DeployError),
+        ("Some requests did not succeed: no idea", DeployError),
+    ],
+)
+def test_what_a_providers_program_complains_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, kind: type[DeployError]
+) -> None:
+    program(tmp_path, monkeypatch, "gcloud", f"sys.exit({words!r})")
+    with pytest.raises(DeployError) as caught:
+        GoogleCloud("p").find(None)
+    assert type(caught.value) is kind
+    assert "make" not in caught.value.message, "nothing was to be made"
