@@ -45,9 +45,11 @@ def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> Non
     assert len(read(tmp_path, ("\ufeff" + HEADER + ROW).replace("\n", "\r\n"))) == 1
 
 
-def test_gigabytes_are_meant_as_gib(tmp_path: Path) -> None:
-    assert read(tmp_path, HEADER + "a,b,1,8 GB,c,1\n")[0].memory_gib == 8
-    assert read(tmp_path, HEADER + "a,b,1,8GB,c,1\n")[0].memory_gib == 8
+@pytest.mark.parametrize(
+    "text", ["8", "8 GB", "8GB", "8 gb", "8GiB", "8192 MB", "8192mb", "8388608 KB", "0.0078125 TB"]
+)
+def test_units_are_meant_as_powers_of_two(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, HEADER + f"a,b,1,{text},c,1\n")[0].memory_gib == 8
 
 
 def test_the_same_type_in_two_regions(tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ class CsvCatalogue(Catalogue):
 
     The columns are those of the tool requirements for cloud configuration (section 3.2). Names of columns are
     read in any case and order. Region, Family, Arch, GPUs, Spot and Price Date may follow; other columns become
-    facts of the offer. Memory is in GiB unless a unit is written, the price in USD per hour.
+    facts of the offer. Memory is in GiB unless a unit is written, and KB, MB, GB and TB mean KiB, MiB, GiB and TiB, as
+    in price lists; the price is in USD per hour.
     """
 
     Settings = CsvSettings
@@ -242,8 +243,8 @@ def _offer(row: _Row, source: str) -> Offer:
 
 def _memory(row: _Row, text: str) -> float:
     if text[-1:].isalpha() and text[:1].isdigit():
-        # Price lists write GB and mean GiB, as the column of the paper does.
-        unit = re.sub(r"(?i)\bgb$", "GiB", re.sub(r"(?i)(?<=[\d ])gb$", "GiB", text))
+        # Price lists write GB and mean GiB, as the column of the paper does; so it is with MB and TB.
+        unit = re.sub(r"(?i)(?<![a-z])([kmgt])b$", r"\1iB", text)
         try:
             return parse_memory(unit) / (1 << 30)
         except InputError as error:
