@@ -62,6 +62,24 @@ def test_objects_among_the_lines_of_a_log(tmp_path: Path) -> None:
     assert read(tmp_path, log, name="stdout", file="stdout") == {"a": 3.0}
 
 
+@pytest.mark.parametrize("aggregate", ["last", "mean", "first"])
+def test_other_objects_of_a_log_may_have_text_under_the_same_key(tmp_path: Path, aggregate: str) -> None:
+    log = b'{"level": "info", "loss": "so far"}\n{"loss": 0.5}\n{"level": "info", "loss": "done"}\n'
+    chosen: dict[str, Any] = {"metrics": ["loss"], "aggregate": aggregate}
+    assert read(tmp_path, log, name="stdout", file="stdout", **chosen) == {"loss": 0.5}
+    assert reason(tmp_path / "metrics", log, **chosen) == "not-a-number"
+
+
+@pytest.mark.parametrize("aggregate", ["last", "mean"])
+def test_a_log_with_text_alone_under_a_key_is_an_error_that_quotes_it(tmp_path: Path, aggregate: str) -> None:
+    log = b'{"loss": "0.5"}\n'
+    chosen: dict[str, Any] = {"name": "stdout", "file": "stdout", "metrics": ["loss"], "aggregate": aggregate}
+    with pytest.raises(InterpretationError, match=r'json_lines loss in stdout is "0.5"') as caught:
+        read(tmp_path, log, **chosen)
+    assert caught.value.reason == "not-a-number"
+    assert read(tmp_path, log, **chosen, optional=True) == {}
+
+
 def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
     assert read(tmp_path, b'{"a": 1}\n{"a": 2, "b"') == {"a": 1.0}
     assert read(tmp_path, b'{"a": 1}\n{"a": 2, "b"', metrics=["a"]) == {"a": 1.0}

@@ -68,7 +68,8 @@ class JsonLinesInterpreter(Interpreter):
 
     The last value of each metric counts unless `aggregate` says otherwise; nested objects are read as
     ``outer.inner``; keys that begin with ``_`` are passed over. In a log, lines that are not JSON objects are
-    passed over; in a file of metrics they are an error, except a last line that was cut short.
+    passed over, and so are those where a metric is no number, unless none has one; in a file of metrics they are an
+    error, except a last line that was cut short.
     """
 
     Settings = JsonLinesSettings
@@ -89,12 +90,15 @@ class JsonLinesInterpreter(Interpreter):
                 return {}
             raise
         wanted = {name: how or chosen.aggregate for name, how in chosen.metrics.items()}
+        foreign: dict[str, Any] = {}
         if wanted and set(wanted.values()) == {"last"}:
-            found = self._last(reader, set(wanted))
+            found = self._last(reader, set(wanted), foreign)
         else:
-            found = self._tallied(reader, wanted)
+            found = self._tallied(reader, wanted, foreign)
         missing = [name for name in wanted if name not in found]
         if missing and not chosen.optional:
+            if missing[0] in foreign:
+                raise self._no_number(missing[0], foreign[missing[0]])
             raise nothing_found(output, reader, f"json_lines {missing[0]}")
         if not found and not chosen.optional:
             raise nothing_found(output, reader, "json_lines", hint='write lines such as {"score": 1.5}')
@@ -103,27 +107,27 @@ class JsonLinesInterpreter(Interpreter):
                 raise InterpretationError("not-a-number", f"json_lines {name} in {chosen.file} is {value}")
         return found
 
-    def _last(self, reader: LogReader, wanted: set[str]) -> dict[str, float]:
+    def _last(self, reader: LogReader, wanted: set[str], foreign: dict[str, Any]) -> dict[str, float]:
         """The last value of each wanted metric, reading from the end until all are there."""
         found: dict[str, float] = {}
         for text in reader.text(backwards=True, strict=self.settings.errors == "strict"):
-            for record in _records(reversed(text.split("\n")), strict=self._strict(reader), name=reader.name):
+            for record in _records(reversed(text.split("\n")), strict=self._strict(), name=reader.name):
                 for name in wanted - found.keys():
-                    value = self._value(name, lookup(record, name))
+                    value = self._value(name, lookup(record, name), foreign)
                     if value is not None:
                         found[name] = value
                 if len(found) == len(wanted):
                     return found
         return found
 
-    def _tallied(self, reader: LogReader, wanted: Mapping[str, Aggregate]) -> dict[str, float]:
+    def _tallied(self, reader: LogReader, wanted: Mapping[str, Aggregate], foreign: dict[str, Any]) -> dict[str, float]:
         """All values of each metric, aggregated."""
         tallies: dict[str, Tally] = {}
         for text in reader.text(strict=self.settings.errors == "strict"):
-            for record in _records(text.split("\n"), strict=self._strict(reader), name=reader.name):
+            for record in _records(text.split("\n"), strict=self._strict(), name=reader.name):
                 pairs = ((name, lookup(record, name)) for name in wanted) if wanted else self._numbers(record)
                 for name, raw in pairs:
-                    value = self._value(name, raw)
+                    value = self._value(name, raw, foreign)
                     if value is not None:
                         tallies.setdefault(name, Tally(wanted.get(name, self.settings.aggregate))).add(value)
                 if len(tallies) > MOST_METRICS:
@@ -139,19 +143,25 @@ class JsonLinesInterpreter(Interpreter):
             if name != self.settings.step and isinstance(value, int | float):
                 yield name, value
 
-    def _value(self, name: str, raw: Any) -> float | None:
-        """The number of a wanted key; None where it is absent or passed over."""
+    def _value(self, name: str, raw: Any, foreign: dict[str, Any]) -> float | None:
+        """The number of a wanted key; None where it is absent or passed over, which ``foreign`` then keeps."""
         if raw is None:
             return None
         if not isinstance(raw, int | float):
-            raise InterpretationError(
-                "not-a-number", f"json_lines {name} in {self.settings.file} is {shorten(json.dumps(raw))}"
-            )
+            if self._strict():
+                raise self._no_number(name, raw)
+            foreign.setdefault(name, raw)
+            return None
         value = _as_float(raw)
         return None if self.settings.not_a_number == "skip" and not math.isfinite(value) else value
 
-    def _strict(self, reader: LogReader) -> bool:
-        return reader.name not in ("stdout", "stderr")
+    def _no_number(self, name: str, raw: Any) -> InterpretationError:
+        text = shorten(json.dumps(raw))
+        return InterpretationError("not-a-number", f"json_lines {name} in {self.settings.file} is {text}")
+
+    def _strict(self) -> bool:
+        """Whether every line has to be a record: in a file of metrics, not in a log."""
+        return self.settings.file not in ("stdout", "stderr")
 
 
 def series(path: Path, *, step: str = "step", limit: int = 100_000) -> dict[str, list[tuple[float, float]]]:
