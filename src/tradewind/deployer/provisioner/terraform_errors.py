@@ -45,7 +45,8 @@ _IMAGE = re.compile(
 )
 _REFUSED = re.compile(
     r"InvalidInstanceType|Invalid value '[\w.-]+' for InstanceType|instance type '?[\w.-]+'? (?:is not|does not)"
-    r"|machineTypes?/[\w.-]+' was not found|Invalid value for field 'resource.machineType'"
+    r"|machineTypes?/[\w.-]+' was not found|machine type with name '[\w.-]+' does not exist"
+    r"|Invalid value for field 'resource.machineType'"
     r"|VMSizeNotSupported|VM size '?\w+'? .*not|InvalidParameter.*vmSize|expected \w*(?:size|region) to be"
     r"|Invalid AWS Region|LocationNotAvailableForResourceType|Unknown zone|InvalidZone|Invalid availability zone"
     r"|architecture '\w+' of the specified instance type",

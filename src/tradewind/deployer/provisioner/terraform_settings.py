@@ -32,7 +32,9 @@ class TerraformSettings(plugins.Settings):
         (), description="Regions of AWS where leftovers are looked for; empty means all that the account has"
     )
     zones: tuple[str, ...] = Field(
-        (), description="Zones to try one after the other when there is no capacity; empty leaves it to the provider"
+        (),
+        description="Zones to try one after the other when there is no capacity; empty means all that have the type "
+        "at gcp, and the provider's choice elsewhere",
     )
     image: str = Field("", description="Machine image, as the provider names it; empty means a recent Debian or Ubuntu")
     disk: float = Field(30.0, gt=0, description="Size of each machine's disk, in GiB")
@@ -97,6 +99,8 @@ class TerraformSettings(plugins.Settings):
             raise ValueError("providers is empty, and there is no module")
         return self
 
-    def zones_in(self, region: str) -> tuple[str, ...]:
-        """The zones of a region among those that are set; the names of Azure's are numbers. A nameless one if none."""
-        return tuple(zone for zone in self.zones if zone.isdigit() or zone.startswith(region)) or ("",)
+    def zones_in(self, region: str, provider: str) -> tuple[str, ...]:
+        """The zones of a provider's region among those that are set; the names of Azure's are numbers."""
+        numbered = provider not in ("aws", "gcp")
+        head = f"{region}-" if provider == "gcp" else region
+        return tuple(zone for zone in self.zones if (numbered if zone.isdigit() else zone.startswith(head)))
