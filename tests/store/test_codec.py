@@ -19,6 +19,18 @@ from tradewind.store import codec
 from tradewind.testing.stores import run, trial
 
 
+@pytest.mark.parametrize(
+    ("document", "read"),
+    [
+        ({"a": [1, None, 0.5]}, {"a": [1, None, 0.5]}),
+        ({"\U0001f600": "\\ud800 as it stands"}, {"\U0001f600": "\\ud800 as it stands"}),
+        ({"a\ud800": {"b": "\udfff\U0001f600"}}, {"a?": {"b": "?\U0001f600"}}),
+    ],
+)
+def test_half_a_character_is_a_question_mark(document: Any, read: Any) -> None:
+    assert codec.loads(codec.dumps(document)) == read
+
+
 @given(trials)
 def test_a_trial_survives_strict_json(given_: Trial) -> None:
     text = json.dumps(codec.strict(codec.trial_to_json(given_)), allow_nan=False)

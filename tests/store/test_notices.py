@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from tests.store.test_requests import add
 
-from tradewind.errors import NotFoundError
+from tradewind.errors import NotFoundError, StoreError
 from tradewind.store import schema
 from tradewind.store.accounts import AccountStore, UserRow
 from tradewind.store.database import Database
@@ -104,16 +104,32 @@ def test_a_request_that_is_gone_holds_up_no_others(servers: list[Database]) -> N
     assert seen == [there.id]
 
 
-def test_what_fails_while_it_is_written_is_looked_at_again(servers: list[Database]) -> None:
+def test_what_cannot_be_read_while_it_is_written_is_looked_at_again(servers: list[Database]) -> None:
     add(RequestStore(servers[0]))
     store = NoticeStore(servers[0])
 
-    def broken(_happening: Happening) -> list[NoticeRow]:
-        raise ValueError("broken")
+    def away(_happening: Happening) -> list[NoticeRow]:
+        raise StoreError("the database is away")
 
-    with pytest.raises(ValueError, match="broken"):
-        store.gather(broken)
+    with pytest.raises(StoreError, match="away"):
+        store.gather(away)
     assert store.gather(note) == 1
+
+
+def test_what_one_has_set_keeps_no_other_from_being_told(servers: list[Database]) -> None:
+    requests, store = RequestStore(servers[0]), NoticeStore(servers[0])
+    broken, odd, well = (add(requests).id for _ in range(3))
+
+    def write(happening: Happening) -> list[NoticeRow]:
+        if happening.request.id == broken:
+            raise ValueError("broken")
+        target = "http://\ud800/x" if happening.request.id == odd else "x@example.org"
+        return [NoticeRow(0, happening.user.id, "email", target, {"event": happening.request.id})]
+
+    assert store.gather(write) == 3
+    told = {row.document["event"]: row.target for row in store.of_user(1, 10)}
+    assert told == {odd: "http://?/x", well: "x@example.org"}
+    assert store.gather(write) == 0
 
 
 def test_each_notice_is_taken_once(servers: list[Database]) -> None:

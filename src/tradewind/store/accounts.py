@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -291,4 +290,4 @@ def user_of(row: Mapping[Any, Any]) -> UserRow:
 def user_from(values: Sequence[Any]) -> UserRow:
     """A user, of a row that begins with `USER_COLUMNS`."""
     fields = dict(zip(_USER, values, strict=False))
-    return UserRow(**{**fields, "settings": json.loads(fields["settings"])})
+    return UserRow(**{**fields, "settings": codec.loads(fields["settings"])})

@@ -39,6 +39,13 @@ def dumps(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"), default=_plain)
 
 
+def loads(written: str) -> Any:
+    """The document of what `dumps` wrote; halves of characters in it, which no answer can have, are question marks."""
+    if "\\ud" in written:  # so begin both halves of a pair: only those that stand alone are replaced
+        written = json.dumps(json.loads(written), ensure_ascii=False).encode("utf-8", "replace").decode()
+    return json.loads(written)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from tradewind.errors import TradewindError
 from tradewind.store import codec, rows
 from tradewind.store.accounts import UserRow, user_of
 from tradewind.store.database import Database
@@ -22,6 +24,8 @@ from tradewind.store.values import add_value
 
 Kind = Literal["email", "webhook"]
 State = Literal["waiting", "sending", "sent", "failed"]
+
+_log = logging.getLogger("tradewind.store")
 
 _CURSOR = "notices.cursor"
 _READ_AT_ONCE = 200
@@ -99,7 +103,8 @@ class NoticeStore:
         """Write the notices of what has happened since the last time; each event is looked at once, by one process.
 
         Args:
-            write: The notices of an event.
+            write: The notices of an event. One for which it breaks, or gives what cannot be stored, is logged and has
+                none: it holds up no others.
 
         Returns:
             How many events were looked at.
@@ -116,7 +121,7 @@ class NoticeStore:
             if not events:
                 return 0
             found = _happenings(connection, events)
-        written = [notice for happening in found for notice in write(happening)]
+        written = [values for happening in found for values in _composed(write, happening)]
         # Nobody waits for what was read and composed above, only for what is written.
         with self._database.write(lasting=bool(written)) as connection:
             add_value(connection, _CURSOR, "0")
@@ -124,8 +129,8 @@ class NoticeStore:
             locked = query.with_for_update() if self._database.dialect == "postgresql" else query
             if connection.scalar(locked) != (known or "0"):
                 return None
-            for notice in written:
-                _add(connection, notice)
+            if written:
+                connection.execute(sa.insert(notices), written)
             mine = service_values.c.name == _CURSOR
             connection.execute(sa.update(service_values).where(mine).values(value=str(events[-1][0])))
         return len(events)
@@ -133,7 +138,7 @@ class NoticeStore:
     def add(self, notice: NoticeRow) -> NoticeRow:
         """Add a notice; its ``id`` and its ``delivery`` are set here."""
         with self._database.write() as connection:
-            number = _add(connection, notice)
+            (number,) = connection.execute(sa.insert(notices).values(_values(notice))).inserted_primary_key or (0,)
             return _read(connection.execute(sa.select(*_COLUMNS).where(notices.c.id == number)).one())
 
     def claim(self, kind: Kind, limit: int, seconds: float) -> list[NoticeRow]:
@@ -222,13 +227,23 @@ def _events(connection: Connection, since: int) -> Sequence[Sequence[Any]]:
     return connection.execute(query.order_by(request_events.c.id).limit(_READ_AT_ONCE)).all()
 
 
-def _add(connection: Connection, notice: NoticeRow) -> int:
+def _composed(write: Callable[[Happening], Iterable[NoticeRow]], happening: Happening) -> list[dict[str, Any]]:
+    """The notices of one event, as the values of the columns."""
+    try:
+        return [_values(notice) for notice in write(happening)]
+    except TradewindError:
+        raise
+    except Exception:
+        _log.exception("nobody is told of event %d of request %d", happening.event.id, happening.request.id)
+        return []
+
+
+def _values(notice: NoticeRow) -> dict[str, Any]:
     now = time.time()
     values = {name: getattr(notice, name) for name in _FIELDS if name not in ("id", "hold_token", "ended")}
     values |= {"document": codec.dumps(dict(notice.document)), "delivery": notice.delivery or secrets.token_hex(16)}
-    values |= {"created": notice.created or now, "due": notice.due or now}
-    (number,) = connection.execute(sa.insert(notices).values(values)).inserted_primary_key or (0,)
-    return int(number)
+    values |= {"target": rows.text(notice.target), "problem": rows.text(notice.problem)}
+    return values | {"created": notice.created or now, "due": notice.due or now}
 
 
 def _read(row: Any) -> NoticeRow:

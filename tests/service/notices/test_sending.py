@@ -161,6 +161,27 @@ def test_a_request_has_wishes_of_its_own(
     assert [call.path for call in calls.got] == ["/this"]
 
 
+def test_an_error_that_nobody_expected_ends_no_thread(
+    context: Context, ann: Principal, settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "_AFTER_FAULT", 0.01)
+    running, gather, failed = Sending(context.database, settings, context.notices, 0.02), Sending.gather, list[int]()
+
+    def broken(self: Sending) -> int:
+        if len(failed) < 2:
+            failed.append(1)
+            raise RuntimeError("broken")
+        return gather(self)
+
+    monkeypatch.setattr(Sending, "gather", broken)
+    submit(context, ann, notify={"email": True})
+    context.notices.test(ann, "email")
+    running.start()
+    until(lambda: context.notices.recent(ann)[0].state == "sent")
+    running.stop(5.0)
+    assert len(failed) == 2
+
+
 def test_a_call_is_signed(context: Context, ann: Principal, calls: Calls, drain: Callable[[], list[NoticeRow]]) -> None:
     key = context.notices.key(ann)
     context.notices.change(ann, webhook=calls.url)

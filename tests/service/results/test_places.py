@@ -88,10 +88,12 @@ def test_what_the_server_has_is_for_nobody_else(there: World) -> None:
     for user, password in (("", None), ("ann", None), ("ann", ""), ("", "x")):
         with pytest.raises(InputError, match="of your own"):
             results.set_place(there.ann, "webdav://127.0.0.1:9999/x", user=user, password=password)
-    # Users write their settings themselves: references to the server's secrets count as no password.
+    # Nor where such a setting came there in another way: references to the server's secrets count as no password.
     for reference in ("env:HOME", "file:/etc/passwd", "keyring:a/b"):
         forged = {"default": "", "places": {"webdav://127.0.0.1:9999/x": {"user": "ann", "password": reference}}}
-        there.context.accounts.change_me(there.ann, settings={KEY: forged})
+        with pytest.raises(InputError, match="is not set here"):
+            there.context.accounts.change_me(there.ann, settings={KEY: forged})
+        ValueStore(there.context.database).change_user(there.ann.user_id, KEY, forged)
         with pytest.raises(InputError, match="set the place again"):
             results.destination(there.ann.user_id, "webdav://127.0.0.1:9999/x")
     odds: list[Any] = [7, {"x": 3}, [], "x", {"y": {"user": 5}}]

@@ -12,8 +12,11 @@ from tradewind.service.accounts import names, passwords
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.sessions import Session, Sessions, csrf_of
 from tradewind.service.accounts.tokens import PREFIX, digest_of, new_secret
+from tradewind.service.notices.wishes import KEY as NOTICES
 from tradewind.service.people import ROLES, Principal, Role
+from tradewind.service.results.functions import KEY as RESULTS
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.wire import check_document
 from tradewind.store.accounts import AccountStore, TokenRow, UserRow
 from tradewind.store.database import Database
 from tradewind.store.sessions import SessionRow
@@ -24,6 +27,8 @@ MOST_TOKENS = 100
 """Tokens that a user may have."""
 
 _TOUCH = 60.0  # seconds: not every call of a program is a write
+_CHECKED_ELSEWHERE = {NOTICES: "/api/v1/me/notices", RESULTS: "/api/v1/me/places"}
+"""Settings that other functions of the server go by, with the route that looks at what they say."""
 
 
 class Accounts:
@@ -252,13 +257,18 @@ class Accounts:
         """Change where notices go, or what the user has set.
 
         Raises:
-            InputError: It is no e-mail address, or the settings are too large.
+            InputError: It is no e-mail address, or the settings are too large, cannot be stored, or have a route of
+                their own.
         """
         fields: dict[str, Any] = {}
         if email is not None:
             fields["email"] = names.email(email)
         if settings is not None:
-            fields["settings"] = {**self.store.user(who.user_id).settings, **settings}
+            kept = self.store.user(who.user_id).settings
+            for name, route in _CHECKED_ELSEWHERE.items():
+                if name in settings and settings[name] != kept.get(name):  # what was read may be sent back
+                    raise InputError(f"settings.{name} is not set here", hint=f"use {route}")
+            fields["settings"] = {**kept, **check_document(dict(settings))}
             if len(str(fields["settings"])) > 20_000:
                 raise InputError("the settings are too large", hint="at most 20,000 characters")
         return self.store.change(who.user_id, **fields)

@@ -31,6 +31,8 @@ _LEASE_SECONDS = 180.0
 """Longer than any attempt takes."""
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 5.0)
+_AFTER_FAULT = 5.0
+"""Seconds until the next look after an error that nobody expected."""
 
 _log = logging.getLogger("tradewind.service.notices")
 
@@ -82,6 +84,9 @@ class Sending:
                     found += 1
             except TradewindError as error:  # the database is away: it comes back
                 _log.warning("notices wait: %s", error)
+            except Exception:  # all users are told by these two threads: neither ends for what one of them has
+                _log.exception("notices wait")
+                self._stop.wait(_AFTER_FAULT)
             if running:
                 _, running = wait(running, self._seconds, FIRST_COMPLETED)
             elif not found:

@@ -335,7 +335,7 @@ def _kept(account: UserRow) -> dict[str, dict[str, str]]:
     document = account.settings.get(KEY)
     places: Any = document.get("places") if isinstance(document, Mapping) else None
     found = {}
-    # Users may write their settings themselves: only what was sealed here counts as a password.
+    # Whatever way a setting came there: only what was sealed here counts as a password.
     for address, one in places.items() if isinstance(places, Mapping) else ():
         if isinstance(one, Mapping):
             kept = {key: str(one[key]) for key in ("user", "password", "endpoint", "hosts") if one.get(key)}
