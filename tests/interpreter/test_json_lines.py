@@ -9,6 +9,7 @@ import pytest
 
 from tradewind import kit, plugins
 from tradewind.errors import InterpretationError, SpecError
+from tradewind.interpreter import json_lines
 from tradewind.interpreter.json_lines import MOST_METRICS, series
 from tradewind.interpreter.reading import LINE_LIMIT
 from tradewind.testing.interpreters import make_output
@@ -88,6 +89,31 @@ def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [b"hello", b"[1]", b"3", b'{"a" 1}', b'"a"'])
 def test_other_lines_in_a_file_of_metrics_are_an_error(tmp_path: Path, line: bytes) -> None:
     assert reason(tmp_path, b'{"a": 1}\n' + line + b"\n") == "not-json"
+
+
+DOCUMENT: dict[str, Any] = {"score": 1.5, "net": {"acc": 0.25, "epochs": [1, 2]}, "name": "run {1}"}
+
+
+@pytest.mark.parametrize("text", [json.dumps(DOCUMENT, indent=2), json.dumps(DOCUMENT, indent=0) + "\n\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_a_file_that_is_one_object_over_several_lines(tmp_path: Path, text: str, start: str) -> None:
+    content = (start + text).encode()
+    given: dict[str, Any] = {"name": "outputs/r.json", "file": "r.json"}
+    assert read(tmp_path, content, **given) == {"score": 1.5, "net.acc": 0.25}
+    assert read(tmp_path, content.replace(b"\n", b"\r\n"), **given, metrics=["net.acc"]) == {"net.acc": 0.25}
+    assert read(tmp_path, content, **given, metrics=["score"], aggregate="mean") == {"score": 1.5}
+    assert reason(tmp_path, content, **given, metrics=["name"]) == "not-a-number"
+    assert reason(tmp_path, content, **given, metrics=["other"]) == "no-match"
+
+
+def test_what_is_no_single_object_either_says_how_to_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = json.dumps(DOCUMENT, indent=2).encode()
+    for content in (whole[:-1], whole + b"\n" + whole, b'[\n{"a": 1}\n]\n', b"{\n" * 3000):
+        with pytest.raises(InterpretationError, match="no JSON object") as caught:
+            read(tmp_path, content + b"\n0\n")
+        assert (caught.value.reason, caught.value.hint) == ("not-json", "write each record on one line")
+    monkeypatch.setattr(json_lines, "LARGEST_DOCUMENT", len(whole) - 1)
+    assert reason(tmp_path, whole) == "not-json"
 
 
 def test_not_a_number_fails_or_is_skipped(tmp_path: Path) -> None:

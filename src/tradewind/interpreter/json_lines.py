@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,6 +32,10 @@ MOST_METRICS = 1000
 
 DEEPEST = 20
 """Nested objects below this depth are passed over where the settings name no metrics."""
+
+
+LARGEST_DOCUMENT = 16 << 20
+"""Bytes up to which a file that is not made of lines is read as one JSON object."""
 
 
 def _named(value: object) -> object:
@@ -69,7 +73,8 @@ class JsonLinesInterpreter(Interpreter):
     The last value of each metric counts unless `aggregate` says otherwise; nested objects are read as
     ``outer.inner``; keys that begin with ``_`` are passed over. In a log, lines that are not JSON objects are
     passed over, and so are those where a metric is no number, unless none has one; in a file of metrics they are an
-    error, except a last line that was cut short.
+    error, except a last line that was cut short. A file that is one JSON object over several lines is read as one
+    line would be.
     """
 
     Settings = JsonLinesSettings
@@ -91,10 +96,16 @@ class JsonLinesInterpreter(Interpreter):
             raise
         wanted = {name: how or chosen.aggregate for name, how in chosen.metrics.items()}
         foreign: dict[str, Any] = {}
-        if wanted and set(wanted.values()) == {"last"}:
-            found = self._last(reader, set(wanted), foreign)
-        else:
-            found = self._tallied(reader, wanted, foreign)
+        try:
+            if wanted and set(wanted.values()) == {"last"}:
+                found = self._last(reader, set(wanted), foreign)
+            else:
+                found = self._tallied(self._lines(reader), wanted, foreign)
+        except InterpretationError as error:
+            document = _document(reader) if error.reason == "not-json" else None
+            if document is None:
+                raise
+            found = self._tallied([document], wanted, foreign)
         missing = [name for name in wanted if name not in found]
         if missing and not chosen.optional:
             if missing[0] in foreign:
@@ -120,22 +131,28 @@ class JsonLinesInterpreter(Interpreter):
                     return found
         return found
 
-    def _tallied(self, reader: LogReader, wanted: Mapping[str, Aggregate], foreign: dict[str, Any]) -> dict[str, float]:
+    def _lines(self, reader: LogReader) -> Iterator[dict[str, Any]]:
+        """The records of a file, in order."""
+        for text in reader.text(strict=self.settings.errors == "strict"):
+            yield from _records(text.split("\n"), strict=self._strict(), name=reader.name)
+
+    def _tallied(
+        self, records: Iterable[dict[str, Any]], wanted: Mapping[str, Aggregate], foreign: dict[str, Any]
+    ) -> dict[str, float]:
         """All values of each metric, aggregated."""
         tallies: dict[str, Tally] = {}
-        for text in reader.text(strict=self.settings.errors == "strict"):
-            for record in _records(text.split("\n"), strict=self._strict(), name=reader.name):
-                pairs = ((name, lookup(record, name)) for name in wanted) if wanted else self._numbers(record)
-                for name, raw in pairs:
-                    value = self._value(name, raw, foreign)
-                    if value is not None:
-                        tallies.setdefault(name, Tally(wanted.get(name, self.settings.aggregate))).add(value)
-                if len(tallies) > MOST_METRICS:
-                    raise InterpretationError(
-                        "too-large",
-                        f"{reader.name} has more than {MOST_METRICS} different metrics",
-                        hint="name those to read under metrics",
-                    )
+        for record in records:
+            pairs = ((name, lookup(record, name)) for name in wanted) if wanted else self._numbers(record)
+            for name, raw in pairs:
+                value = self._value(name, raw, foreign)
+                if value is not None:
+                    tallies.setdefault(name, Tally(wanted.get(name, self.settings.aggregate))).add(value)
+            if len(tallies) > MOST_METRICS:
+                raise InterpretationError(
+                    "too-large",
+                    f"{self.settings.file} has more than {MOST_METRICS} different metrics",
+                    hint="name those to read under metrics",
+                )
         return {name: tally.result() for name, tally in tallies.items()}
 
     def _numbers(self, record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -207,7 +224,26 @@ def _records(lines: Iterator[str] | list[str], *, strict: bool, name: str) -> It
         if isinstance(record, dict):
             yield record
         elif strict and not (plain.startswith("{") and not plain.endswith("}")):
-            raise InterpretationError("not-json", f"{name} has a line that is no JSON object: {shorten(plain)!r}")
+            raise InterpretationError(
+                "not-json",
+                f"{name} has a line that is no JSON object: {shorten(plain)!r}",
+                hint="write each record on one line",
+            )
+
+
+def _document(reader: LogReader) -> dict[str, Any] | None:
+    """The object that a whole file is, as programs print it over several lines; None where it is none."""
+    if reader.path.stat().st_size > LARGEST_DOCUMENT:
+        return None
+    whole = LogReader(reader.path, reader.name)
+    text = "".join(whole.text())
+    if whole.skipped:
+        return None
+    try:
+        found = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _flatten(record: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
