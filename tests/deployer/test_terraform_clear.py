@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from tests.deployer.terraform_helpers import OFFER, Sky, ready_run, under_sky
 
+from tradewind.deployer.provisioner import terraform_cloud, terraform_gcp
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform_azure import AzureCloud
+from tradewind.deployer.provisioner.terraform_cloud import ask
 from tradewind.deployer.provisioner.terraform_errors import Diagnostic
 from tradewind.deployer.provisioner.terraform_folder import RunFolder
 from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
 from tradewind.deployer.provisioner.terraform_places import Places
 from tradewind.deployer.provisioner.terraform_program import Outcome, Program
+from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TeardownError, UnreachableError
 
 RUN = Cluster("run-1", ClusterState.UNKNOWN)
@@ -168,3 +171,72 @@ def test_what_a_providers_program_complains_of(
         GoogleCloud("p").find(None)
     assert type(caught.value) is kind
     assert "make" not in caught.value.message, "nothing was to be made"
+
+
+def test_what_goes_on_at_the_provider_may_take_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, "gcloud", "import time; time.sleep(60)")
+    assert ask("gcp", "gcloud", "compute", "instances", "delete", "a", patience=0.1) is None
+    monkeypatch.setattr(terraform_cloud, "_ASK_SECONDS", 0.1)
+    with pytest.raises(UnreachableError, match=r"did not answer within 0\.1 s"):
+        ask("gcp", "gcloud", "compute", "instances", "list")
+
+
+class Google:
+    """What `gcloud` says."""
+
+    def __init__(self) -> None:
+        labels = {"tradewind-run": "run-1", "tradewind-owner": "me"}
+        zones = "https://www.googleapis.com/compute/v1/projects/p/zones"
+        machines: list[dict[str, Any]] = [
+            {"name": name, "zone": f"{zones}/r-{name[0]}", "labels": labels} for name in ("b0", "b1", "c0")
+        ]
+        rules = [{"name": f"tradewind-{each}", "description": json.dumps(labels)} for each in ("closed", "ssh")]
+        self.has: dict[str, list[dict[str, Any]]] = {
+            "instances": machines,
+            "disks": machines[:1],
+            "firewall-rules": rules,
+        }
+        self.answer: Exception | None = None
+        self.deletes = True
+        self.deleted: list[str] = []
+
+    def ask(
+        self, _provider: str, _program: str, _compute: str, kind: str, verb: str, *words: str, **patience: float
+    ) -> Any:
+        if verb == "list":
+            return self.has[kind]
+        assert patience == {"patience": 7.0}
+        self.deleted.append(f"{kind} {' '.join(words[: words.index('--quiet')])}")
+        if self.answer is not None:
+            raise self.answer
+        if self.deletes:
+            self.has[kind] = [each for each in self.has[kind] if each["name"] not in words]
+        return None
+
+
+def test_machines_at_google_go_together_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sky, google = Google(), GoogleCloud("p", patience=7.0)
+    monkeypatch.setattr(terraform_gcp, "ask", sky.ask)
+    sky.deletes = False
+    machines = ["instances b0 b1 --zone r-b", "instances c0 --zone r-c"]
+    for answer in (None, DeployError("The resource 'b0' is not ready"), DeployError("c0 was not found")):
+        sky.answer = answer
+        assert google.give_back("run-1", "r") == ["instance b0", "instance b1", "instance c0"], "on their way"
+        assert sky.deleted == machines, "what they use is not asked to go before them"
+        sky.deleted.clear()
+    sky.answer, sky.deletes = None, True
+    assert google.give_back("run-1", "r") == []
+    assert sky.deleted == [*machines, "disks b0 --zone r-b", "firewall-rules tradewind-closed tradewind-ssh"]
+
+
+def test_what_google_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    sky, google = Google(), GoogleCloud("p", patience=7.0)
+    monkeypatch.setattr(terraform_gcp, "ask", sky.ask)
+    sky.answer = CredentialsError("Required 'compute.instances.delete' permission")
+    with pytest.raises(CredentialsError):
+        google.give_back("run-1", "r")
+
+
+def test_a_deletion_is_waited_for_as_the_settings_say() -> None:
+    made = [Places(TerraformSettings(destroy_seconds=seconds))._make("gcp", "p") for seconds in (600.0, 1.0)]
+    assert [each._patience for each in made if isinstance(each, GoogleCloud)] == [300.0, 60.0]

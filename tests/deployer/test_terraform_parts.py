@@ -498,7 +498,8 @@ if verb == "list":
     print(json.dumps([e for e in state[kind] if all(
         f"{k}={v}" in wanted or k not in wanted or f"{k}:*" in wanted for k, v in e.get("labels", {}).items())]))
 else:
-    state[kind] = [e for e in state[kind] if e["name"] != words[3]]
+    gone = words[3 : next(i for i, word in enumerate(words) if word.startswith("--"))]
+    state[kind] = [e for e in state[kind] if e["name"] not in gone]
 """
 
 _AZ = """

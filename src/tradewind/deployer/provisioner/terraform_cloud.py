@@ -151,8 +151,15 @@ def merge(found: Sequence[Found]) -> list[Found]:
     return list(merged.values())
 
 
-def ask(provider: str, program: str, *words: str) -> Any:
+def ask(provider: str, program: str, *words: str, patience: float | None = None) -> Any:
     """Ask a provider's own command-line program; its answer is JSON, or nothing.
+
+    Args:
+        provider: Whose it is.
+        program: Its name.
+        words: What it is asked.
+        patience: For how many seconds something that goes on at the provider is waited for: that it takes longer is no
+            error. Without it, the program has to answer soon.
 
     Raises:
         MissingProgramError: It is not there.
@@ -169,10 +176,12 @@ def ask(provider: str, program: str, *words: str) -> Any:
             [found, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_ASK_SECONDS,
+            timeout=_ASK_SECONDS if patience is None else patience,
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
+        if patience is not None:
+            return None
         raise UnreachableError(f"{provider}: {program} did not answer within {_ASK_SECONDS:g} s") from None
     if done.returncode:
         words_of = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"

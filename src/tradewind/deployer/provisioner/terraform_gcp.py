@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
 from tradewind.errors import DeployError, MissingProgramError, OfferRefusedError
 
 _GONE = re.compile(r"was not found|notFound|404", re.IGNORECASE)
+_ON_ITS_WAY = re.compile(r"resourceNotReady|is not ready|resourceInUseByAnotherResource", re.IGNORECASE)
 
 _DOWN = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED")
 
@@ -28,15 +29,17 @@ class GoogleCloud(Cloud):
     Args:
         project: The project, or empty for Terraform's (``GOOGLE_PROJECT`` and its like), else the one that ``gcloud``
             is set to.
+        patience: For how many seconds a deletion is waited for; machines may take more than a minute to go.
     """
 
     covers = frozenset({"google_compute_instance", "google_compute_firewall", "google_compute_disk"})
 
-    def __init__(self, project: str) -> None:
+    def __init__(self, project: str, patience: float = 300.0) -> None:
         named = project or next(filter(None, map(os.environ.get, _VARIABLES)), "")
         self._project = ("--project", named) if named else ()
         self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
         self._answers = False
+        self._patience = patience
 
     def account(self) -> str:
         """The project; see `Cloud.account`."""
@@ -87,16 +90,20 @@ class GoogleCloud(Cloud):
         return merge(found)
 
     def give_back(self, run_id: str, region: str) -> list[str]:
-        """See `Cloud.give_back`; what it waits for is the provider's own operation."""
+        """See `Cloud.give_back`; it waits for Google's own operations, a while."""
         wanted = f"labels.{RUN}={label(run_id)}"
         for kind in ("instances", "disks"):
+            by_zone: dict[str, list[str]] = {}
             for each in self._list(kind, wanted):
-                self._delete(kind, each["name"], "--zone", each["zone"].rpartition("/")[2])
-        for rule in self._rules():
-            if rule["facts"][RUN] == label(run_id):
-                self._delete("firewall-rules", rule["name"])
-        left = [f"{kind[:-1]} {each['name']}" for kind in ("instances", "disks") for each in self._list(kind, wanted)]
-        return left + [f"rule {rule['name']}" for rule in self._rules() if rule["facts"][RUN] == label(run_id)]
+                by_zone.setdefault(each["zone"].rpartition("/")[2], []).append(each["name"])
+            for zone, names in by_zone.items():
+                self._delete(kind, names, "--zone", zone)
+            # Disks can be deleted only after the machines that use them.
+            if left := [f"{kind[:-1]} {each['name']}" for each in self._list(kind, wanted)]:
+                return left
+        if names := self._rules_of(run_id):
+            self._delete("firewall-rules", names)
+        return [f"rule {name}" for name in self._rules_of(run_id)]
 
     def alive(self, region: str, machines: Collection[str]) -> set[str]:
         """See `Cloud.alive`."""
@@ -119,11 +126,16 @@ class GoogleCloud(Cloud):
                 rules.append({"name": rule["name"], "facts": facts})
         return rules
 
-    def _delete(self, kind: str, name: str, *place: str) -> None:
+    def _rules_of(self, run_id: str) -> list[str]:
+        return [rule["name"] for rule in self._rules() if rule["facts"][RUN] == label(run_id)]
+
+    def _delete(self, kind: str, names: Sequence[str], *place: str) -> None:
+        """Delete things of one kind at the same time; what takes longer than our patience goes on at Google."""
+        words = ("compute", kind, "delete", *names, *place, "--quiet", "--format=json", *self._project)
         try:
-            ask("gcp", "gcloud", "compute", kind, "delete", name, *place, "--quiet", "--format=json", *self._project)
+            ask("gcp", "gcloud", *words, patience=self._patience)
         except DeployError as error:
-            if not _GONE.search(str(error)):
+            if not _GONE.search(str(error)) and not _ON_ITS_WAY.search(str(error)):
                 raise
 
 

@@ -14,6 +14,8 @@ from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
 from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.errors import TeardownError
 
+_LEAST_PATIENCE = 60.0
+
 
 class Places:
     """The providers of some settings; may be used by several threads.
@@ -90,5 +92,7 @@ class Places:
         if provider == "aws":
             return AmazonCloud(given.regions, given.endpoint, account)
         if provider == "gcp":
-            return GoogleCloud(account or str(given.variables.get("project", "")))
+            # Twice in one attempt they may have to be waited for.
+            patience = max(_LEAST_PATIENCE, given.destroy_seconds / 2)
+            return GoogleCloud(account or str(given.variables.get("project", "")), patience)
         return AzureCloud(account or str(given.variables.get("subscription_id", "")))
