@@ -48,6 +48,18 @@ def test_what_a_task_writes_itself_is_no_input() -> None:
     assert flow.producers == {"y": (0,), "z": (0,)}
 
 
+def test_what_no_task_before_writes_comes_from_outside() -> None:
+    tasks = (
+        Task("update", "t", 1.0, ("db", "x"), ("db",)),  # in place
+        Task("early", "t", 1.0, ("late", "db")),  # before the one that writes late
+        Task("last", "t", 1.0, ("late", "db", "y"), ("late",)),
+        Task("beside", "t", 1.0, ("db",)),  # waits for nobody
+        Task("after", "t", 1.0, ("db", "late")),
+    )
+    flow = Workflow("w", tasks, ((), (0,), (1,), (), (2,)))
+    assert flow.from_outside == (("db", "x"), ("late",), ("late", "y"), ("db",), ())
+
+
 @given(st.lists(st.sets(st.integers(0, 30), max_size=4), min_size=1, max_size=25))
 def test_parents_come_first_and_the_critical_path_is_a_path(wanted: list[set[int]]) -> None:
     parents = tuple(tuple(sorted(p for p in each if p < task)) for task, each in enumerate(wanted))

@@ -157,6 +157,27 @@ class Workflow:
                 found.setdefault(name, []).append(place)
         return {name: tuple(places) for name, places in found.items()}
 
+    @cached_property
+    def from_outside(self) -> tuple[tuple[str, ...], ...]:
+        """For each task the files that it reads and no task before it writes; it may write them itself, in place."""
+        return tuple(
+            tuple(name for name in task.inputs if not self._made_before(place, self.producers.get(name, ())))
+            for place, task in enumerate(self.tasks)
+        )
+
+    def _made_before(self, task: int, makers: Sequence[int]) -> bool:
+        """True where one of some tasks has ended when a task begins."""
+        others = set(makers) - {task}
+        seen: set[int] = set()
+        waiting = [task] if others else []
+        while waiting:
+            new = set(self.parents[waiting.pop()]) - seen
+            if not others.isdisjoint(new):
+                return True
+            seen |= new
+            waiting.extend(new)
+        return False
+
     def critical_path(self, seconds: Sequence[float] | Numbers | None = None) -> tuple[float, tuple[int, ...]]:
         """The longest path through the graph.
 

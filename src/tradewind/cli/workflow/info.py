@@ -45,6 +45,7 @@ def _document(flow: Workflow) -> dict[str, Any]:
     length, path = flow.critical_path()
     made = {name for task in flow.tasks for name in task.outputs}
     read = {name for task in flow.tasks for name in task.inputs}
+    outside = {name for names in flow.from_outside for name in names}
     return {
         "name": flow.name,
         "tasks": len(flow),
@@ -57,8 +58,8 @@ def _document(flow: Workflow) -> dict[str, Any]:
         "files": {
             "count": len(made | read),
             "bytes": sum(flow.sizes.values()),
-            "from_outside": len(read - made),
-            "bytes_from_outside": sum(flow.sizes.get(name, 0) for name in read - made),
+            "from_outside": len(outside),
+            "bytes_from_outside": sum(flow.sizes.get(name, 0) for name in outside),
             "results": len(made - read),
             "bytes_read_by_tasks": int(flow.input_bytes.sum()),
         },

@@ -140,15 +140,16 @@ class RunFolder:
             if target.exists():
                 continue
             if name.startswith("/") or not origin.exists():
-                missing.append((origin, reader))
+                missing.append((origin, name, reader))
             else:
                 wanted[origin] = target
         if missing:
-            (first, reader), more = missing[0], f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            (first, name, reader), more = missing[0], f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             what = f"file {first}{more}" if source.is_dir() else f"folder {source} with {first.name!r}{more}"
+            before = " before it" if name in flow.producers else ""
             raise WorkflowError(
-                f"there is no {what}, which task {reader!r} reads and no task writes",
-                hint="name the folder of the inputs with --inputs",
+                f"there is no {what}, which task {reader!r} reads and no task writes{before}",
+                hint="name the folder of the inputs with --inputs" + _later(flow, name, reader),
             )
         return wanted
 
@@ -203,15 +204,23 @@ def plain(name: str) -> str:
 
 
 def outside(flow: Workflow, only: Iterable[int]) -> dict[str, str]:
-    """The files that tasks with a command read and no task writes, each with the first task that reads it."""
+    """The files that tasks with a command read and no task before writes, each with the first task that reads it."""
     found: dict[str, str] = {}
     for place in only:
         task = flow.tasks[place]
         if task.command:
-            for name in flow.real_inputs[place]:
-                if name not in flow.producers:
-                    found.setdefault(name, task.id)
+            for name in flow.from_outside[place]:
+                found.setdefault(name, task.id)
     return found
+
+
+def _later(flow: Workflow, name: str, reader: str) -> str:
+    """What else can be done about a file that is not there when a task reads it."""
+    makers = [flow.tasks[place].id for place in flow.producers.get(name, ())]
+    others = [maker for maker in makers if maker != reader]
+    if others:
+        return f", or let {reader!r} wait for {others[0]!r}, which writes it"
+    return f", or leave it out of the inputs of {reader!r} if that makes it" if makers else ""
 
 
 def check_names(flow: Workflow) -> None:
