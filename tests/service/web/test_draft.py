@@ -125,6 +125,27 @@ def test_a_request_can_be_made_again(kind: str, own: dict[str, str], label: str,
     assert drafts.again(FORM, document).parameters == draft.parameters
 
 
+@pytest.mark.parametrize(
+    ("said", "keys"),
+    [
+        ({}, []),
+        ({"parameters": {"size": 300}, "name": "mine", "backend": "cloud", "notify": {"email": True}}, []),
+        ({"configuration": {"instance": "local.c1", "threads": 2}, "budget": 2.5, "resources": {"time": None}}, []),
+        ({"search": {"budget": {"dollars": 2}, "deadline": "30m"}, "results": None, "name": None}, []),
+        ({"resources": {"memory": 6000, "cpu": 2, "time": "30m"}}, ["resources.cpu", "resources.memory"]),
+        ({"configuration": {"threads": "2"}}, ["configuration.threads"]),
+        (
+            {"search": {"budget": {"trials": 2, "dollars": 1}, "parallel": 2, "objective": "runtime", "seed": 1}},
+            ["search.budget.trials", "search.objective", "search.parallel", "search.seed"],
+        ),
+        ({"search": {"budget": {"trials": 2}}, "cluster": "lab"}, ["cluster", "search.budget.trials"]),
+        ({"search": {}, "sorcerer": "random"}, ["search", "sorcerer"]),
+    ],
+)
+def test_what_the_form_would_lose_is_told(said: dict[str, Any], keys: list[str]) -> None:
+    assert drafts.beyond(FORM, {"application": "plate@1", **said}) == keys
+
+
 _KEYS = ("parameters", "search", "notify", "configuration", "resources", "budget", "backend", "results", "name")
 _ANYTHING = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
@@ -138,3 +159,4 @@ def test_no_document_of_an_earlier_request_breaks_the_form(document: dict[str, A
     draft = drafts.again(FORM, document)
     assert isinstance(draft.errors(), dict)
     assert all(drafts.shown_value(one, draft) is not None for one in FORM.fields)
+    assert isinstance(drafts.beyond(FORM, document), list)

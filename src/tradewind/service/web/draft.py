@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from tradewind.errors import InputError
 from tradewind.service.applications.form import Form, FormField
+from tradewind.service.requests.document import read_document
 from tradewind.units import parse_duration, parse_money
 
 BEST = "best"
@@ -20,6 +21,8 @@ BEST = "best"
 
 OWN = "own"
 """The choice of a configuration that was typed in."""
+
+_OF_THE_FORM = {"application", "parameters"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ class Draft:
         document: dict[str, Any] = {"application": application, "parameters": dict(parameters)}
         configuration = self.configuration()
         if self.kind == "search":
-            document["search"] = {"budget": self.budget, **({"deadline": self.deadline} if self.deadline else {})}
+            search = {"budget": self.budget, "deadline": self.deadline}
+            document["search"] = {name: value for name, value in search.items() if value}
         else:
             document |= {"configuration": configuration} if configuration else {}
             document |= {"budget": self.budget} if self.budget else {}
@@ -123,13 +127,31 @@ def again(form: Form, document: Mapping[str, Any]) -> Draft:
         own={name: str(value) for name, value in _mapping(chosen).items()},
         kind="search" if "search" in document else "run",
         budget=_dollars(search.get("budget", document.get("budget"))),
-        deadline=str(search.get("deadline", _mapping(document.get("resources")).get("time", ""))),
+        deadline=_text(search.get("deadline", _mapping(document.get("resources")).get("time"))),
         backend=str(document.get("backend", "")) if isinstance(document.get("backend"), str) else "",
-        results=str(document.get("results", "")),
+        results=_text(document.get("results")),
         email=bool(notify.get("email", False)),
-        webhook=str(notify.get("webhook", "")),
-        name=str(document.get("name", "")),
+        webhook=_text(notify.get("webhook")),
+        name=_text(document.get("name")),
     )
+
+
+def beyond(form: Form, document: Mapping[str, Any]) -> list[str]:
+    """What an earlier request says beside its parameters that the form would leave out or change.
+
+    Args:
+        form: The application's form.
+        document: The request's.
+
+    Returns:
+        Its keys, such as ``search.parallel``, in order.
+    """
+    filled = again(form, document).document(str(document.get("application", "")), {})
+    try:
+        before, after = _said(document), _said(filled)
+    except InputError:  # it is of another time: what the form would make of it cannot be told
+        return sorted(set(document) - _OF_THE_FORM)
+    return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
 
 
 def sent(form: Form, given: FormData) -> Draft:
@@ -183,8 +205,25 @@ def _kept(upload: object, kept: str) -> dict[str, Any] | None:
 
 def _dollars(budget: Any) -> str:
     """A budget in USD as it is typed in."""
-    found = budget.get("dollars", "") if isinstance(budget, Mapping) else budget
-    return "" if found is None else str(found)
+    return _text(budget.get("dollars") if isinstance(budget, Mapping) else budget)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _said(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document says, in one way of the many that there are to write it: every value by its keys."""
+    own = read_document(document).own
+    return dict(_leaves(own.model_dump(exclude=_OF_THE_FORM))) if own is not None else {}
+
+
+def _leaves(document: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{before}{name}.")
+        elif value is not None and value != "":
+            yield f"{before}{name}", value
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

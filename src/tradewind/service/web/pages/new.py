@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,10 +29,13 @@ def new(request: Request, who: Viewer, shared: Shared, application: str = "", ag
     """Choose an application, or fill its form in."""
     if again is not None:
         row = shared.requests.get(who, again)
-        name = row.document.get("application")
-        if not isinstance(name, str):
-            return _document_page(request, who, again, json.dumps(dict(row.document), indent=2, ensure_ascii=False))
-        form = shared.applications.form(who, name.partition("@")[0])
+        text = json.dumps(dict(row.document), indent=2, ensure_ascii=False)
+        if row.application_id is None:
+            return _document_page(request, who, again, text)
+        of = shared.applications.by_id(row.application_id)
+        form = shared.applications.form(who, f"{of.tenant}/{of.name}")
+        if beyond := drafts.beyond(form, row.document):
+            return _document_page(request, who, again, text, beyond=beyond)
         return _form_page(request, who, shared, form, drafts.again(form, row.document), again=again)
     if not application:
         rows = shared.applications.list(who)
@@ -136,10 +139,16 @@ def _form_page(
 
 
 def _document_page(
-    request: Request, who: Principal, again: int | None, text: str, problem: TradewindError | None = None
+    request: Request,
+    who: Principal,
+    again: int | None,
+    text: str,
+    problem: TradewindError | None = None,
+    *,
+    beyond: Sequence[str] = (),
 ) -> HTMLResponse:
     status = 200 if problem is None else status_of(problem)
-    values = {"again": again, "text": text, "problem": problem, "key": Draft().key}
+    values = {"again": again, "text": text, "problem": problem, "key": Draft().key, "beyond": beyond}
     return render(request, who, "new_document.html.j2", status=status, **values)
 
 
