@@ -15,7 +15,7 @@ from tradewind.deployer.provisioner.terraform_aws_api import (
     tags_in,
 )
 from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, merge, tags_of
-from tradewind.errors import DeployError, TeardownError
+from tradewind.errors import CredentialsError, DeployError, TeardownError
 
 _ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
 _AT_ONCE = 150
@@ -76,8 +76,17 @@ class AmazonCloud(Cloud):
             each.findtext("regionName", "") for each in self._ec2.all(default_region(), "DescribeRegions")
         )
         with concurrent.futures.ThreadPoolExecutor(max(1, min(16, len(regions)))) as pool:
-            answers = list(pool.map(lambda region: self._in_region(region, wanted), regions))
+            answers = list(pool.map(lambda region: self._allowed_in(region, wanted), regions))
         return [each for answer in answers for each in answer]
+
+    def _allowed_in(self, region: str, wanted: list[Filter]) -> list[Found]:
+        try:
+            return self._in_region(region, wanted)
+        except CredentialsError as error:
+            hint = error.hint
+            if not self._given:  # an organisation may allow some of the regions that an account has
+                hint = "where only some regions are allowed, list them in the setting regions of provisioner terraform"
+            raise CredentialsError(f"leftovers cannot be looked for in {region}: {error.message}", hint=hint) from error
 
     def _in_region(self, region: str, wanted: list[Filter]) -> list[Found]:
         found = []
@@ -165,10 +174,10 @@ class AmazonCloud(Cloud):
     def _requests(self, region: str, wanted: list[Filter]) -> list[tuple[Element, str]]:
         """Requests for spot machines, each with the id of its machine if that is there."""
         requests = list(self._ec2.all(region, "DescribeSpotInstanceRequests", Filter=wanted))
-        ids = [machine for request in requests if (machine := request.findtext("instanceId"))]
-        if not ids:
-            return [(request, "") for request in requests]
-        alive = {item.findtext("instanceId") for item in self._instances(region, filters(instance_id=ids))}
+        # Requests are listed for hours after their machines have gone, and are closed then.
+        there = [request for request in requests if request.findtext("state") not in ("closed", "failed")]
+        ids = [machine for request in there if (machine := request.findtext("instanceId"))]
+        alive = {item.findtext("instanceId") for item in self._numbered(region, ids)}
         return [(r, m if (m := r.findtext("instanceId", "")) in alive else "") for r in requests]
 
     def _delete(self, region: str, action: str, parameter: str, name: str) -> bool:

@@ -19,7 +19,7 @@ from tradewind.errors import (
 
 _CAPACITY = re.compile(
     r"Insufficient\w*Capacity|InstanceLimitExceeded|VcpuLimitExceeded|MaxSpotInstanceCountExceeded|SpotMaxPriceTooLow"
-    r"|UnfulfillableCapacity|VolumeLimitExceeded|AddressLimitExceeded|InsufficientFreeAddresses|LimitExceeded"
+    r"|UnfulfillableCapacity|VolumeLimitExceeded|AddressLimitExceeded|InsufficientFreeAddresses|(?<!Filter)LimitExceeded"
     r"|capacity-not-available|capacity-oversubscribed|price-too-low|limit-exceeded"
     r"|not supported in your requested Availability Zone"
     r"|ZONE_RESOURCE_POOL_EXHAUSTED|QUOTA_EXCEEDED|quotaExceeded|Quota '?\w*'? ?exceeded"

@@ -1,0 +1,75 @@
+"""What Amazon is asked, however much an account has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+
+from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
+from tradewind.errors import CredentialsError, DeployError
+
+_MOST_VALUES = 200
+"""Of one filter, as EC2 has it."""
+
+
+class Region:
+    """EC2 with some spot requests and their machines; a refusal by region."""
+
+    def __init__(self, states: Mapping[str, str] | None = None) -> None:
+        self.states = states or {}
+        self.refused: dict[str, DeployError] = {}
+
+    def all(self, region: str, action: str, **parameters: Any) -> list[Element]:
+        if region in self.refused:
+            raise self.refused[region]
+        values = {each["Name"]: each["Value"] for each in parameters.get("Filter", ())}
+        if any(len(value) > _MOST_VALUES for value in values.values()):
+            raise error_of([Diagnostic("FilterLimitExceeded: too many values")], "aws", action, applying=True)
+        if action == "DescribeRegions":
+            return [fromstring(f"<item><regionName>{name}</regionName></item>") for name in ("near", "far")]
+        if action == "DescribeSpotInstanceRequests":
+            tags = "".join(f"<item><key>tradewind-{k}</key><value>{v}</value></item>" for k, v in (("run", "r"),))
+            return [
+                fromstring(
+                    f"<item><spotInstanceRequestId>s{name}</spotInstanceRequestId><instanceId>{name}</instanceId>"
+                    f"<state>{state}</state><tagSet>{tags}</tagSet></item>"
+                )
+                for name, state in self.states.items()
+            ]
+        if action == "DescribeInstances" and "instance-id" in values:
+            items = "".join(f"<item><instanceId>{name}</instanceId></item>" for name in values["instance-id"])
+            return [fromstring(f"<item><instancesSet>{items}</instancesSet></item>")]
+        return []
+
+
+def test_any_number_of_spot_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are listed for some hours after their machines have gone."""
+    states = {f"i-{n}": ("active", "cancelled", "closed")[n % 3] for n in range(999)}
+    amazon = AmazonCloud(("near",), "http://127.0.0.1:9")
+    monkeypatch.setattr(amazon._ec2, "all", Region(states).all)
+    [found] = amazon.find("me")
+    assert set(found.machines) == {name for name, state in states.items() if state != "closed"}
+
+
+def test_too_many_values_are_no_lack_of_machines() -> None:
+    error = error_of([Diagnostic("FilterLimitExceeded: 201 values")], "aws", "DescribeInstances", applying=True)
+    assert type(error) is DeployError
+
+
+@pytest.mark.parametrize(("regions", "hint"), [((), "setting regions"), (("near", "far"), "ask your administrator")])
+def test_a_region_that_is_not_allowed_is_named(
+    monkeypatch: pytest.MonkeyPatch, regions: tuple[str, ...], hint: str
+) -> None:
+    amazon, ec2 = AmazonCloud(regions, "http://127.0.0.1:9"), Region()
+    ec2.refused["far"] = CredentialsError("UnauthorizedOperation: explicit deny", hint="ask your administrator")
+    monkeypatch.setattr(amazon._ec2, "all", ec2.all)
+    with pytest.raises(CredentialsError, match="cannot be looked for in far: UnauthorizedOperation") as caught:
+        amazon.find(None)
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+    ec2.refused.clear()
+    assert amazon.find(None) == []
