@@ -355,6 +355,30 @@ def test_offers_that_are_refused(tmp_path: Path) -> None:
         provisioner.make("run-1", "me", LATER, Offer("azure", "Standard_D2s_v5", 1, 1, 1.0, region="eastus"))
 
 
+@pytest.mark.parametrize(
+    ("provider", "kind", "settings", "words"),
+    [
+        ("aws", "p3.2xlarge", {}, "the default image has no GPU driver"),
+        ("gcp", "g2-standard-4", {"variables": {"project": "p"}}, "the default image has no GPU driver"),
+        ("azure", "Standard_NC4as_T4_v3", {}, "the default image has no GPU driver"),
+        ("aws", "p3.2xlarge", {"image": "ami-1"}, ""),
+        ("azure", "Standard_NC4as_T4_v3", {"variables": {"image_name": "a:b:c:latest"}}, ""),
+        ("gcp", "a2-highgpu-1g", {"image": "p/f"}, ""),
+        ("gcp", "a4x-highgpu-4g", {"image": "p/f"}, ""),
+        ("gcp", "n1-standard-8", {"image": "p/f"}, "the shipped module adds no GPUs"),
+        ("gcp", "n1-standard-8", {"module": MODULES / "gcp"}, ""),
+    ],
+)
+def test_gpus_that_a_shipped_module_cannot_serve(
+    tmp_path: Path, provider: str, kind: str, settings: dict[str, Any], words: str
+) -> None:
+    given = TerraformSettings(providers=("aws", "azure", "gcp"), **settings)
+    provisioner = TerraformProvisioner(settings=given, data_folder=tmp_path)
+    why = provisioner.refuses(Offer(provider, kind, 8, 61, 3.0, region="here", gpus=1))
+    assert words in why and bool(why) is bool(words)
+    assert provisioner.refuses(Offer(provider, kind, 8, 61, 3.0, region="here")) == ""
+
+
 def test_settings_that_are_refused(tmp_path: Path) -> None:
     for wrong, words in (
         ({"caller_cidr": "0.0.0.0/0"}, "whole internet"),

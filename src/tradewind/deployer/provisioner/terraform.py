@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ from tradewind.deployer.provisioner.terraform_clear import Clearing
 from tradewind.deployer.provisioner.terraform_cloud import Cloud
 from tradewind.deployer.provisioner.terraform_errors import error_of
 from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, find_keygen, write_private
+from tradewind.deployer.provisioner.terraform_offers import why_not
 from tradewind.deployer.provisioner.terraform_places import Places
 from tradewind.deployer.provisioner.terraform_program import Outcome, Program, find_program
 from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
@@ -36,11 +36,6 @@ from tradewind.problem import Machine, Offer
 
 _MODULES = Path(__file__).parent / "modules"
 _CLOUD_INIT = _MODULES / "cloud-init.yaml.tftpl"
-_TYPES = {
-    "aws": re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+"),
-    "azure": re.compile(r"[A-Z][A-Za-z]+_[A-Za-z0-9_-]+"),
-    "gcp": re.compile(r"[a-z][a-z0-9]*-[a-z0-9-]+"),
-}
 
 
 class TerraformProvisioner(
@@ -79,15 +74,7 @@ class TerraformProvisioner(
 
     def refuses(self, offer: Offer) -> str:
         """Why the machines of an offer can never be made; see `Provisioner.refuses`."""
-        given = self.settings
-        if given.module is None and offer.provider not in given.providers:
-            return f"provider {offer.provider} is not in the setting providers ({', '.join(given.providers)})"
-        if not offer.region and not given.region:
-            return "neither the offer nor the setting region names a region"
-        pattern = _TYPES.get(offer.provider)
-        if given.module is None and pattern is not None and not pattern.fullmatch(offer.instance_type):
-            return f"{offer.instance_type!r} is no name of an instance type of {offer.provider}"
-        return ""
+        return why_not(self.settings, offer)
 
     def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
         """Make the machines of an offer, and wait until Terraform has made them; see `Provisioner.make`.

@@ -1,0 +1,38 @@
+"""Which offers the terraform provisioner can make."""
+
+from __future__ import annotations
+
+import re
+
+from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.problem import Offer
+
+_TYPES = {
+    "aws": re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+"),
+    "azure": re.compile(r"[A-Z][A-Za-z]+_[A-Za-z0-9_-]+"),
+    "gcp": re.compile(r"[a-z][a-z0-9]*-[a-z0-9-]+"),
+}
+_GOOGLE_GPUS = re.compile(r"[ag]\d+[a-z]*-")
+"""Google's types that have GPUs; others get them only where a machine asks for them besides."""
+
+
+def why_not(given: TerraformSettings, offer: Offer) -> str:
+    """Why the machines of an offer can never be made with some settings, or would be paid for in vain; else empty."""
+    if given.module is None and offer.provider not in given.providers:
+        return f"provider {offer.provider} is not in the setting providers ({', '.join(given.providers)})"
+    if not offer.region and not given.region:
+        return "neither the offer nor the setting region names a region"
+    if given.module is not None:
+        return ""
+    pattern = _TYPES.get(offer.provider)
+    if pattern is not None and not pattern.fullmatch(offer.instance_type):
+        return f"{offer.instance_type!r} is no name of an instance type of {offer.provider}"
+    return _lacks_gpus(given, offer) if offer.gpus else ""
+
+
+def _lacks_gpus(given: TerraformSettings, offer: Offer) -> str:
+    if offer.provider == "gcp" and not _GOOGLE_GPUS.match(offer.instance_type):
+        return f"the shipped module adds no GPUs, and {offer.instance_type} has none by itself"
+    if not given.image and "image_name" not in given.variables:
+        return "the default image has no GPU driver: name one that has, with the setting image"
+    return ""
