@@ -71,3 +71,30 @@ def test_a_container_has_less_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     whole = local.memory_here()
     limit.write_text("1073741824\n")
     assert local.memory_here() == 1 << 30 < whole
+
+
+@pytest.mark.parametrize(
+    ("two", "one", "cpus"),
+    [
+        ("max 100000\n", None, 8),
+        ("200000 100000\n", None, 2),
+        ("150000 100000\n", None, 2),
+        ("10000 100000\n", None, 1),
+        ("1600000 100000\n", None, 8),
+        (None, ("-1\n", "100000\n"), 8),
+        (None, ("250000\n", "100000\n"), 3),
+        (None, None, 8),
+        ("nonsense\n", None, 8),
+    ],
+)
+def test_a_container_has_a_share_of_the_cpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two: str | None, one: tuple[str, str] | None, cpus: int
+) -> None:
+    files = tmp_path / "cpu.max", tmp_path / "quota", tmp_path / "period"
+    for path, text in zip(files, (two, *(one or (None, None))), strict=True):
+        if text is not None:
+            path.write_text(text)
+    monkeypatch.setattr(local, "_CGROUP_QUOTAS", (files[:1], files[1:]))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _process: set(range(8)))
+    assert local.cpus_here() == cpus
+    assert max(offer.vcpu for offer in sells(memory_gib=100.0).values()) == cpus

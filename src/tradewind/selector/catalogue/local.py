@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Sequence
@@ -20,6 +21,11 @@ _RATIOS = (("c", "compute", 1), ("g", "general", 2), ("m", "memory", 4))
 """Letter, category and GiB per vCPU."""
 
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_CGROUP_QUOTAS = (
+    (Path("/sys/fs/cgroup/cpu.max"),),
+    (Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")),
+)
+"""Files that say how much time of CPUs a container has, and in what time: in one of version 2, in two of version 1."""
 
 
 class LocalSettings(plugins.Settings):
@@ -27,7 +33,9 @@ class LocalSettings(plugins.Settings):
 
     price_per_vcpu: float = Field(default=0.04, gt=0, description="USD per vCPU and hour, a stand-in price.")
     price_per_gib: float = Field(default=0.005, ge=0, description="USD per GiB and hour, a stand-in price.")
-    vcpu: int | None = Field(default=None, ge=1, description="CPUs to sell; those this process may use when not set.")
+    vcpu: int | None = Field(
+        default=None, ge=1, description="CPUs to sell; those this process or its container may use when not set."
+    )
     memory_gib: float | None = Field(default=None, gt=0, description="GiB to sell; the machine's when not set.")
 
 
@@ -75,8 +83,16 @@ def _counts(cpus: int) -> list[int]:
 
 
 def cpus_here() -> int:
-    """CPUs that this process may run on."""
-    return len(os.sched_getaffinity(0))
+    """CPUs that this process may run on, or those whose time the container that it is in may use: at least 1."""
+    counts = [len(os.sched_getaffinity(0))]
+    for paths in _CGROUP_QUOTAS:
+        try:
+            words = [word for path in paths for word in path.read_text().split()]
+        except OSError:
+            continue
+        if len(words) == 2 and all(word.isdigit() and int(word) > 0 for word in words):  # "max" or -1: no quota
+            counts.append(math.ceil(int(words[0]) / int(words[1])))
+    return min(counts)
 
 
 def memory_here() -> int:
