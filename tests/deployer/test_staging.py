@@ -28,7 +28,15 @@ class _Server(BaseHTTPRequestHandler):
         if name.isdigit():
             self.send_error(int(name))
             return
+        if name == "nonsense":
+            self.wfile.write(b"nonsense\r\n\r\n")
+            return
         self.send_response(200)
+        if name == "cut":
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"ff\r\nhalf")
+            return
         self.send_header("Content-Length", str(len(CONTENT) * (2 if name == "short" else 1)))
         self.end_headers()
         self.wfile.write(CONTENT)
@@ -89,6 +97,12 @@ def test_downloads(tmp_path: Path, address: str) -> None:
         ("x#colour=red", "not understood", False),
         ("x#size=big", "not understood", False),
         ("{}/", "no usable name", False),
+        ("{}/cut", "the connection was cut", True),
+        ("{}/nonsense", "nonsense", False),
+        ("http://host:port/x", "is no address", False),
+        ("http://[::1/x", "is no address", False),
+        ("http:///x", "is no address", False),
+        ("http://me:hunter2@host/x", "an input of host has a user or password in its address", False),
         ("x#name=../y", "no usable name", False),
     ],
 )
@@ -99,6 +113,7 @@ def test_inputs_that_cannot_be_staged(tmp_path: Path, address: str, text: str, w
     with pytest.raises(DeployError, match=words) as caught:
         stage_in(request)
     assert caught.value.retryable is retryable
+    assert "hunter2" not in str(caught.value)
     inputs = request.folder / "inputs"
     assert not inputs.exists() or not list(inputs.iterdir())
 
@@ -115,6 +130,7 @@ def test_inputs_into_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 def test_an_input_is_parsed() -> None:
     assert Input.parse("https://host/a/b%20c?x=1").name == "b c"
     assert Input.parse("dir/").name == "dir"
+    assert Input.parse("http://host/a b/ü?q=ä b").place == "http://host/a%20b/%C3%BC?q=%C3%A4%20b"
 
 
 def test_outputs_are_copied_and_nothing_escapes(tmp_path: Path) -> None:

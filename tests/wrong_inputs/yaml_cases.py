@@ -421,6 +421,14 @@ YAML = [
         files=job(more="deploy: {results: 'sftp://me:secret@host/x'}\n"),
     ),
     Case(
+        "input-password",
+        "an address of an input with a password in it",
+        3,
+        "job.yaml:4: job.inputs.0: an address with a password in it "
+        "(write webdavs:// with user and password under deploy.places, or fetch it in the job with a secret)",
+        files=job("space:", "  inputs: ['https://me:secret@host/x']\nspace:"),
+    ),
+    Case(
         "places-password",
         "the password of a server as plain text",
         3,

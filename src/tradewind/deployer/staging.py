@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import os
 import shutil
 import urllib.error
@@ -11,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from tradewind.deployer.environment import OUTPUTS
 from tradewind.deployer.places import SCHEMES, Address, open_place
@@ -51,7 +52,9 @@ class Input:
         place, _, options = text.partition("#")
         given = dict(part.partition("=")[::2] for part in options.split("&") if part)
         unknown = set(given) - {"sha256", "size", "name"}
-        scheme = urlsplit(place).scheme if "://" in place else ""
+        scheme = place.partition("://")[0].lower() if "://" in place else ""
+        if scheme in ("http", "https"):
+            place = _web_address(place)
         if unknown or scheme not in ("", "http", "https", *SCHEMES) or not given.get("size", "0").isdigit():
             schemes = ", ".join(("http(s)", *SCHEMES))
             raise DeployError(
@@ -67,6 +70,28 @@ class Input:
             raise DeployError(f"input {text!r} has no usable name", hint="add #name=...", retryable=False)
         size = int(given["size"]) if "size" in given else None
         return cls(path if scheme == "file" else place, name, given.get("sha256", "").lower(), size, scheme)
+
+
+def _web_address(place: str) -> str:
+    """An address of the web, with what must not stand in one quoted.
+
+    Raises:
+        DeployError: It is none, or has a user in it, perhaps with a password: the message does not repeat it.
+    """
+    try:
+        parts = urlsplit(place)
+        known = parts.hostname and (parts.port is None or parts.port)
+    except ValueError:  # a port that is no number, brackets that are not closed
+        known = None
+    if not known:
+        raise DeployError(f"input {place!r} is no address", hint="write http(s)://HOST/PATH", retryable=False)
+    if "@" in parts.netloc:
+        raise DeployError(
+            f"an input of {parts.hostname} has a user or password in its address",
+            hint="write webdavs:// with both under deploy.places, or fetch it in the job with a secret",
+            retryable=False,
+        )
+    return quote(place, safe="%/:?&=+,;~[]!$'()*@")
 
 
 def stage_in(request: RunRequest) -> None:
@@ -176,6 +201,10 @@ def _download(wanted: Input, target: Path) -> None:
         raise DeployError(f"input {wanted.place}: HTTP {error.code} {error.reason}", retryable=fault) from error
     except urllib.error.URLError as error:
         raise DeployError(f"input {wanted.place}: {error.reason}") from error
+    except http.client.IncompleteRead as error:
+        raise DeployError(f"input {wanted.place}: the connection was cut") from error
+    except (http.client.HTTPException, ValueError) as error:
+        raise DeployError(f"input {wanted.place}: {error}", retryable=False) from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -19,6 +19,7 @@ from tradewind.problem.spec_values import (
     Condition,
     Count,
     Duration,
+    Input,
     Number,
     PositiveDuration,
     PositiveHours,
@@ -101,7 +102,7 @@ class JobModel(Part):
     secrets: dict[str, Reference] = Field(
         {}, description="Environment variables by reference: env:NAME, file:PATH or keyring:SERVICE/NAME."
     )
-    inputs: list[str] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
+    inputs: list[Input] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
     outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
     image: str | None = Field(None, description="Container image, for runners that use one.")
     parameters: dict[str, Number | str] = Field({}, description="What one job differs in from another: input size, ...")

@@ -148,6 +148,23 @@ Address = Annotated[str, reading(_address)]
 """A folder somewhere: a path, or an address without a password."""
 
 
+def _input(value: Any) -> Any:
+    # The address is not repeated, here neither: it would be kept with the study, and shown.
+    if isinstance(value, str) and "://" in value:
+        try:
+            password = urlsplit(value.partition("#")[0]).password
+        except ValueError:
+            return value  # said by who fetches it
+        if password is not None:
+            hint = "write webdavs:// with user and password under deploy.places, or fetch it in the job with a secret"
+            raise InputError("an address with a password in it", hint=hint)
+    return value
+
+
+Input = Annotated[str, reading(_input)]
+"""A file or an address to bring, without a password."""
+
+
 def _command(value: Any) -> Any:
     words = list(split_command(value)) if isinstance(value, str) else value
     if isinstance(words, list):
