@@ -308,8 +308,12 @@ def accepted_exit_codes(spec: Spec) -> frozenset[int]:
 
 
 def build_reader(spec: Spec) -> Callable[[RunOutput], dict[str, float]]:
-    """Reads the metrics of a run with the interpreters of a specification, one after the other."""
+    """Reads the metrics of a run with the interpreters of a specification, one after the other.
+
+    What a program calls its metrics is its own affair: of names that no database takes, only the odd characters go.
+    """
     from tradewind.interpreter.chain import interpret_all
+    from tradewind.store.rows import text
 
     chain = [plugins.create("interpreter", choice.name, choice.settings, base=spec.base) for choice in spec.interpret]
-    return lambda output: interpret_all(chain, output)
+    return lambda output: {text(name): value for name, value in interpret_all(chain, output).items()}

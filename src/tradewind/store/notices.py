@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import time
@@ -248,4 +247,4 @@ def _values(notice: NoticeRow) -> dict[str, Any]:
 
 def _read(row: Any) -> NoticeRow:
     values = dict(row._mapping)
-    return NoticeRow(**{**values, "document": json.loads(values["document"])})
+    return NoticeRow(**{**values, "document": codec.loads(values["document"])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -72,7 +71,7 @@ def unknown() -> NotFoundError:
 def event(row: Sequence[Any]) -> RequestEvent:
     """The event of a row of the table."""
     fields = dict(zip(EVENT, row, strict=True))
-    return RequestEvent(**{**fields, "details": json.loads(fields["details"])})
+    return RequestEvent(**{**fields, "details": codec.loads(fields["details"])})
 
 
 def note(connection: Connection, number: int, remarks: Sequence[Remark]) -> None:
@@ -121,5 +120,5 @@ def read(row: Any) -> RequestRow:
     fields = dict(zip(_READ, values, strict=True))
     for name in _DOCUMENTS:
         text = fields[name]
-        fields[name] = json.loads(text) if text != "{}" else {}
+        fields[name] = codec.loads(text) if text != "{}" else {}
     return RequestRow(**fields, application=f"{application}@{version}" if application else "")

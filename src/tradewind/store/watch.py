@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tradewind.store import codec
 from tradewind.store.database import Database
 from tradewind.store.schema import request_events, requests
 
@@ -70,7 +70,7 @@ class EventWatch:
         )
         with self._database.read() as connection:
             rows = connection.execute(query).mappings().all()
-        found = [SeenEvent(**{**row, "details": json.loads(row["details"])}) for row in rows]
+        found = [SeenEvent(**{**row, "details": codec.loads(row["details"])}) for row in rows]
         if found:
             self.last = found[-1].id
         # Only now: a look that failed, or that did not read all, is done again.

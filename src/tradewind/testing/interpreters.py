@@ -164,9 +164,10 @@ class InterpreterConformance:
             "\ufeffzwölf Boxkämpfer\r\njagen Viktor\r".encode(),
             b'{"score": NaN}\n{"score": 1e999}\n{"score": [',
             b"{" * 5000 + b"\n" + b'{"a":' * 3000 + b"1" + b"}" * 3000 + b"\n",
+            b'{"score\\ud800": 1, "\\u0000": 2}\n',
             b'{"score": ' + b"9" * 6000 + b"}\nscore: " + b"9" * 6000 + b"\n",
         ],
-        ids=["empty", "blank", "zeros", "not-utf8", "crlf", "nan", "deep", "digits"],
+        ids=["empty", "blank", "zeros", "not-utf8", "crlf", "nan", "deep", "names", "digits"],
     )
     def test_survives_strange_content(
         self, interpreter: Interpreter, sample: Sample, tmp_path: Path, content: bytes, truncated: bool

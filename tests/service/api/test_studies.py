@@ -76,3 +76,19 @@ def test_single_runs_are_listed_when_asked_for(here: House, large: int) -> None:
     every = here.client.get("/api/v1/studies?single_runs=true", headers=here.ann).json()
     assert [one["id"] for one in plain] == [large]
     assert [one["id"] for one in every] == [run.id, large]
+
+
+def test_half_a_character_in_what_a_study_has_breaks_no_answer(here: House) -> None:
+    offer, seen = Offer("local", "c1", 1, 2.0, 0.05), Observation(1.0, 0.1, 10.0, True, metrics={"a\ud800": 1.0})
+    row = here.context.store.create_study(StudyRow(0, "odd", "key", SPEC, 300.0, owner="tw-odd"))
+    ended = Trial(0, Proposal(Configuration({"size": 1})), offer, TrialState.SUCCEEDED, "k", seen, 0.1, ended=100.0)
+    here.context.store.write(row.id, Change(trials=[ended]))
+    made = here.client.post("/api/v1/requests", json={"application": here.hello}, headers=here.ann).json()
+    best = {"best": {"metrics": {"a\ud800": 1.0}}}
+    move(here.context.requests, made["id"], "done", study_id=row.id, progress=best)
+    for path in ("requests", f"requests/{made['id']}", "studies", f"studies/{row.id}", f"studies/{row.id}/trials"):
+        for who in (here.ann, here.root):
+            answer = here.client.get(f"/api/v1/{path}", headers=who)
+            assert answer.status_code == 200, path
+    shown = here.client.get(f"/api/v1/requests/{made['id']}", headers=here.ann).json()
+    assert shown["progress"] == {"best": {"metrics": {"a?": 1.0}}}

@@ -1,0 +1,24 @@
+"""A search that is put together from a specification."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tradewind.engine.assemble import build_reader
+from tradewind.problem.spec import parse_spec
+from tradewind.testing.interpreters import make_output
+
+JOB = """\
+name: j
+job: {command: [run]}
+space: {x: 1..3}
+interpret: [{use: json_lines, file: stdout}]
+"""
+
+
+def test_what_a_program_calls_its_metrics_can_be_kept(tmp_path: Path) -> None:
+    line = json.dumps({"score": 2, "a\ud800": 1, "b\x00": 3, "größe\U0001f600": 4}).encode()
+    metrics = build_reader(parse_spec(JOB, base=tmp_path))(make_output(tmp_path, {"stdout": line + b"\n"}))
+    given = {"score": 2.0, "a?": 1.0, "b\N{REPLACEMENT CHARACTER}": 3.0, "größe\U0001f600": 4.0}
+    assert metrics == {"runtime": 12.0, "cost": 0.01, **given}
