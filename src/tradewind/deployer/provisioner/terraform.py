@@ -36,6 +36,8 @@ from tradewind.problem import Machine, Offer
 
 _MODULES = Path(__file__).parent / "modules"
 _CLOUD_INIT = _MODULES / "cloud-init.yaml.tftpl"
+_ACCOUNTS = {"azure": "subscription_id", "gcp": "project"}
+"""The variable of a shipped module that says in whose account, subscription or project machines are made."""
 
 
 class TerraformProvisioner(
@@ -227,6 +229,9 @@ class TerraformProvisioner(
         }
         if record.provider == "aws" and given.endpoint:
             made["endpoint"] = given.endpoint
+        if given.module is None and record.account and record.provider in _ACCOUNTS:
+            # Leftovers are looked for there, and a login may know it where Terraform would not.
+            made[_ACCOUNTS[record.provider]] = record.account
         return made
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:

@@ -35,6 +35,7 @@ _CREDENTIALS = re.compile(
     r"|could not find default credentials|invalid_grant|Required '[\w.]+' permission|Error 40[13]\b"
     r"|InvalidAuthenticationToken|AuthorizationFailed|building account|unable to build authorizer|az login"
     r"|no EC2 IMDS role found|AccessDenied"
+    r"|subscription_id\W is a required provider property|project: required field is not set"
     r"|gcloud auth login|not currently have an active account|not have any valid credentials|Reauthentication",
     re.IGNORECASE,
 )
@@ -62,8 +63,8 @@ _PLUGIN = re.compile(r"required plugin|provider (?:package|plugin|requirements)|
 
 _LOOKED_AT = {
     "aws": "AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/ and the machine's role",
-    "gcp": "GOOGLE_APPLICATION_CREDENTIALS and `gcloud auth application-default login`",
-    "azure": "ARM_CLIENT_ID and ARM_CLIENT_SECRET, and `az login`",
+    "gcp": "GOOGLE_APPLICATION_CREDENTIALS and `gcloud auth application-default login`, the project in GOOGLE_PROJECT",
+    "azure": "ARM_CLIENT_ID and ARM_CLIENT_SECRET, and `az login`, the subscription in ARM_SUBSCRIPTION_ID",
 }
 
 _LOG_IN = {"gcp": "`gcloud auth login`, or `gcloud auth activate-service-account`", "azure": "`az login`"}

@@ -1,0 +1,80 @@
+"""What the shipped Terraform modules are given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.terraform_helpers import LATER
+
+from tradewind.deployer.provisioner import terraform_azure, terraform_gcp
+from tradewind.deployer.provisioner.terraform import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform_folder import RunFolder
+from tradewind.deployer.provisioner.terraform_program import Outcome, Program
+from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.problem import Offer
+
+D2 = Offer("azure", "Standard_D2s_v5", 2, 8, 0.1, region="eastus")
+E2 = Offer("gcp", "e2-standard-2", 2, 8, 0.1, region="us-central1")
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The variables of each machine that was made, by a Terraform that makes one at once."""
+    seen: list[dict[str, Any]] = []
+
+    def run(program: Program, folder: RunFolder, lock: int, verb: str, seconds: float) -> Outcome:
+        seen.append(json.loads((folder.path / "tradewind.auto.tfvars.json").read_text()))
+        return Outcome(0, outputs={"machines": [{"id": "m", "address": "192.0.2.1"}]})
+
+    monkeypatch.setattr(Program, "prepare", lambda self, sources: Path())
+    monkeypatch.setattr(Program, "settle", lambda self, folder, module: None)
+    monkeypatch.setattr(Program, "run", run)
+    for name in ("ARM_SUBSCRIPTION_ID", "GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("CLOUDSDK_CORE_PROJECT", raising=False)
+    return seen
+
+
+def logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both providers' own programs know where they are."""
+
+    def ask(provider: str, program: str, *words: str, **_: Any) -> Any:
+        known: dict[str, Any] = {"show": {"id": "the-subscription"}, "get-value": "the-project"}
+        return known.get(words[1], [{"zone": "us-central1-a"}] if words[1] == "machine-types" else [])
+
+    for module in (terraform_azure, terraform_gcp):
+        monkeypatch.setattr(module, "ask", ask)
+        monkeypatch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
+
+
+def made(tmp_path: Path, offer: Offer, **settings: Any) -> None:
+    known: dict[str, Any] = {"providers": ("azure", "gcp"), "caller_cidr": "192.0.2.1/32", "ready": "none", **settings}
+    TerraformProvisioner(settings=TerraformSettings(**known), data_folder=tmp_path).make("run-1", "me", LATER, offer)
+
+
+@pytest.mark.parametrize(
+    ("offer", "variable", "wanted"), [(D2, "subscription_id", "the-subscription"), (E2, "project", "the-project")]
+)
+def test_machines_are_made_where_leftovers_are_looked_for(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: list[dict[str, Any]],
+    offer: Offer,
+    variable: str,
+    wanted: str,
+) -> None:
+    """As with `az login` alone, where Terraform's plugin does not know the subscription."""
+    logged_in(monkeypatch)
+    made(tmp_path / "one", offer)
+    assert given[-1][variable] == wanted
+    made(tmp_path / "two", offer, variables={variable: "named"})
+    assert given[-1][variable] == "named"
+    made(tmp_path / "three", offer, sweep=False)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "main.tf").write_text("")
+    made(tmp_path / "four", offer, module=own)
+    assert [variable in each for each in given[2:]] == [False, False]
