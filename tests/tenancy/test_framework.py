@@ -23,6 +23,7 @@ from tradewind.errors import StudyBusyError
 from tradewind.problem.spec import Spec
 from tradewind.store.cluster import JobRow, TenantRow
 from tradewind.tenancy import framework
+from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.lookout import Limited
 from tradewind.tenancy.resources import USUAL, Kinds
 
@@ -69,6 +70,23 @@ def test_weights_hold_while_both_have_work(world: World) -> None:
     settled = seen[len(seen) // 4 :]
     assert len(settled) > 20
     assert Counter(settled).most_common(1)[0][0] == (0.75, 0.25)
+
+
+def test_who_is_due_keeps_its_place_from_run_to_run(world: World) -> None:
+    """Between the end of a run and the next proposal of its search, the place goes to nobody who is due less."""
+    world.store.set_tenant(TenantRow("hi", priority=5))
+    for tenant in ("hi", "lo"):
+        world.submit(tenant, tenant, trials=4, parallel=1)
+    cluster = world.cluster(Limited(FourCpus(), {"cpu": 1.0}), policy(StrictFairness))
+    cluster.run(lambda: not world.over())
+    begun = sorted(
+        (float(mark[1]), name) for name in ("hi", "lo") for mark in world.marks_of(name) if mark[0] == "begin"
+    )
+    order = [name for _, name in begun]
+    first = order.index("hi")
+    assert order[first : first + 4] == ["hi"] * 4, order
+    assert first <= 1, "the other one begins only while the first has proposed nothing yet"
+    assert len(order) == 8
 
 
 def test_wishes_are_followed(world: World) -> None:

@@ -17,8 +17,9 @@ from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, Trial
 from tradewind.store.cluster import JobRow
 from tradewind.tenancy import expect
-from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Message, Order, Over, Runs, Shows, Wants
+from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Order, Outbox, Over, Runs, Shows, Wants
 from tradewind.tenancy.resources import demand_of
+from tradewind.tenancy.together import Together
 
 if TYPE_CHECKING:
     from tradewind.engine.loop import Search
@@ -41,14 +42,6 @@ class Inbox(Protocol):
 
     def get(self, block: bool = True, timeout: float | None = None) -> Order:
         """The next order; `queue.Empty` when there is none in time."""
-        ...
-
-
-class Outbox(Protocol):
-    """Where messages go."""
-
-    def put(self, item: Message) -> None:
-        """Send a message."""
         ...
 
 
@@ -115,7 +108,7 @@ class Core:
     """
 
     def __init__(self, settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
-        self._settings, self._inbox, self._outbox = settings, inbox, outbox
+        self._settings, self._inbox, self._outbox = settings, inbox, Together(outbox)
         self._job = settings.job.id
         self._spec = spec_of(settings)
         self._waiting: dict[int, str] = {}  # trial -> request
@@ -131,9 +124,10 @@ class Core:
         """Search until it is over, or the cluster ends it."""
         from tradewind import plugins
 
-        with closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
+        with self._outbox, closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
             study = self._study(store)
             self._outbox.put(Began(self._job, study.id))
+            self._outbox.flush()
             search = self._build(study, store)
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
             search.begin(force=True)
@@ -142,6 +136,7 @@ class Core:
                     self._take_orders(search)
                     busy = bool(search.parts.machine.runs)
                     search.step(wanted=self._end is None, patience=_BUSY if busy else 0.0)
+                    self._outbox.flush()
             finally:
                 search.end()
         if self._end is not None and stop.interrupted:

@@ -8,8 +8,8 @@ import traceback
 from contextlib import closing
 
 from tradewind.errors import DeployError, StoreError, StudyNotFoundError, TradewindError
-from tradewind.tenancy.core import CoreSettings, Inbox, Outbox, demand_of_run
-from tradewind.tenancy.messages import End, Over, Runs
+from tradewind.tenancy.core import CoreSettings, Inbox, demand_of_run
+from tradewind.tenancy.messages import End, Outbox, Over, Runs
 
 _log = logging.getLogger("tradewind.tenancy")
 

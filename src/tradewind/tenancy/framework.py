@@ -18,21 +18,10 @@ from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, Policy
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.lookout import Capacities, Lookout, Nodes
-from tradewind.tenancy.messages import (
-    Began,
-    Drops,
-    End,
-    Gone,
-    Grant,
-    Learned,
-    Message,
-    Over,
-    Runs,
-    Shows,
-    Wants,
-)
+from tradewind.tenancy.messages import Began, End, Grant, Message, Over, Shows
 from tradewind.tenancy.resources import of_cluster
 from tradewind.tenancy.seats import EndingSeat, ProcessSeat, Seat, ThreadSeat
+from tradewind.tenancy.translation import events_of, node_events, parts_of
 from tradewind.tenancy.watching import snapshot_of
 
 _log = logging.getLogger("tradewind.tenancy")
@@ -163,13 +152,13 @@ class Cluster:
             message = self._outbox.get(timeout=min(patience, _LOOK))
         except queue.Empty:
             return
-        events = self._take(message)
+        messages = [message]
         while True:  # what has come meanwhile is decided on together
             try:
-                events += self._take(self._outbox.get_nowait())
+                messages.append(self._outbox.get_nowait())
             except queue.Empty:
                 break
-        self._feed(*events)
+        self._feed(*(event for each in messages for part in parts_of(each) for event in self._take(part)))
 
     def _stop(self) -> None:
         self._stopping = True
@@ -256,28 +245,16 @@ class Cluster:
 
     def _take(self, message: Message) -> list[ev.Event]:
         """What a Core says, as events of the allocator."""
-        name = str(message.job)
         match message:
             case Began(number, study_id):
                 paused = self._jobs[number].wanted == "pause"
                 started = self._jobs[number].started or time.time()
                 self._change(number, study_id=study_id, started=started, state="paused" if paused else "running")
-            case Wants(_, request, demand):
-                return [ev.Asked(name, request, demand)]
-            case Drops(_, request):
-                return [ev.Withdrawn(request), ev.Ended(request)]
-            case Runs(_, request, demand):
-                kinds = self.settings.policy.kinds.names  # it may have begun on a cluster that had others
-                return [ev.Adopted(name, request, {kind: each for kind, each in demand.items() if kind in kinds})]
-            case Gone(_, request):
-                return [ev.Ended(request)]
-            case Learned(_, value, seconds, gain):
-                return [ev.Told(name, value, seconds, gain)]
             case Shows(number, document):
                 self.shown[number] = document
             case Over():
                 return self._over(message)
-        return []
+        return events_of(message, self.settings.policy.kinds)
 
     def _over(self, message: Over) -> list[ev.Event]:
         number, name = message.job, str(message.job)
@@ -372,22 +349,9 @@ class Cluster:
             _log.warning("the nodes cannot be asked for: %s", error)
 
     def _see_nodes(self, found: Capacities) -> None:
-        kinds = self.settings.policy.kinds
-        lost = [name for name in self._known if name not in found]
-        for name in lost:
+        for name in [name for name in self._known if name not in found]:
             _log.warning("node %s is gone", name)
-        events: list[ev.Event] = [ev.NodeLost(name) for name in lost]
-        for name, capacity in found.items():
-            if self._known.get(name) != capacity:
-                known = {kind: each for kind, each in capacity.items() if kind in kinds.names}
-                events.append(ev.NodeJoined(name, known))
-        # The engine chose the nodes, not the allocator: which runs are gone only their Cores will say. Until then
-        # they count as running somewhere, so that no more is started than the other nodes hold.
-        events += [
-            ev.Adopted(request.job.view.job, request.id, kinds.mapping(request.demand))
-            for request in self.allocator.requests.values()
-            if request.node in lost
-        ]
+        events = node_events(self._known, found, self.allocator.requests.values(), self.settings.policy.kinds)
         self._known = {name: dict(capacity) for name, capacity in found.items()}
         self._feed(*events)
 

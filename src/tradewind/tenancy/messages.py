@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 # ---------------------------------------------------------------------- from a Core
 
@@ -108,7 +108,29 @@ class Over:
     reason: str
 
 
-Message = Began | Wants | Drops | Runs | Gone | Learned | Shows | Over
+@dataclass(frozen=True, slots=True)
+class Several:
+    """What a Core says in one go, to be decided on at once.
+
+    Attributes:
+        job: The search.
+        messages: In their order.
+    """
+
+    job: int
+    messages: tuple[Message, ...]
+
+
+Message = Began | Wants | Drops | Runs | Gone | Learned | Shows | Over | Several
+
+
+class Outbox(Protocol):
+    """Where messages go."""
+
+    def put(self, item: Message) -> None:
+        """Send a message."""
+        ...
+
 
 # ---------------------------------------------------------------------- to a Core
 

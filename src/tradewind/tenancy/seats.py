@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from tradewind.tenancy.core import CoreSettings, Inbox, Outbox, run_core
+from tradewind.tenancy.core import CoreSettings, Inbox, run_core
 from tradewind.tenancy.ending import end_runs
-from tradewind.tenancy.messages import Order, Over
+from tradewind.tenancy.messages import Order, Outbox, Over
 
 
 class Seat(Protocol):
