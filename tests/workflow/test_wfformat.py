@@ -64,6 +64,55 @@ def test_until_1_4() -> None:
     assert flow.sizes == {"in": 5, "x": 8}
 
 
+# As WfCommons wrote it for Pegasus: tasks are named otherwise than their ids, and others name them so.
+MONTAGE: list[dict[str, object]] = [
+    {"name": "mProject_ID0000001", "id": "ID0000001", "parents": [], "children": ["mDiffFit_ID0000005"],
+     "memory": 14800, "memoryInBytes": 14800000},
+    {"name": "mDiffFit_ID0000005", "id": "ID0000005", "parents": ["mProject_ID0000001"], "memory": 2888},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("inner", [{"tasks": MONTAGE}, {"jobs": MONTAGE}, {"specification": {"tasks": MONTAGE}}])
+def test_tasks_that_others_name_by_their_names(inner: object) -> None:
+    flow = read_wfformat(json.dumps({"workflow": inner}).encode(), "w.json")
+    assert [(task.id, task.activity) for task in flow.tasks] == [("ID0000001", "mProject"), ("ID0000005", "mDiffFit")]
+    assert flow.parents == ((), (0,))
+    assert not any("edges" in each for each in flow.warnings)
+
+
+def test_memory_was_in_kilobytes_once() -> None:
+    flow = read_wfformat(json.dumps({"workflow": {"tasks": MONTAGE}}).encode(), "w.json")
+    assert [task.memory_bytes for task in flow.tasks] == [14_800_000, 2_888_000]
+
+
+def edges(*rows: tuple[str, str, str, str]) -> tuple[tuple[tuple[int, ...], ...], list[str]]:
+    """The parents of tasks with a name, an id, parents and children; and what the reader says of edges."""
+    tasks = [{"name": a, "id": b, "parents": up.split(), "children": down.split()} for a, b, up, down in rows]
+    flow = read_wfformat(json.dumps({"workflow": {"tasks": tasks}}).encode(), "w.json")
+    return flow.parents, [each for each in flow.warnings if "edges" in each]
+
+
+def test_edges_that_only_children_tell() -> None:
+    assert edges(("a", "a", "", "b c"), ("b", "b", "", ""), ("c", "c", "", "")) == (((), (0,), (0,)), [])
+
+
+def test_lists_of_parents_and_children_that_differ() -> None:
+    parents, said = edges(("a", "a", "", "c"), ("b", "b", "a", ""), ("c", "c", "b", ""))
+    assert parents == ((), (0,), (0, 1))  # a -> b is not among the children of a, a -> c not among the parents of c
+    assert said == ["2 edges are either among the parents or among the children, not both, and hold"]
+
+
+def test_an_id_goes_before_a_name_and_names_of_several_tasks_are_none() -> None:
+    assert edges(("b", "a", "", ""), ("a", "b", "a", ""))[0] == ((), (0,))
+    with pytest.raises(WorkflowError, match="an edge names task 'same', which is not there"):
+        edges(("same", "a", "", ""), ("same", "b", "", ""), ("c", "c", "same", ""))
+
+
+def test_a_task_without_a_name_has_its_id() -> None:
+    flow = read_wfformat(b'{"workflow": {"tasks": [{"id": "a_1"}, {"id": "b", "parents": ["a_1"]}]}}', "w.json")
+    assert ([task.activity for task in flow.tasks], flow.parents) == (["a", "b"], ((), (0,)))
+
+
 def test_since_1_5() -> None:
     flow = read_wfformat(json.dumps(NEW).encode(), "folder/w.json.gz")
     first, second = flow.tasks

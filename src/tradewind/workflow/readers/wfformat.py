@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,9 @@ def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool 
     name without the number at its end. Until 1.4 tasks, files and times stand together; since 1.5 times are those of
     ``workflow.execution``.
 
+    A task waits for its ``parents``, and for those that have it among their ``children``. Both name tasks by their ids,
+    or, until 1.4, by their names. Until 1.3 memory is in kB.
+
     Args:
         document: The document.
         file: The file's name, for messages.
@@ -85,18 +89,51 @@ def _split(builder: Builder, flow: Mapping[str, Any]) -> None:
         for names, output in ((inputs, False), (outputs, True)):
             for name in dict.fromkeys(names):
                 builder.size(name, sizes.get(name), task["id"], output=output)
+    _edges(builder, specification["tasks"])
 
 
 def _joined(builder: Builder, flow: Mapping[str, Any]) -> None:
     """Until 1.4: everything at the task."""
-    for task in flow["tasks"] if "tasks" in flow else flow["jobs"]:
+    tasks = flow["tasks"] if "tasks" in flow else flow["jobs"]
+    for task in tasks:
         files = task.get("files", [])
         inputs = [each["name"] for each in files if each.get("link") != "output"]
         outputs = [each["name"] for each in files if each.get("link") == "output"]
-        _task(builder, {**task, "id": task.get("id") or task["name"]}, task, inputs, outputs)
+        _task(builder, {**task, "id": _id_of(task)}, task, inputs, outputs)
         for each in files:
             size = each.get("sizeInBytes", each.get("size"))
-            builder.size(each["name"], size, task["name"], output=each.get("link") == "output")
+            builder.size(each["name"], size, _id_of(task), output=each.get("link") == "output")
+    _edges(builder, tasks)
+
+
+def _id_of(task: Mapping[str, Any]) -> str:
+    return str(task.get("id") or task["name"])
+
+
+def _edges(builder: Builder, tasks: Sequence[Mapping[str, Any]]) -> None:
+    """Who waits for whom: a file may have it at one end only, and may name tasks by names that are not their ids."""
+    ids = {_id_of(task) for task in tasks}
+    named = [task for task in tasks if "name" in task]
+    names = Counter(str(task["name"]) for task in named)
+    alias = {str(task["name"]): _id_of(task) for task in named if names[str(task["name"])] == 1}
+    alias |= {each: each for each in ids}
+
+    def ends(task: Mapping[str, Any], key: str) -> list[str]:
+        return [alias.get(str(each), str(each)) for each in task.get(key) or ()]
+
+    above = {(parent, _id_of(task)) for task in tasks for parent in ends(task, "parents")}
+    below = {(_id_of(task), child) for task in tasks for child in ends(task, "children")}
+    listing = [{child for _, child in above}, {parent for parent, _ in below}]
+    for task in tasks:
+        for parent in ends(task, "parents"):
+            builder.edge(parent, _id_of(task))
+        for child in ends(task, "children"):
+            if (_id_of(task), child) not in above:
+                builder.edge(_id_of(task), child)
+    # Where a task has no list at all the file may have its edges at the other end; a list that lacks some is a mistake.
+    odd = sum(child in listing[0] for _, child in below - above) + sum(p in listing[1] for p, _ in above - below)
+    if odd:
+        builder.count("edges are either among the parents or among the children, not both, and hold", odd)
 
 
 def _task(
@@ -108,7 +145,7 @@ def _task(
     command = run.get("command") or {}
     words = [str(command["program"]), *map(str, command.get("arguments", []))] if command.get("program") else []
     task_id = str(task["id"])
-    memory = run.get("memoryInBytes", run.get("memory"))
+    memory = run.get("memoryInBytes") or 1000 * int(run.get("memory") or 0)
     builder.task(
         Task(
             task_id,
@@ -123,8 +160,6 @@ def _task(
     )
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
         builder.count("tasks list a file twice, which counts once")
-    for parent in task.get("parents", []):
-        builder.edge(str(parent), task_id)
 
 
 def _activity(task: Mapping[str, Any], task_id: str, program: str) -> str:
@@ -132,7 +167,7 @@ def _activity(task: Mapping[str, Any], task_id: str, program: str) -> str:
     if task.get("category"):
         return str(task["category"])
     if name != task_id:
-        return name
+        return name.removesuffix(task_id).rstrip("_.-") or name
     # Some systems give a whole script as the program.
     return program if program and not re.search(r"\s", program) else _NUMBER.sub("", name) or name
 
