@@ -381,6 +381,22 @@ def test_gpus_that_a_shipped_module_cannot_serve(
     assert provisioner.refuses(Offer(provider, kind, 8, 61, 3.0, region="here")) == ""
 
 
+def test_machines_that_nobody_would_reach_are_refused(tmp_path: Path) -> None:
+    """Azure's module makes a network of its own, where private addresses lead nowhere."""
+    subnet = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
+    for variables, refused in (
+        ({"public_address": False}, True),
+        ({"public_address": "false", "subnet_id": "subnet-1"}, True),
+        ({"public_address": False, "vnet_subnet_id": subnet}, False),
+        ({"public_address": True}, False),
+    ):
+        given = TerraformSettings(providers=("aws", "azure"), variables=variables)
+        provisioner = TerraformProvisioner(settings=given, data_folder=tmp_path)
+        why = provisioner.refuses(Offer("azure", "Standard_D2s_v5", 2, 8, 0.1, region="eastus"))
+        assert ("vnet_subnet_id" in why) is refused, variables
+        assert provisioner.refuses(Offer("aws", "m5.large", 2, 8, 0.1, region="us-east-1")) == ""
+
+
 def test_settings_that_are_refused(tmp_path: Path) -> None:
     for wrong, words in (
         ({"caller_cidr": "0.0.0.0/0"}, "whole internet"),

@@ -27,6 +27,10 @@ def why_not(given: TerraformSettings, offer: Offer) -> str:
     pattern = _TYPES.get(offer.provider)
     if pattern is not None and not pattern.fullmatch(offer.instance_type):
         return f"{offer.instance_type!r} is no name of an instance type of {offer.provider}"
+    public, subnet = given.variables.get("public_address", True), given.variables.get("vnet_subnet_id")
+    if offer.provider == "azure" and public in (False, "false") and not subnet:
+        # In a network of its own, which leads nowhere, nobody would reach such machines.
+        return "public_address: false needs a subnet that is reachable from here: variables: {vnet_subnet_id: ...}"
     return _lacks_gpus(given, offer) if offer.gpus else ""
 
 

@@ -1,5 +1,5 @@
-# Machines on Azure: a resource group for the run, so that all of it goes as a whole, with a network of its own, a
-# security group, and the machines. Everything has the run's tags from its create call on.
+# Machines on Azure: a resource group for the run, so that all of it goes as a whole, with a network of its own where no
+# subnet is given, a security group, and the machines. Everything has the run's tags from its create call on.
 
 terraform {
   required_version = ">= 1.3"
@@ -53,6 +53,8 @@ resource "azurerm_resource_group" "run" {
 }
 
 resource "azurerm_virtual_network" "run" {
+  count = var.vnet_subnet_id == "" ? 1 : 0
+
   name                = local.name
   resource_group_name = azurerm_resource_group.run.name
   location            = azurerm_resource_group.run.location
@@ -61,9 +63,11 @@ resource "azurerm_virtual_network" "run" {
 }
 
 resource "azurerm_subnet" "run" {
+  count = var.vnet_subnet_id == "" ? 1 : 0
+
   name                 = local.name
   resource_group_name  = azurerm_resource_group.run.name
-  virtual_network_name = azurerm_virtual_network.run.name
+  virtual_network_name = azurerm_virtual_network.run[0].name
   address_prefixes     = [cidrsubnet(var.address_space, 8, 0)]
 }
 
@@ -110,7 +114,7 @@ resource "azurerm_network_interface" "node" {
 
   ip_configuration {
     name                          = "main"
-    subnet_id                     = azurerm_subnet.run.id
+    subnet_id                     = var.vnet_subnet_id == "" ? azurerm_subnet.run[0].id : var.vnet_subnet_id
     private_ip_address_allocation = "Dynamic"
     public_ip_address_id          = var.public_address ? azurerm_public_ip.node[count.index].id : null
   }

@@ -117,6 +117,12 @@ variable "image_name" {
   default     = "Debian:debian-12:12-ARCH:latest"
 }
 
+variable "vnet_subnet_id" {
+  description = "The id of a subnet that is there already, or empty for a network of the run's own"
+  type        = string
+  default     = ""
+}
+
 variable "public_address" {
   description = "Give the machines public addresses; without, they are reached by their private ones"
   type        = bool
@@ -130,7 +136,7 @@ variable "disk_type" {
 }
 
 variable "address_space" {
-  description = "The private addresses of the run's own network"
+  description = "The private addresses of a network of the run's own"
   type        = string
   default     = "10.77.0.0/16"
 }
