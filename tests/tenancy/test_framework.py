@@ -207,6 +207,17 @@ def test_a_core_waits_for_its_place_and_keeps_it(world: World) -> None:
         check_accounts(world, row, 6)
 
 
+def test_a_core_that_waits_for_its_place_does_not_begin_while_the_cluster_ends(world: World) -> None:
+    rows = [world.submit(name, trials=4, seconds=0.3, core_demand={"cpu": 1.0}) for name in ("first", "second")]
+    begun = time.monotonic()
+    world.run_until(lambda: bool(world.marks_of("first")), 30.0)
+    assert time.monotonic() - begun < 25.0
+    assert world.marks_of("second") == []
+    assert [world.store.job(row.id).state for row in rows] == ["queued", "queued"]
+    world.run_until(world.over)
+    assert [world.store.job(row.id).state for row in rows] == ["done", "done"]
+
+
 @pytest.mark.parametrize("options", [{"demand": {"unicorns": 1.0}}, {"core_demand": {"unicorns": 1.0}}])
 def test_a_resource_that_the_cluster_has_not_fails_that_search_alone(world: World, options: dict[str, Any]) -> None:
     good = world.submit("good")

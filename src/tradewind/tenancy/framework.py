@@ -317,7 +317,8 @@ class Cluster:
                     if (seat := self._seats.get(int(job))) is not None:
                         seat.send(Grant(request))
                 case ev.StartCore(job, _):
-                    if int(job) not in self._seats:  # one whose node was lost goes on, and only counts elsewhere
+                    # One whose node was lost goes on, and only counts elsewhere; a new one would not hear of the end.
+                    if not self._stopping and int(job) not in self._seats:
                         self._start_core(int(job))
                 case ev.Refused(_, job, reason):
                     self._refuse(int(job), reason)
