@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.deployer.terraform_helpers import LATER
 
-from tradewind.deployer.provisioner import terraform_azure, terraform_gcp
+from tradewind.deployer.provisioner import terraform_azure, terraform_gcp, terraform_offers
 from tradewind.deployer.provisioner.terraform import TerraformProvisioner
 from tradewind.deployer.provisioner.terraform_folder import RunFolder
 from tradewind.deployer.provisioner.terraform_program import Outcome, Program
@@ -78,3 +79,22 @@ def test_machines_are_made_where_leftovers_are_looked_for(
     (own / "main.tf").write_text("")
     made(tmp_path / "four", offer, module=own)
     assert [variable in each for each in given[2:]] == [False, False]
+
+
+def test_leases_that_azure_does_not_end_by_itself_are_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The default is a lease of a week, and a machine that only turned itself off is paid for."""
+    logged_in(monkeypatch)
+    settings = TerraformSettings(providers=("azure", "gcp"), caller_cidr="192.0.2.1/32", ready="none")
+    provisioner = TerraformProvisioner(settings=settings, data_folder=tmp_path)
+    now = time.time()
+    provisioner.make("run-1", "me", now + 22 * 3600, D2)
+    provisioner.make("run-2", "me", now + 169 * 3600, E2)
+    assert caplog.messages == []
+    provisioner.make("run-3", "me", now + 169 * 3600, D2)
+    provisioner.make("run-4", "me", now + 169 * 3600, D2)
+    [words] = caplog.messages
+    assert "a lease of 169 h" in words and "tradewind reap" in words and "deploy.longest: 21h" in words
+    module = Path(terraform_azure.__file__).parent / "modules/azure/main.tf"
+    assert f"var.lease_seconds < {terraform_offers._AZURES_CLOCK_SECONDS} ?" in module.read_text()

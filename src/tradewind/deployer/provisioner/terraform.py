@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from tradewind.deployer.provisioner.terraform_clear import Clearing
 from tradewind.deployer.provisioner.terraform_cloud import Cloud
 from tradewind.deployer.provisioner.terraform_errors import error_of
 from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, find_keygen, write_private
-from tradewind.deployer.provisioner.terraform_offers import why_not
+from tradewind.deployer.provisioner.terraform_offers import unguarded, why_not
 from tradewind.deployer.provisioner.terraform_places import Places
 from tradewind.deployer.provisioner.terraform_program import Outcome, Program, find_program
 from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
@@ -33,6 +34,8 @@ from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.deployer.provisioner.terraform_watch import Watch
 from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TradewindError
 from tradewind.problem import Machine, Offer
+
+_log = logging.getLogger("tradewind.deployer")
 
 _MODULES = Path(__file__).parent / "modules"
 _CLOUD_INIT = _MODULES / "cloud-init.yaml.tftpl"
@@ -73,6 +76,7 @@ class TerraformProvisioner(
         self._places = Places(self.settings)
         self._clearing = Clearing(self.settings, self._places, self._program)
         self._abandoned: set[str] = set()
+        self._warned = False
 
     def refuses(self, offer: Offer) -> str:
         """Why the machines of an offer can never be made; see `Provisioner.refuses`."""
@@ -141,6 +145,7 @@ class TerraformProvisioner(
         if cloud is not None:
             with suppress(DeployError):  # without a note they are looked for where the credentials of then lead
                 record = folder.write(replace(record, account=cloud.account()))
+        self._warn(unguarded(given, record.provider, record.expires - self.clock.now()))
         program = self._program(record.run_id)
         source = given.module or _MODULES / record.provider
         module = program.prepare([_CLOUD_INIT, source])
@@ -171,6 +176,12 @@ class TerraformProvisioner(
             return folder.write(replace(record, made=self.clock.now(), machines=machines))
         assert last is not None
         raise last
+
+    def _warn(self, words: str) -> None:
+        with self._guard:
+            new, self._warned = bool(words) and not self._warned, self._warned or bool(words)
+        if new:
+            _log.warning("%s", words)
 
     def _zones(self, cloud: Cloud | None, record: Record, offer: Offer) -> tuple[str, ...]:
         """Where to try, one after the other; a nameless zone leaves it to the provider."""

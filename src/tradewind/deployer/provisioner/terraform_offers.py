@@ -14,6 +14,8 @@ _TYPES = {
 }
 _GOOGLE_GPUS = re.compile(r"[ag]\d+[a-z]*-")
 """Google's types that have GPUs; others get them only where a machine asks for them besides."""
+_AZURES_CLOCK_SECONDS = 82800
+"""Machines of shorter leases are ended by Azure, whose schedules are daily; as the shipped module has it."""
 
 
 def why_not(given: TerraformSettings, offer: Offer) -> str:
@@ -32,6 +34,22 @@ def why_not(given: TerraformSettings, offer: Offer) -> str:
         # In a network of its own, which leads nowhere, nobody would reach such machines.
         return "public_address: false needs a subnet that is reachable from here: variables: {vnet_subnet_id: ...}"
     return _lacks_gpus(given, offer) if offer.gpus else ""
+
+
+def unguarded(given: TerraformSettings, provider: str, seconds: float) -> str:
+    """What to know of machines that are still paid for when their lease has ended and nobody gives them back.
+
+    Args:
+        given: The settings.
+        provider: Whose machines they are.
+        seconds: How long their lease is.
+    """
+    if provider != "azure" or given.module is not None or seconds < _AZURES_CLOCK_SECONDS:
+        return ""
+    return (
+        f"machines at azure have a lease of {seconds / 3600:.0f} h, and Azure's own clock ends none of more than 23 h: "
+        "should nothing here give them back, they are paid for until `tradewind reap` (deploy.longest: 21h avoids this)"
+    )
 
 
 def _lacks_gpus(given: TerraformSettings, offer: Offer) -> str:
