@@ -14,6 +14,7 @@ from tradewind import plugins
 from tradewind.cli.app import run
 from tradewind.cli.common import open_store
 from tradewind.deployer.link import SshTarget
+from tradewind.deployer.provisioner import terraform_gcp
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
 from tradewind.deployer.runner.ssh_notes import Notes
 from tradewind.engine.assemble import new_study
@@ -169,6 +170,43 @@ def test_parts_that_no_study_names(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (one["run"], one["gone"]) == ("run-1", True)
     assert cloud.find(None) == []
     assert run(["reap", "--provisioner", "nobody"]) == 13
+
+
+_AT_GOOGLE = """
+name: lost
+job: {command: [sh, -c, exit]}
+space: {level: 1..9}
+objective: {minimise: cost}
+budget: {trials: 3}
+deploy:
+  provisioner: {use: terraform, providers: [gcp], variables: {project: mine}, caller_cidr: 127.0.0.1/32}
+"""
+
+
+def test_parts_with_the_settings_of_a_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the store is lost, no study says at which provider they are."""
+    open_store().close()
+    labels = {"tradewind-run": "run-1", "tradewind-owner": "tw-other", "tradewind-expires": "1000000000"}
+    machine = {"name": "m", "zone": "projects/mine/zones/europe-west1-b", "labels": labels}
+    asked = []
+
+    def ask(_provider: str, program: str, *words: str, **_: Any) -> Any:
+        asked.append(words[-2:])
+        return [machine] if "instances" in words else []
+
+    monkeypatch.setattr(terraform_gcp, "ask", ask)
+    job = tmp_path / "job.yaml"
+    job.write_text(_AT_GOOGLE)
+    assert document(capsys, "--dry-run")["left_over"] == []
+    [one] = document(capsys, "--dry-run", "--like", str(job), "--like", str(job))["left_over"]
+    assert (one["run"], one["from"], one["fate"]) == ("run-1", "terraform", "destroy")
+    assert set(asked) == {("--project", "mine")}
+    assert len(asked) == 3, "machines, disks and rules, once"
+    job.write_text(_AT_GOOGLE.replace("[gcp]", "[gpc]"))
+    assert run(["reap", "--dry-run", "--like", str(job)]) == 3
+    assert "job.yaml:8: deploy.provisioner.providers.0: 'gpc'" in capsys.readouterr().err
 
 
 def test_a_part_that_is_not_installed_any_more_is_a_note(left: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,6 +129,13 @@ COMMANDS = [
         ("reap", "--dry-run", "--provisioner", "terrafrom"),
     ),
     Case(
+        "reap-like",
+        "looking for what is left of a job that is not there",
+        3,
+        "there is no file lost.yaml (tradewind init writes one to start from)",
+        ("reap", "--dry-run", "--like", "lost.yaml"),
+    ),
+    Case(
         "down-nothing",
         "ending nothing in particular",
         3,

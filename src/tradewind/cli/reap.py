@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,10 @@ def reap(
     runner: Annotated[
         list[str] | None, typer.Option("--runner", help="Look there, too; repeatable.", metavar="NAME")
     ] = None,
+    like: Annotated[
+        list[Path] | None,
+        typer.Option("--like", help="Look there, too, with the settings of this job YAML; repeatable.", metavar="FILE"),
+    ] = None,
     older_than: Annotated[
         str | None,
         typer.Option("--older-than", help="Keep what is not known to exist for so long: 1h.", metavar="DURATION"),
@@ -44,20 +49,20 @@ def reap(
     import time
     from contextlib import closing
 
-    from tradewind.cli.common import open_store
-    from tradewind.engine.ending import could_not
+    from tradewind.cli.common import load_job, open_store
     from tradewind.engine.leftovers import Fate, decide
     from tradewind.engine.reaping import Yard
     from tradewind.errors import InputError
     from tradewind.paths import data_folder
     from tradewind.units import parse_duration
 
+    jobs = [load_job(file) for file in like or ()]
     limit = None if older_than is None else parse_duration(older_than)
     if as_json and not (yes or dry_run):
         raise InputError("--json asks nothing", hint="give --yes or --dry-run with it")
     with (
         closing(open_store(store)) as opened,
-        closing(Yard(opened, data_folder(), provisioners=provisioner or (), runners=runner or ())) as yard,
+        closing(Yard(opened, data_folder(), provisioners=provisioner or (), runners=runner or (), like=jobs)) as yard,
     ):
         findings = yard.look()
         known, now = yard.known(findings), time.time()
@@ -69,8 +74,13 @@ def reap(
         outcomes = _give_back(yard, gone, quiet=as_json) if wanted else []
         if as_json:
             _emit(decisions, outcomes, yard)
-        problems = [*yard.problems, *(outcome.problem for outcome in outcomes if outcome.problem and not outcome.kept)]
-    if problems:
+    _complain(yard, outcomes)
+
+
+def _complain(yard: Yard, outcomes: Sequence[Outcome]) -> None:
+    from tradewind.engine.ending import could_not
+
+    if problems := [*yard.problems, *(one.problem for one in outcomes if one.problem and not one.kept)]:
         raise could_not(problems)
 
 

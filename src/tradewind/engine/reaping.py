@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.deployer.provisioner.base import (
@@ -27,6 +27,9 @@ from tradewind.errors import MissingProgramError, PluginError, StudyBusyError, T
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle
 from tradewind.store.base import Store, StudyRow, this_process
+
+if TYPE_CHECKING:
+    from tradewind.problem.spec import Spec
 
 _HOLD_SECONDS = 3600.0
 _PATIENCE_SECONDS = 30.0
@@ -60,6 +63,7 @@ class Yard:
         data_folder: Where the parts keep what they need between processes.
         provisioners: Names of further provisioners, with their usual settings.
         runners: Names of further runners, likewise.
+        like: Jobs whose provisioners and runners are asked, too, with the settings that the jobs give them.
 
     Attributes:
         problems: What could not be asked, and why; something may be left there.
@@ -70,7 +74,13 @@ class Yard:
     """
 
     def __init__(
-        self, store: Store, data_folder: Path, *, provisioners: Sequence[str] = (), runners: Sequence[str] = ()
+        self,
+        store: Store,
+        data_folder: Path,
+        *,
+        provisioners: Sequence[str] = (),
+        runners: Sequence[str] = (),
+        like: Sequence[Spec] = (),
     ) -> None:
         self.problems: list[str] = []
         self.notes: list[str] = []
@@ -83,6 +93,9 @@ class Yard:
         for kind, names in (("provisioner", provisioners), ("runner", runners)):
             for name in names:
                 self._add(kind, {"use": name}, Path.cwd(), named=True)
+        for spec in like:
+            for kind, part in (("provisioner", spec.provisioner), ("runner", spec.runner)):
+                self._add(kind, {"use": part.name, **part.settings}, spec.base, named=True)
         for study in self._studies:
             self._add_study(study)
 
