@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.engines import until
 from tests.tenancy.cluster import policy
 from tests.tenancy.world import JOB, FourCpus, World, check_accounts, cluster_process
 
@@ -247,6 +248,20 @@ def test_a_core_in_a_process_that_is_killed_is_started_again(world: World) -> No
     assert killed
     assert world.store.job(row.id).state == "done"
     check_accounts(world, row, 8)
+
+
+@pytest.mark.slow
+def test_a_core_in_a_process_ends_with_a_cluster_that_is_killed(world: World) -> None:
+    row = world.submit("apart", trials=4, seconds=0.6, core="process")
+    with cluster_process(world, "--limit", "cpu=2") as process:
+        until(lambda: world.marks_of("apart"), 30, "a run")
+        cores = [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+        process.send_signal(signal.SIGKILL)
+        assert len(cores) == 1
+        assert psutil.wait_procs(cores, timeout=5.0)[1] == []
+    world.run_until(world.over)
+    assert world.store.job(row.id).state == "done"
+    check_accounts(world, row, 4)
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -81,7 +83,7 @@ class ProcessSeat:
         self._outbox = outbox
         name = f"tradewind-core-{settings.job.id}"
         arguments = (settings, self._inbox, self._messages)
-        self.process = context.Process(target=run_core, args=arguments, name=name, daemon=True)
+        self.process = context.Process(target=_run_apart, args=arguments, name=name, daemon=True)
         self.process.start()
         self._forwarder = threading.Thread(target=self._forward, name=f"{name}-messages", daemon=True)
         self._forwarder.start()
@@ -109,3 +111,17 @@ class ProcessSeat:
             if isinstance(message, Over):
                 self.process.join(5.0)
                 return
+
+
+def _run_apart(settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
+    """Run a search in this process, which ends when the cluster's does, however that one ended."""
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    run_core(settings, inbox, outbox)
+
+
+def _end_with_parent() -> None:
+    """End this process at once when the one that started it does: what runs is left to the next cluster."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
