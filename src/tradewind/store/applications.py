@@ -52,6 +52,11 @@ class ApplicationRow:
         return f"{self.name}@{self.version}"
 
     @property
+    def address(self) -> str:
+        """``tenant/name@version``, ``/name@version`` of a shared one: it and no other one of the same name."""
+        return f"{self.tenant}/{self.reference}"
+
+    @property
     def shared(self) -> bool:
         """Whether all tenants see it."""
         return self.tenant == SHARED

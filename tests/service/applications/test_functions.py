@@ -106,6 +106,24 @@ def test_what_is_retired_begins_nothing_more(context: Context, ann: Principal) -
     assert apps.register(ann, TEXT).version == 3, "numbers are not used again"
 
 
+def test_a_retired_one_gives_way_to_the_shared_one_of_its_name(
+    context: Context, ann: Principal, root: Principal
+) -> None:
+    apps = context.applications
+    shared = apps.register(root, TEXT, shared=True)
+    own = apps.register(ann, TEXT.replace("64", "65"))
+    assert (shared.address, own.address) == ("/heat@1", "physics/heat@1")
+    assert apps.get(ann, "heat@1") == own
+    assert [apps.form(ann, row.address).address for row in (shared, own)] == ["/heat@1", "physics/heat@1"]
+    apps.retire(ann, "heat")
+    assert apps.get(ann, "heat@1") == shared
+    with pytest.raises(ConflictError, match="heat@1 was retired"):
+        apps.get(ann, own.address)
+    apps.retire(root, "/heat")
+    with pytest.raises(ConflictError, match="heat@1 was retired"):
+        apps.get(ann, "heat@1")
+
+
 @pytest.mark.parametrize(
     "name", ["", "@", "@1", "heat@", "heat@x", "heat@99", "heat@" + "9" * 30, "/", "../heat", "x\0"]
 )

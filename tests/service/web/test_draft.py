@@ -16,6 +16,7 @@ from tradewind.service.web.draft import BEST, OWN, Draft
 
 FORM = Form(
     application="plate@2",
+    tenant="",
     title="Plate",
     description="",
     fields=(

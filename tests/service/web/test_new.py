@@ -6,27 +6,27 @@ import json
 import re
 from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.service.live import principal
-from tests.service.web.stage import people
+from tests.service.web.stage import GREET, people
 from tests.service.web.visitor import Visitor, words
 
 from tradewind.service.context import Context, open_context
 from tradewind.service.settings import ServiceSettings
 
 
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Context]:
-    context = open_context(ServiceSettings(), f"sqlite:///{tmp_path}/service.db", tmp_path / "home")
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
+    folder = tmp_path_factory.mktemp("new")
+    context = open_context(ServiceSettings(), f"sqlite:///{folder}/service.db", folder / "home")
     people(context)
     yield context
     context.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ann(shared: Context) -> Visitor:
     return Visitor(shared, "ann")
 
@@ -69,3 +69,69 @@ def test_what_the_form_cannot_show_is_not_lost(shared: Context, ann: Visitor, sa
     assert int(made) != number
     who = principal(shared, "ann")
     assert shared.requests.get(who, int(made)).document == shared.requests.get(who, number).document
+
+
+# ---------------------------------------------------------------------- of the same name
+
+
+@pytest.fixture(scope="module")
+def mine(shared: Context) -> str:
+    """The title of an application of each tenant that has name and version of a shared one."""
+    shared.backends.set(principal(shared, "root"), "local", "own_code: true\n")
+    own = GREET.replace("title: Greeting", "title: Our own greeting").replace("default: hello", "default: servus")
+    for name in ("ann", "bob"):
+        shared.applications.register(principal(shared, name), own)
+    return "Our own greeting"
+
+
+def test_each_of_two_applications_of_one_name_has_its_own_form(shared: Context, ann: Visitor, mine: str) -> None:
+    page = ann.get("/requests/new").text
+    links = re.findall(r'<a class="card pick" href="([^"]*)">\s*<h2>([^<]*)</h2>', page)
+    found = {title: ann.get(unescape(link)).text for link, title in links if "reeting" in title}
+    assert {title: (field(form, "application"), field(form, "p.greeting")) for title, form in found.items()} == {
+        mine: ("physics/greet@1", "servus"),
+        "Greeting": ("/greet@1", "hello"),
+    }
+    listed = ann.get("/applications").text
+    runs = [unescape(link) for link in re.findall(r'href="(/requests/new\?application=[^"]*greet[^"]*)"', listed)]
+    assert {field(ann.get(link).text, "application") for link in runs} == {"physics/greet@1", "/greet@1"}
+
+
+@pytest.mark.parametrize(("address", "title"), [("/greet@1", "Greeting"), ("physics/greet@1", "Our own greeting")])
+def test_what_is_sent_runs_the_application_whose_form_it_was(
+    shared: Context, ann: Visitor, mine: str, address: str, title: str
+) -> None:
+    page = ann.get(f"/requests/new?application={address}").text
+    sent = {"application": field(page, "application"), "key": address, "p.greeting": "ahoy", "do": "start"}
+    made = int(ann.post("/requests/new", sent).headers["location"].rpartition("/")[2])
+    row = shared.requests.get(principal(shared, "ann"), made)
+    assert row.application_id == shared.applications.get(principal(shared, "ann"), address).id
+    again = ann.get(f"/requests/new?again={made}").text
+    assert f"<h1>{title}</h1>" in again
+    assert (field(again, "application"), field(again, "p.greeting")) == (address, "ahoy")
+
+
+def test_a_retired_one_leaves_the_shared_one_of_its_name(shared: Context, mine: str) -> None:
+    bob = Visitor(shared, "bob")
+    listed = unescape(bob.get("/applications").text)
+    pages = re.findall(r'<a href="(/applications/greet[^"]*)">([^<]*)</a>', listed)
+    own = bob.get(next(link for link, title in pages if title == mine)).text
+    action = re.search(r'action="(/applications/greet/retire[^"]*)"', own)
+    assert action is not None
+    assert bob.post(unescape(action[1])).status_code == 303
+    who = principal(shared, "bob")
+    assert shared.applications.get(who, "greet@1").shared
+    page = bob.get("/requests/new")
+    assert page.status_code == 200
+    assert "Greeting" in words(page.text)
+    assert mine not in page.text
+    assert "for all tenants" in words(bob.get("/applications/greet?tenant=").text)
+
+
+def test_the_page_of_the_shared_one_changes_nothing_of_ones_own(shared: Context, ann: Visitor, mine: str) -> None:
+    before = shared.applications.list(principal(shared, "ann"))
+    page = ann.get("/applications/greet?tenant=").text
+    assert "<h1>Greeting</h1>" in page
+    assert "Retire" not in words(page)
+    assert ann.post("/applications/greet/retire?tenant=").status_code == 403
+    assert shared.applications.list(principal(shared, "ann")) == before

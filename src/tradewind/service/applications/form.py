@@ -54,6 +54,7 @@ class Form:
 
     Attributes:
         application: ``name@version``.
+        tenant: Whose application it is; empty where all tenants see it.
         title: What people call the application.
         description: What it does.
         fields: The fields, in order.
@@ -65,6 +66,7 @@ class Form:
     """
 
     application: str
+    tenant: str
     title: str
     description: str
     fields: tuple[FormField, ...]
@@ -73,6 +75,11 @@ class Form:
     deadline: float | None
     backend: str
     schema: Mapping[str, Any]
+
+    @property
+    def address(self) -> str:
+        """``tenant/name@version``: this application, and no other one of the same name."""
+        return f"{self.tenant}/{self.application}"
 
     @property
     def defaults(self) -> dict[str, float | int | str | bool]:
@@ -91,6 +98,7 @@ def form_of(row: ApplicationRow, known: Checked) -> Form:
     title = model.title or row.name
     return Form(
         application=row.reference,
+        tenant=row.tenant,
         title=title,
         description=model.description,
         fields=tuple(_field(name, one) for name, one in model.fields.items()),

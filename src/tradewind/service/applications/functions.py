@@ -141,7 +141,7 @@ class Applications:
 
         Raises:
             NotFoundError: There is none.
-            ConflictError: It was retired.
+            ConflictError: It was retired, and nobody else has one of that name which the user may take.
         """
         tenant, slash, rest = name.rpartition("/")
         bare, at, wanted = rest.partition("@")
@@ -149,6 +149,7 @@ class Applications:
         if at and version is None:
             raise NotFoundError(f"there is no version {wanted!r}", hint=f"write {bare}@1")
         tenants = [tenant] if slash else self._tenants(who, bare)
+        gone: ApplicationRow | None = None
         for one in tenants:
             if one != SHARED and not who.may_see(one):
                 continue
@@ -157,9 +158,11 @@ class Applications:
                 found = next(iter(self.store.applications([one], name=bare, retired=True)), None)
             if found is None:
                 continue
-            if found.state == "retired" and not retired:
-                raise ConflictError(f"{found.reference} was retired", hint="take another version or application")
-            return found
+            if found.state == "active" or retired:
+                return found
+            gone = gone or found
+        if gone is not None:
+            raise ConflictError(f"{gone.reference} was retired", hint="take another version or application")
         known = sorted({row.name for row in self.list(who)})
         raise NotFoundError(f"there is no application {name!r}", hint=near(bare, known, "there are:"))
 

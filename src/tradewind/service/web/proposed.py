@@ -107,7 +107,7 @@ def propose(shared: Context, who: Principal, form: Form, draft: Draft) -> Propos
     count = 5 if draft.choice != OWN else _MOST_OPTIONS
     try:
         found = shared.proposals.propose(
-            who, form.application, parameters, backend=draft.backend, deadline=deadline, count=count
+            who, form.address, parameters, backend=draft.backend, deadline=deadline, count=count
         )
         parts = _parts(shared, who, form, parameters, draft, found)
     except FormError as error:
@@ -170,7 +170,7 @@ def _same(configuration: Mapping[str, Any], parts: Sequence[Part]) -> bool:
 def _parts(
     shared: Context, who: Principal, form: Form, parameters: Mapping[str, Any], draft: Draft, found: Proposal
 ) -> list[Part]:
-    row = shared.applications.get(who, form.application)
+    row = shared.applications.get(who, form.address)
     where = shared.backends.choose(who, row, draft.backend)
     space = build_problem(shared.applications.spec(row, parameters, where), shared.data_folder).space
     best = found.candidates[0].configuration if found.candidates else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
@@ -81,7 +82,8 @@ def register(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respo
         row = shared.applications.register(who, text, shared=everybody, file=file)
     except TradewindError as error:
         return _register_page(request, who, text, shared=everybody, of=of, problem=error)
-    return redirect(request, f"/applications/{row.name}", f"{row.reference} is registered: this is its form.")
+    where = f"/applications/{row.name}" + ("?tenant=" if row.shared else "")
+    return redirect(request, where, f"{row.reference} is registered: this is its form.")
 
 
 @router.post("/applications/new/check")
@@ -98,22 +100,27 @@ def check(request: Request, who: Viewer, shared: Shared, sent: Posted) -> HTMLRe
 
 
 @router.get("/applications/{name}")
-def one(request: Request, who: Viewer, shared: Shared, name: str) -> HTMLResponse:
-    """One application: its form, its versions, and its text."""
-    row = shared.applications.get(who, name, retired=True)
+def one(request: Request, who: Viewer, shared: Shared, name: str, tenant: str | None = None) -> HTMLResponse:
+    """One application: its form, its versions, and its text; of a tenant, or where that is not said the user's own."""
+    row = shared.applications.get(who, _address(name, tenant), retired=True)
     form = form_of(row, checked(row))
-    versions = shared.applications.versions(who, row.name)
+    versions = shared.applications.versions(who, f"{row.tenant}/{row.name}")
     may_change = who.is_admin or not row.shared
     values: dict[str, Any] = {"row": row, "form": form, "versions": versions, "may_change": may_change}
     return render(request, who, "application.html.j2", **values)
 
 
 @router.post("/applications/{name}/retire")
-def retire(request: Request, who: Viewer, shared: Shared, name: str) -> Response:
+def retire(request: Request, who: Viewer, shared: Shared, name: str, tenant: str | None = None) -> Response:
     """Let no request begin with it any more."""
-    shared.applications.retire(who, name)
-    where = f"/applications/{name.partition('@')[0]}" if "@" in name else "/applications"
+    shared.applications.retire(who, _address(name, tenant))
+    of = "" if tenant is None else f"?tenant={quote(tenant)}"
+    where = f"/applications/{name.partition('@')[0]}{of}" if "@" in name else "/applications"
     return redirect(request, where, f"{name} is retired: no request begins with it any more.")
+
+
+def _address(name: str, tenant: str | None) -> str:
+    return name if tenant is None else f"{tenant}/{name}"
 
 
 def form_of_checked(known: Any) -> Any:

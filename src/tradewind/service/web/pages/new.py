@@ -11,7 +11,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import FormError, InputError, TradewindError
-from tradewind.service.applications.form import Form
+from tradewind.service.applications.checked import checked
+from tradewind.service.applications.form import Form, form_of
 from tradewind.service.context import Context
 from tradewind.service.faults import status_of
 from tradewind.service.people import Principal
@@ -39,10 +40,10 @@ def new(request: Request, who: Viewer, shared: Shared, application: str = "", ag
         return _form_page(request, who, shared, form, drafts.again(form, row.document), again=again)
     if not application:
         rows = shared.applications.list(who)
-        forms = [shared.applications.form(who, row.reference) for row in rows]
+        forms = [form_of(row, checked(row)) for row in rows]
         if len(rows) != 1:
             return render(request, who, "new_choose.html.j2", forms=forms)
-        application = rows[0].reference
+        application = rows[0].address
     form = shared.applications.form(who, application)
     ways = shared.notices.ways(who)
     return _form_page(request, who, shared, form, drafts.fresh(form, email=bool(ways.address and ways.wishes.email)))
@@ -73,7 +74,7 @@ def submit(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respons
     wrong = draft.errors()
     values: Mapping[str, Any] = {}
     try:
-        row = shared.applications.get(who, form.application)
+        row = shared.applications.get(who, form.address)
         values = shared.applications.values(who, row, {**draft.parameters, **draft.files})
         draft = replace(draft, files={one: value for one, value in values.items() if isinstance(value, Mapping)})
     except FormError as error:
@@ -84,7 +85,7 @@ def submit(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respons
     if wrong:
         return _form_page(request, who, shared, form, draft, errors=wrong, status=422)
     try:
-        made = shared.requests.submit(who, draft.document(form.application, values), key=draft.key)
+        made = shared.requests.submit(who, draft.document(form.address, values), key=draft.key)
     except TradewindError as error:
         return _form_page(request, who, shared, form, draft, problem=error, status=status_of(error))
     return redirect(request, f"/requests/{made.id}", f"Request {made.id} is made.")
