@@ -13,9 +13,10 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.clustering.clustered import put_together
 from tradewind.workflow.clustering.methods import METHODS, cluster, impact_factors
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import check
-from tradewind.workflow.platform import Platform
+from tradewind.workflow.plan import check, figures
+from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.simulator.reference import ByKey, simulate
+from tradewind.workflow.simulator.world import World
 
 
 def fork(count: int = 4) -> Workflow:
@@ -106,6 +107,20 @@ def test_nothing_is_lost(flow: Workflow, platform: Platform, method: str, bound:
     for job, group in enumerate(clustered.members):
         assert {int(tasks.vm[task]) for task in group} == {int(ran.vm[job])}
         assert np.isclose(tasks.start[list(group)].min(), ran.start[job])
+
+
+def test_attempts_at_a_job_that_failed_are_shared_out_over_its_tasks() -> None:
+    clustered = cluster(fork(), "vertical")
+    world = World(failure=0.7, retries=2, seed=3)
+    platform = Platform((Vm("one", 1.0, 1, 3.6),))
+    ran = simulate(clustered.flow, platform, ByKey([0.0] * len(clustered.flow), [0]), world)
+    tasks = clustered.unfold(ran)
+    of_several = [each for each in ran.repeated if len(clustered.members[each.task]) > 1]
+    assert of_several
+    assert len(tasks.repeated) == len(ran.repeated) + len(of_several)
+    jobs = figures(clustered.flow, platform, ran, 1.0)
+    said = figures(fork(), platform, tasks, 1.0)
+    assert (said.serial, said.utilisation, said.cost) == pytest.approx((jobs.serial, 1.0, jobs.cost))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from tests.workflow.datasets import dax, needs_datasets
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
+from tradewind.problem import Billing
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, check, figures
+from tradewind.workflow.plan import Repeated, Schedule, check, figures
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.planner.lanes import Lanes
 from tradewind.workflow.platform import Platform, Vm
@@ -129,6 +130,29 @@ def test_delays_failures_and_noise() -> None:
     one, other = (simulate(flow, platform, ByKey([0.0] * 4, [0]), World(noise=0.3, seed=s)).makespan for s in (1, 2))
     assert one != other
     assert one == simulate(flow, platform, ByKey([0.0] * 4, [0]), World(noise=0.3, seed=1)).makespan
+
+
+def test_attempts_that_failed_are_paid_and_occupy_their_machine() -> None:
+    flow = Workflow("w", (Task("a", "a", 100.0),), ((),))
+    platform = Platform((Vm("one", price_per_hour=3.6), Vm("other", price_per_hour=36.0)), billing=Billing(0, 0, 1e-9))
+    real = simulate(flow, platform, ByKey([0.0], [0]), World(failure=1.0, retries=3, seed=1))
+    assert real.attempts.tolist() == [4]
+    assert [each.task for each in real.repeated] == [0, 0, 0]
+    assert real.repeated[0].start == 0.0 and real.repeated[-1].finish == real.start[0]
+    said = figures(flow, platform, real, 100.0)
+    assert real.makespan > 101.0
+    assert said.cost == pytest.approx(real.makespan * 3.6 / 3600, abs=1e-4)
+    assert said.serial == pytest.approx(real.makespan)
+    assert said.utilisation == pytest.approx(0.5)
+
+
+def test_a_machine_on_which_only_an_attempt_failed_is_paid() -> None:
+    flow = Workflow("w", (Task("a", "a", 100.0, cores=2),), ((),))
+    platform = Platform((Vm("one", 1.0, 2, 3.6), Vm("other", 1.0, 2, 36.0)), billing=Billing(0, 0, 1e-9))
+    again = Schedule(np.array([0]), np.array([50.0]), np.array([150.0]), np.array([2]), (Repeated(0, 1, 10.0, 50.0),))
+    said = figures(flow, platform, again, 100.0)
+    assert said.cost == pytest.approx(0.1 + 0.4)
+    assert (said.serial, said.utilisation) == pytest.approx((140.0, 280 / 600))
 
 
 def test_a_task_that_failed_is_repeated_before_those_after_it_in_the_plan() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,22 @@ _DEEPEST = 2
 """What lies deeper in a plan's JSON stands on one line."""
 
 
+class Repeated(NamedTuple):
+    """An attempt at a task that had to be repeated: it failed, or its machine was lost.
+
+    Attributes:
+        task: The task.
+        vm: The machine that the attempt occupied.
+        start: When it began, in seconds.
+        finish: When it ended.
+    """
+
+    task: int
+    vm: int
+    start: float
+    finish: float
+
+
 @dataclass(frozen=True)
 class Schedule:
     """When and where each task runs; planned, simulated or measured.
@@ -29,12 +45,14 @@ class Schedule:
         start: When each task begins to occupy its machine, in seconds; reading its inputs is part of it.
         finish: When it has ended.
         attempts: How often each task was started; 1 where nothing failed.
+        repeated: The attempts before the last one of their task; they occupied machines too.
     """
 
     vm: Indices
     start: Numbers
     finish: Numbers
     attempts: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    repeated: tuple[Repeated, ...] = ()
 
     @cached_property
     def makespan(self) -> float:
@@ -72,6 +90,7 @@ class Figures:
         lower_bound: Seconds that no schedule on these machines can beat.
         gap: How far the makespan is above the bound, as a share of it.
         serial: Seconds that the tasks take one after the other, each on its machine: what paper 3's table shows.
+            Attempts that were repeated are in it, as they are in utilisation and cost.
         speedup: Serial time on the fastest machine over the makespan.
         utilisation: Share of the machines' slot time, until the end, in which tasks ran.
         cost: USD, every machine kept from its first task to its last.
@@ -95,13 +114,18 @@ def figures(flow: Workflow, platform: Platform, schedule: Schedule, lower_bound:
         schedule: The schedule.
         lower_bound: Seconds, of `tradewind.workflow.bounds.lower_bound`.
     """
-    spans = schedule.finish - schedule.start
-    cores = np.array([task.cores for task in flow.tasks])
+    again = schedule.repeated
+    start = np.concatenate([schedule.start, [each.start for each in again]])
+    finish = np.concatenate([schedule.finish, [each.finish for each in again]])
+    spans = finish - start
+    cores = np.array([flow.tasks[task].cores for task in (*range(len(flow)), *(each.task for each in again))])
     slots = sum(vm.slots for vm in platform.vms)
     fastest = float((flow.runtimes / platform.speeds.max()).sum() + platform.reading(flow).sum())
-    kept = np.zeros(len(platform.vms))
-    for vm, tasks in schedule.order.items():
-        kept[vm] = schedule.finish[list(tasks)].max() - schedule.start[list(tasks)].min()
+    vm = np.concatenate([schedule.vm, np.array([each.vm for each in again], dtype=np.int32)])
+    first, last = np.full(len(platform.vms), np.inf), np.full(len(platform.vms), -np.inf)
+    np.minimum.at(first, vm, start)
+    np.maximum.at(last, vm, finish)
+    kept = np.maximum(last - first, 0.0)
     makespan = schedule.makespan
     return Figures(
         makespan=makespan,

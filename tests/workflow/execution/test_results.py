@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +110,18 @@ def test_spans_without_others(own: list[tuple[int, int]], others: list[tuple[int
     left = without(mine, theirs)
     assert ticks(left) == [tick for tick in ticks(mine) if tick not in ticks(theirs)]
     assert left == sorted(left) and all(begin < end for begin, end in left)
+
+
+def test_attempts_that_failed_or_were_lost_are_paid() -> None:
+    failed = [*RUN[:4], start("a", 100.0, "slow"), end("a", 100.0, 60.0, "failed")]
+    lost = [start("a", 160.0, "slow", 2), {"e": "end", "at": 190.0, "task": "a", "attempt": 2, "outcome": "lost"}]
+    last = [start("a", 190.0, "fast", 3), end("a", 190.0, 6.0, attempt=3)]
+    rest = [start("b", 196.0), end("b", 196.0, 30.0), start("c", 226.0), end("c", 226.0, 4.0)]
+    found = results_of(plan(), told(*failed, *lost, *last, *rest), engine="process", ending="done", now=230.0)
+    said = found["actual"]
+    assert said["serial"] == pytest.approx(60 + 30 + 6 + 30 + 4)
+    assert said["utilisation"] == pytest.approx(130 / 260)
+    assert said["cost"] == pytest.approx(PLATFORM.cost(np.array([90.0, 40.0])))
 
 
 def test_an_unfinished_run_has_rows_of_what_was_done() -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule
+from tradewind.workflow.graph import Numbers, Task, Workflow
+from tradewind.workflow.plan import Repeated, Schedule
 
 
 @dataclass(frozen=True)
@@ -29,24 +29,34 @@ class Clustered:
         """The schedule of the original tasks, from that of the jobs.
 
         A job's time is shared out by the run times of its tasks; what it takes to fetch files and to begin is spread
-        over them.
+        over them. An attempt at a job that was repeated is shared out in the same way.
         """
         count = len(self.original)
         vm = np.full(count, -1, dtype=np.int32)
         start, finish = np.zeros(count), np.zeros(count)
         attempts = np.ones(count, dtype=np.int32)
-        runtimes = self.original.runtimes
         for job, tasks in enumerate(self.members):
-            weights = runtimes[list(tasks)] if runtimes[list(tasks)].sum() > 0 else np.ones(len(tasks))
-            ends = np.cumsum(weights) / weights.sum() * (schedule.finish[job] - schedule.start[job])
-            ends[-1] = schedule.finish[job] - schedule.start[job]  # exactly
+            ends = self._ends(job, schedule.finish[job] - schedule.start[job])
             for place, task in enumerate(tasks):
                 vm[task] = schedule.vm[job]
                 start[task] = schedule.start[job] + (ends[place - 1] if place else 0.0)
                 finish[task] = schedule.start[job] + ends[place] if place + 1 < len(tasks) else schedule.finish[job]
                 if len(schedule.attempts):
                     attempts[task] = schedule.attempts[job]
-        return Schedule(vm, start, finish, attempts)
+        repeated = []
+        for each in schedule.repeated:
+            moments = [each.start, *(each.start + self._ends(each.task, each.finish - each.start)[:-1]), each.finish]
+            for place, task in enumerate(self.members[each.task]):
+                repeated.append(Repeated(task, each.vm, float(moments[place]), float(moments[place + 1])))
+        return Schedule(vm, start, finish, attempts, tuple(repeated))
+
+    def _ends(self, job: int, seconds: float) -> Numbers:
+        """When each task of a job ends, of a job that takes so many seconds."""
+        runtimes = self.original.runtimes[list(self.members[job])]
+        weights = runtimes if runtimes.sum() > 0 else np.ones(len(runtimes))
+        ends = np.cumsum(weights) / weights.sum() * seconds
+        ends[-1] = seconds  # exactly
+        return np.asarray(ends)
 
 
 def put_together(flow: Workflow, groups: Sequence[Sequence[int]], delay: float | Sequence[float] = 0.0) -> Clustered:

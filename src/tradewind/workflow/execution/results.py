@@ -18,7 +18,7 @@ from tradewind.workflow.execution.journal import Attempted, History
 from tradewind.workflow.execution.options import kept
 from tradewind.workflow.files import Plan, read_bytes
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule, figures
+from tradewind.workflow.plan import Repeated, Schedule, figures
 
 FORMAT = "tradewind-results-1"
 
@@ -70,7 +70,7 @@ def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: f
 
 
 def actual_schedule(plan: Plan, history: History, scale: float) -> Schedule:
-    """When and where each task of a finished run really ran."""
+    """When and where each task of a finished run really ran, and the attempts at it that failed or were lost."""
     names = {vm.name: place for place, vm in enumerate(plan.platform.vms)}
     done, count = history.done(), len(plan.flow)
     vm, attempts = np.zeros(count, dtype=np.int32), np.ones(count, dtype=np.int32)
@@ -79,12 +79,19 @@ def actual_schedule(plan: Plan, history: History, scale: float) -> Schedule:
         each = done[task.id]
         vm[place], attempts[place] = names[each.vm], each.attempt
         start[place], finish[place] = _span(each, history, scale)
-    return Schedule(vm, start, finish, attempts)
+    repeated = [
+        Repeated(plan.flow.index[each.task], names[each.vm], *_span(each, history, scale))
+        for each in history.attempts.values()
+        if each is not done[each.task] and each.end is not None
+    ]
+    return Schedule(vm, start, finish, attempts, tuple(repeated))
 
 
 def _span(each: Attempted, history: History, scale: float) -> tuple[float, float]:
-    end = each.end or {}
-    return history.clock(end["start"]) / scale, history.clock(end["finish"]) / scale
+    end = each.end or {"at": each.at}
+    # Of a lost attempt nobody knows more than when it was written down that it had begun, and that it was lost.
+    begin, finish = end.get("start", each.at), end.get("finish", end["at"])
+    return history.clock(begin) / scale, history.clock(finish) / scale
 
 
 def _figures(plan: Plan, schedule: Schedule, bound: float) -> dict[str, float]:

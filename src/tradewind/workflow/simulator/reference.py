@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Schedule
+from tradewind.workflow.plan import Repeated, Schedule
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.simulator.world import World
 
@@ -141,7 +141,7 @@ def simulate(flow: Workflow, platform: Platform, director: Director, world: Worl
         world: What is not as planned: noise, failures, delays; nothing without it.
 
     Returns:
-        When and where each task really ran; of a repeated task, its last attempt.
+        When and where each task really ran; of a repeated task, its last attempt, and those before in `repeated`.
 
     Raises:
         WorkflowError: A task fits on no machine, or the director places nothing although nothing runs.
@@ -164,6 +164,7 @@ class _Run:
         self.known = [0.0] * len(flow)
         self.start, self.finish = np.zeros(len(flow)), np.zeros(len(flow))
         self.attempts = np.zeros(len(flow), dtype=np.int32)
+        self.repeated: list[Repeated] = []
         # What happens: (when, in which order, what, task or machine).
         self.events: list[tuple[float, int, str, int]] = []
 
@@ -187,7 +188,8 @@ class _Run:
             self._decide()
         if len(self.state.finished) < len(self.flow):
             raise self.world.stuck(self.flow, self.ready)
-        return Schedule(np.array(self.state.vm, dtype=np.int32), self.start, self.finish, self.attempts)
+        vms = np.array(self.state.vm, dtype=np.int32)
+        return Schedule(vms, self.start, self.finish, self.attempts, tuple(self.repeated))
 
     def _take(self, what: str, number: int) -> None:
         if what == "up":
@@ -197,8 +199,10 @@ class _Run:
         else:
             vm = self.state.vm[number]
             self.state.free[vm] += self.flow.tasks[number].cores
-            self.director.ended(number, vm, float(self.start[number]), self.state.now, what == "fail")
+            begin = float(self.start[number])
+            self.director.ended(number, vm, begin, self.state.now, what == "fail")
             if what == "fail":
+                self.repeated.append(Repeated(number, vm, begin, self.state.now))
                 self.state.vm[number] = -1
                 self.ready.append(number)
                 return
