@@ -96,13 +96,14 @@ class RequestStore:
             _enter(connection, number, entry)
             return read(connection.execute(ONE, {"number": number}).one()), True
 
+    def of_key(self, user_id: int, key: str) -> RequestRow | None:
+        """The request that a user has made with a key of the user's own, or None."""
+        with self._database.read() as connection:
+            return _with_key(connection, user_id, key)
+
     def _of_key(self, connection: Connection, row: RequestRow) -> RequestRow | None:
-        mine = (requests.c.user_id == row.user_id) & (requests.c.key == rows.text(row.key or ""))
-        found = connection.execute(QUERY.where(mine)).first()
-        if found is None:
-            return None
-        there = read(found)
-        if there.document != json.loads(codec.dumps(dict(row.document))):
+        there = _with_key(connection, row.user_id, row.key or "")
+        if there is not None and there.document != json.loads(codec.dumps(dict(row.document))):
             raise ConflictError(
                 f"the key {row.key!r} is that of request {there.id}, which is another one",
                 hint="a key stands for one request: use a new one",
@@ -301,6 +302,12 @@ class RequestStore:
             entry |= {"at": time.time(), "details": codec.dumps(facts)}
             connection.execute(sa.insert(audit).values(entry))
             return row
+
+
+def _with_key(connection: Connection, user_id: int, key: str) -> RequestRow | None:
+    mine = (requests.c.user_id == user_id) & (requests.c.key == rows.text(key))
+    found = connection.execute(QUERY.where(mine)).first()
+    return None if found is None else read(found)
 
 
 def _enter(connection: Connection, number: int, entry: AuditRow | None) -> None:

@@ -124,6 +124,34 @@ def test_a_key_makes_asking_twice_harmless(there: World) -> None:
             there.submit(key=key)
 
 
+def test_a_key_stands_for_what_was_made_whatever_has_become_of_it(tmp_path: Path) -> None:
+    with world(tmp_path) as there:
+        context, search = there.context, {"budget": "$2"}
+        context.cluster.set_tenant(TenantRow("physics", quota={"dollars": 3.0}))
+        first = there.submit(key="once", search=search)
+        context.requests.store.change_free(first.id, ["pending"], {"state": "done", "cost": 2.0}, Remark("done", ""))
+        with pytest.raises(QuotaError):
+            there.submit(key="another", search=search)
+        again = there.submit(key="once", search=search)
+        assert (again.id, again.state, again.cost) == (first.id, "done", 2.0)
+        context.applications.retire(there.root, "note")
+        assert there.submit(key="once", search=search).id == first.id
+        with pytest.raises(NotFoundError, match="no application"):
+            there.submit(key="once", search={"budget": "$1"})
+        context.requests.delete(there.ann, first.id)
+        with pytest.raises(NotFoundError, match="no application"):
+            there.submit(key="once", search=search)
+
+
+def test_a_key_of_before_digests_were_kept(there: World) -> None:
+    first = there.submit(key="old", parameters={"seconds": 1})
+    plan = {name: value for name, value in first.plan.items() if name != "sent"}
+    there.context.requests.store.change_free(first.id, ["pending"], {"plan": plan}, Remark("pending", ""))
+    assert there.submit(key="old", parameters={"seconds": 1}).id == first.id
+    with pytest.raises(ConflictError, match="which is another one"):
+        there.submit(key="old", parameters={"seconds": 2})
+
+
 def test_the_command_line_makes_no_requests(there: World) -> None:
     with pytest.raises(ForbiddenError, match="requests are made by users"):
         there.submit(Principal(0, "", "admin", "root"))

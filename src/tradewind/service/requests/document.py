@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -148,21 +149,35 @@ def read_document(document: Mapping[str, Any]) -> Asked:
     Raises:
         InputError: Something in it is wrong.
     """
-    if not isinstance(document, Mapping):
-        raise InputError("a request is a mapping", hint='write {"application": ..., "parameters": {...}}')
-    try:
-        size = len(json.dumps(document, allow_nan=False))
-    except (TypeError, ValueError):
-        raise InputError("a request is a JSON document", hint="it has a value that JSON does not know") from None
-    except RecursionError:
-        raise InputError("a request is nested too deeply") from None
-    if size > _MOST_BYTES:
-        raise InputError(f"a request has at most {_MOST_BYTES // 2**20} MiB", hint="hand in large files beforehand")
+    _written(document)
     if "template" in document and "application" not in document:
         return Asked(document, figure=_valid(FigureFour, document))
     own = _valid(RequestModel, document)
     _check_together(own)
     return Asked(document, own=own)
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """What tells a document from others, as it was sent: nothing is looked up for it.
+
+    Raises:
+        InputError: It is no JSON document, or too large.
+    """
+    return hashlib.sha256(_written(document).encode()).hexdigest()
+
+
+def _written(document: Mapping[str, Any]) -> str:
+    if not isinstance(document, Mapping):
+        raise InputError("a request is a mapping", hint='write {"application": ..., "parameters": {...}}')
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InputError("a request is a JSON document", hint="it has a value that JSON does not know") from None
+    except RecursionError:
+        raise InputError("a request is nested too deeply") from None
+    if len(text) > _MOST_BYTES:
+        raise InputError(f"a request has at most {_MOST_BYTES // 2**20} MiB", hint="hand in large files beforehand")
+    return text
 
 
 def _valid(model: type[AnyModel], document: Mapping[str, Any]) -> AnyModel:

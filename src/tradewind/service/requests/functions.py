@@ -12,22 +12,21 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tradewind.engine.deploying import run_folder
-from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError, QuotaError
+from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.problem import Run
 from tradewind.service.accounts.audit import line_of
 from tradewind.service.people import Principal
 from tradewind.service.requests import files
-from tradewind.service.requests.document import filled
+from tradewind.service.requests.document import digest, filled
 from tradewind.service.requests.files import FileEntry, LogPart
 from tradewind.service.requests.left import Left
 from tradewind.service.requests.planning import Planner, Room, job_folder
-from tradewind.service.requests.state import DOLLARS
+from tradewind.service.requests.state import DOLLARS, SENT, check_money
 from tradewind.service.requests.waiting import Waiting
 from tradewind.store.base import Store
 from tradewind.store.claims import ClaimStore
 from tradewind.store.database import Database
 from tradewind.store.requests import ENDED, OPEN, Remark, RequestEvent, RequestRow, RequestStore
-from tradewind.units import format_money
 
 # Within the class `list` is its own function.
 Rows = list[RequestRow]
@@ -86,8 +85,15 @@ class Requests:
             raise ForbiddenError("requests are made by users", hint="sign in, or send a token")
         if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isprintable()):
             raise InputError(f"key: 1 to {_LONGEST_KEY} characters, none of them a control character")
+        sent = digest(document) if key is not None else None
+        if (
+            key is not None
+            and (there := self.store.of_key(who.user_id, key)) is not None
+            and there.plan.get(SENT) == sent
+        ):
+            return there  # whatever has become of the application and the money since
         accepted = self.planner.accept(who, document)
-        self._check_money(who.tenant, float(accepted.plan.get(DOLLARS) or 0.0))
+        check_money(self.claims.line(who.tenant), float(accepted.plan.get(DOLLARS) or 0.0))
         row = RequestRow(
             0,
             who.tenant,
@@ -98,7 +104,7 @@ class Requests:
             key,
             accepted.application_id,
             cluster=accepted.cluster,
-            plan=accepted.plan,
+            plan={**accepted.plan, SENT: sent} if sent is not None else accepted.plan,
         )
         entry = line_of(
             who, "request.submit", kind=row.kind, application=row.application_id, may_cost=accepted.plan.get(DOLLARS)
@@ -107,19 +113,6 @@ class Requests:
         if new:
             self._changed()
         return stored
-
-    def _check_money(self, tenant: str, asked: float) -> None:
-        line = self.claims.line(tenant)
-        quota = line.quota.get(DOLLARS)
-        if quota is None:
-            return
-        left = max(0.0, quota - line.spent)
-        if not left or asked > left:
-            words = f"it may cost {format_money(asked)}" if asked else "it would cost more"
-            raise QuotaError(
-                f"{words}, and {format_money(left)} are left of the quota of {format_money(quota)} of {tenant}",
-                hint="ask for less, wait until others have ended, or ask an administrator to raise it",
-            )
 
     def get(self, who: Principal, number: int) -> RequestRow:
         """One request.

@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tradewind.errors import QuotaError
 from tradewind.problem import Run, RunState, Trial, TrialState
 from tradewind.store.request_values import ACTIVE, Line, Remark
 from tradewind.units import format_duration, format_money
 
 REQUESTS, DOLLARS = "requests", "dollars"
 """The names of a tenant's limits: requests at a time, and USD in all."""
+
+SENT = "sent"
+"""What a request with a key keeps in its plan: the digest of its document as it was sent."""
 
 # ---------------------------------------------------------------------- who is next
 
@@ -42,6 +46,28 @@ def allowance(line: Line) -> tuple[float, str]:
         words = f"it may cost {format_money(asked)}, and {format_money(left)} are left of the quota of {line.tenant}"
         return 0.0, words
     return asked or line.cost + left / 2, ""
+
+
+def check_money(line: Line, asked: float) -> None:
+    """See that a tenant's money pays a new request.
+
+    Args:
+        line: What the tenant uses.
+        asked: USD that the request may cost; 0 where it names no limit.
+
+    Raises:
+        QuotaError: It does not.
+    """
+    quota = line.quota.get(DOLLARS)
+    if quota is None:
+        return
+    left = max(0.0, quota - line.spent)
+    if not left or asked > left:
+        words = f"it may cost {format_money(asked)}" if asked else "it would cost more"
+        raise QuotaError(
+            f"{words}, and {format_money(left)} are left of the quota of {format_money(quota)} of {line.tenant}",
+            hint="ask for less, wait until others have ended, or ask an administrator to raise it",
+        )
 
 
 class Turns:
