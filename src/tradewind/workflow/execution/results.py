@@ -90,7 +90,8 @@ def actual_schedule(plan: Plan, history: History, scale: float) -> Schedule:
 def _span(each: Attempted, history: History, scale: float) -> tuple[float, float]:
     end = each.end or {"at": each.at}
     # Of a lost attempt nobody knows more than when it was written down that it had begun, and that it was lost.
-    begin, finish = end.get("start", each.at), end.get("finish", end["at"])
+    begin = end.get("start", each.at)
+    finish = end["finish"] if "finish" in end else end["at"]
     return history.clock(begin) / scale, history.clock(finish) / scale
 
 
