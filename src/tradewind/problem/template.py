@@ -1,7 +1,6 @@
 """Fills a configuration into the words of a command and the values of environment variables.
 
-A word is a Jinja expression in a sandbox: no files, no assignment, no macros, short loops and bounded text, because
-the words of other people's jobs are filled in on our machine.
+A word is a Jinja expression in a sandbox: no files, no assignment, no macros, and bounds on what is left (`sandbox`).
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, UndefinedError, nodes
+from jinja2 import Template, TemplateError, TemplateSyntaxError, UndefinedError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.meta import find_undeclared_variables
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tradewind.errors import SpecError
 from tradewind.problem.command import split_words
@@ -25,19 +23,14 @@ from tradewind.problem.configuration import Configuration, plain_number
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
 from tradewind.problem.run import Load
+from tradewind.problem.sandbox import ENVIRONMENT, MAX_TEXT, rendered
 
 BUILT_IN = frozenset({"instance", "nodes", "fraction", "python"})
 """The variables that every template may name, besides the parameters."""
 
 _HOLE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
-_MAX_TEXT = 100_000
-_MAX_LOOP = 1_000
 _MAX_WORD = 10_000
 _MAX_FILE = 65_536
-_FILTERS = (
-    *("abs", "capitalize", "count", "d", "default", "first", "float", "int", "join", "last", "length", "list"),
-    *("lower", "max", "min", "round", "sort", "string", "sum", "tojson", "trim", "unique", "upper"),
-)
 _REFUSED: tuple[type[nodes.Node], ...] = (
     *(nodes.Assign, nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.Extends, nodes.FilterBlock),
     *(nodes.FromImport, nodes.Import, nodes.Include, nodes.Macro, nodes.With),
@@ -62,53 +55,6 @@ class _Instance:
         return value
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """Jinja without anything that is not needed, and with bounds on what is left."""
-
-    intercepted_binops = frozenset({"**", "*", "+", "%"})
-
-    def __init__(self) -> None:
-        super().__init__(undefined=StrictUndefined, finalize=_as_word, autoescape=False, keep_trailing_newline=True)
-        self.globals = {"range": _short_range}
-        self.filters = {name: self.filters[name] for name in _FILTERS} | {"replace": _replace}
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Calculate, unless the result would be too large to hold."""
-        if operator == "**" and (abs(right) > 64 or abs(left) > 1e9):
-            raise SecurityError(f"the power {left} ** {right} is too large")
-        sized = [x for x in (left, right) if isinstance(x, str | list | tuple)]
-        if operator == "*" and sized:
-            times = right if sized[0] is left else left
-            if len(sized[0]) * max(0, int(times)) > _MAX_TEXT:
-                raise SecurityError("a repeated text is too long")
-        if operator == "%" and isinstance(left, str):
-            raise SecurityError("text cannot be formatted with %")
-        if operator == "+" and sum(len(x) for x in sized) > _MAX_TEXT:
-            raise SecurityError("a text is too long")
-        return super().call_binop(context, operator, left, right)
-
-
-def _as_word(value: Any) -> Any:
-    """Booleans the way that YAML writes them."""
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _short_range(*arguments: int) -> range:
-    numbers = range(*arguments)
-    if len(numbers) > _MAX_LOOP:
-        raise SecurityError(f"range is limited to {_MAX_LOOP} numbers")
-    return numbers
-
-
-def _replace(text: str, old: str, new: str) -> str:
-    if str(text).count(str(old)) * len(str(new)) > _MAX_TEXT:
-        raise SecurityError("a text is too long")
-    return str(text).replace(str(old), str(new))
-
-
-_ENVIRONMENT = _Environment()
-
-
 def split_command(text: str) -> tuple[str, ...]:
     """The words of a command line, as a shell would split it; ``{{ ... }}`` stays in one word.
 
@@ -128,7 +74,7 @@ def split_command(text: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=4096)
 def _compiled(word: str) -> Template:
     _variables(word)
-    return _ENVIRONMENT.from_string(word)
+    return ENVIRONMENT.bounded(word)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -137,17 +83,17 @@ def _variables(word: str, most: int = _MAX_WORD) -> frozenset[str]:
     if len(word) > most:
         raise SpecError(f"a template is longer than {most} characters")
     try:
-        tree = _ENVIRONMENT.parse(word)
+        tree = ENVIRONMENT.parse(word)
         for node in tree.find_all(_REFUSED):
             raise SpecError(f"the template {word!r} uses {type(node).__name__.lower()!r}, which is not allowed")
         for name in tree.find_all(nodes.Filter):
-            if name.name not in _ENVIRONMENT.filters:
-                hint = f"known filters: {', '.join(sorted(_ENVIRONMENT.filters))}"
+            if name.name not in ENVIRONMENT.filters:
+                hint = f"known filters: {', '.join(sorted(ENVIRONMENT.filters))}"
                 raise SpecError(f"the template {word!r} uses the unknown filter {name.name!r}", hint=hint)
         if any(loop.recursive or _depth(loop) > 2 for loop in tree.find_all(nodes.For)):
             raise SpecError(f"the template {word!r} nests loops too deeply")
-        _ENVIRONMENT.compile(tree)
-        return frozenset(find_undeclared_variables(_ENVIRONMENT.parse(word)) - set(_ENVIRONMENT.globals))
+        ENVIRONMENT.compile(tree)
+        return frozenset(find_undeclared_variables(ENVIRONMENT.parse(word)) - set(ENVIRONMENT.globals))
     except TemplateSyntaxError as error:
         hint = "each word is a template by itself; in YAML, quote a value that starts with {"
         raise SpecError(f"cannot read the template {word!r}: {error.message}", hint=hint) from None
@@ -213,12 +159,9 @@ def fill_text(text: str, variables: Mapping[str, Any], where: str) -> str:
     if not _has_holes(text):
         return text
     try:
-        filled = _ENVIRONMENT.from_string(text).render(variables)
+        return rendered(ENVIRONMENT.bounded(text), variables, 10 * MAX_TEXT)
     except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
         raise SpecError(f"the template of {where} fails: {error}") from None
-    if len(filled) > 10 * _MAX_TEXT:
-        raise SpecError(f"the template of {where} gives more than {10 * _MAX_TEXT} characters")
-    return filled
 
 
 def names_in(word: str, *, but: str = "") -> frozenset[str]:
@@ -230,7 +173,7 @@ def names_in(word: str, *, but: str = "") -> frozenset[str]:
     """
     if not _has_holes(word):
         return frozenset()
-    tree = _ENVIRONMENT.parse(word)
+    tree = ENVIRONMENT.parse(word)
     spared: set[int] = set()
     for node in tree.find_all(nodes.Filter) if but else ():
         if node.name == but and isinstance(node.node, nodes.Name):
@@ -303,7 +246,7 @@ def _fill(word: str, variables: Mapping[str, Any], where: str) -> str:
     if not _has_holes(word):
         return word
     try:
-        text = _compiled(word).render(variables)
+        text = rendered(_compiled(word), variables)
     except UndefinedError as error:
         hint = "a conditional parameter has no value where it does not exist: {% if it is defined %}...{% endif %}"
         raise SpecError(f"{where}: the template {word!r}: {error.message}", hint=hint) from None
@@ -311,7 +254,7 @@ def _fill(word: str, variables: Mapping[str, Any], where: str) -> str:
         raise SpecError(f"{where}: the template {word!r} is not allowed: {error}") from None
     except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
         raise SpecError(f"{where}: the template {word!r} fails: {error}") from None
-    if "\0" in text or len(text) > _MAX_TEXT:
+    if "\0" in text:
         raise SpecError(f"{where}: the template {word!r} gives a text that no program takes")
     return text
 
