@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -113,3 +114,29 @@ def test_the_clock_of_the_lease(tmp_path: Path, seconds: float, ends: bool) -> N
     assert (root / "said").exists() is ends
     if ends:
         assert (root / "said").read_text() == "--no-block poweroff\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"),
+    [
+        ("10.77.0.4", True),
+        ("172.16.0.1", True),
+        ("172.31.255.9", True),
+        ("192.168.3.4", True),
+        ("100.127.0.1", True),
+        ("172.32.0.1", False),
+        ("100.63.0.1", False),
+        ("140.82.121.4", False),
+        ("github.com", False),
+    ],
+)
+def test_the_runs_own_key_is_for_its_own_machines(tmp_path: Path, host: str, ours: bool) -> None:
+    """What a job fetches by SSH from elsewhere has a host key of its own, and wants the job's own key."""
+    [config] = [each["content"] for each in cloud_init(tmp_path)["write_files"] if each["path"].endswith(".conf")]
+    assert config.startswith("Match localuser tradewind host ")
+    (tmp_path / "config").write_text(config.replace("localuser tradewind", f"localuser {getpass.getuser()}"))
+    words = ["ssh", "-G", "-F", str(tmp_path / "config"), host]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
+    assert ("identityfile /home/tradewind/.ssh/cluster" in said) is ours
+    assert ("globalknownhostsfile /etc/ssh/tradewind_known_hosts" in said) is ours
+    assert ("stricthostkeychecking true" in said) is ours
