@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import getpass
 import json
 import os
@@ -59,16 +60,18 @@ def cloud_init(folder: Path, **given: Any) -> dict[str, Any]:
     return document
 
 
-def booted(folder: Path, document: dict[str, Any]) -> tuple[Path, dict[str, str]]:
+def booted(folder: Path, document: dict[str, Any], product: str = "") -> tuple[Path, dict[str, str]]:
     """A root folder after the first commands of a boot, and the environment that they ran in."""
     root = folder / "root"
-    for name in ("etc/systemd/system", "etc/default", "bin"):
-        (root / name).mkdir(parents=True)
+    for name in ("etc/systemd/system", "etc/default", "bin", "sys/class/dmi/id"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    if product:
+        (root / "sys/class/dmi/id/product_name").write_text(product)
     (root / "bin/systemctl").write_text(f'#!/bin/sh\necho "$@" >> {root}/said\n')
     (root / "bin/systemctl").chmod(0o755)
     environment = {"PATH": f"{root / 'bin'}:{os.environ['PATH']}"}
     for *_, script in document["bootcmd"]:
-        words = ["sh", "-e", "-c", script.replace("/etc/", f"{root}/etc/")]
+        words = ["sh", "-e", "-c", script.replace("/etc/", f"{root}/etc/").replace("/sys/", f"{root}/sys/")]
         subprocess.run(words, env=environment, check=True, timeout=10)
     return root, environment
 
@@ -140,3 +143,16 @@ def test_the_runs_own_key_is_for_its_own_machines(tmp_path: Path, host: str, our
     assert ("identityfile /home/tradewind/.ssh/cluster" in said) is ours
     assert ("globalknownhostsfile /etc/ssh/tradewind_known_hosts" in said) is ours
     assert ("stricthostkeychecking true" in said) is ours
+
+
+def test_googles_agent_leaves_the_host_key_alone(tmp_path: Path) -> None:
+    """The caller knows the key beforehand, and would not trust another; commands of a boot run at each."""
+    document = cloud_init(tmp_path)
+    for product, wanted in (("", None), ("HVM domU\n", None), ("Google Compute Engine\n", "false")):
+        root, _ = booted(tmp_path, document, product)
+        asked = configparser.ConfigParser()
+        asked.read(root / "etc/default/instance_configs.cfg")
+        assert asked.get("InstanceSetup", "set_host_keys", fallback=None) == wanted
+    text = (root / "etc/default/instance_configs.cfg").read_text()
+    booted(tmp_path, document, product)
+    assert (root / "etc/default/instance_configs.cfg").read_text() == text

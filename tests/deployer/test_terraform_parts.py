@@ -739,8 +739,9 @@ def test_cloud_init(terraform: str, tmp_path: Path, docker: bool) -> None:
     assert document["ssh_keys"]["ed25519_private"].strip() == given["host_key_private"].strip()
     assert document["users"][0]["ssh_authorized_keys"][0] == given["login_key_public"]
     assert (document["ssh_pwauth"], document["disable_root"]) == (False, True)
-    [[_, _, script]] = document["bootcmd"]
-    for code in (script, *(step[2] for step in document["runcmd"] if step[0] == "sh")):
+    scripts = [step[2] for step in document["bootcmd"]]
+    script = scripts[0]
+    for code in (*scripts, *(step[2] for step in document["runcmd"] if step[0] == "sh")):
         subprocess.run(["sh", "-n", "-c", code], check=True, timeout=10)
     assert "4000000000" in script
     assert ("docker" in text) is docker
