@@ -61,6 +61,11 @@ def test_version_three() -> None:
             "in a circle: ",
         ),
         ('<job id="A"><uses file="f" size="-5"/></job></adag>', 3, "has a size of -5"),
+        ('<job id="A"><uses file="f" size="nan"/></job></adag>', 3, "the size of file 'f' is 'nan', not a number"),
+        ('<job id="A"><uses file="f" size="1e400"/></job></adag>', 3, "the size of file 'f' is '1e400', not a number"),
+        ('<job id="A"><uses file="f" size="1e30"/></job></adag>', 3, "file 'f' of task 'A' has a size of 1000"),
+        ('<job id="A" cores="nan"/></adag>', 3, "the cores of task 'A' is 'nan', not a number"),
+        ('<job id="A" cores="inf"/></adag>', 3, "the cores of task 'A' is 'inf', not a number"),
         ('<job id="A">', 3, "no XML"),
     ],
 )
@@ -69,6 +74,13 @@ def test_what_is_wrong_has_a_place(body: str, line: int | None, words: str) -> N
         read(body)
     assert caught.value.file == "w.xml"
     assert caught.value.line == line
+
+
+def test_what_counts_as_nothing_is_said() -> None:
+    flow = read_dax((HEAD + '<job id="A" runtime=""/><job id="B" runtime="2"/></adag>').encode(), "w.xml")
+    assert flow.warnings == ("1 tasks have no run time and count as 0 s",)
+    flow = read_dax((HEAD + '<dax id="A" runtime="1"/><dag id="B" runtime="2"/></adag>').encode(), "w.xml")
+    assert flow.warnings == ("2 tasks are workflows of their own, each taken as one task",)
 
 
 def test_other_files() -> None:

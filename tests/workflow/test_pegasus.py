@@ -96,6 +96,8 @@ def test_a_diamond(tmp_path: Path) -> None:
         ("size: 56", "size: -56", 32, "file 'f.b1' of task 'ID0000002' has a size of -56"),
         ("size: 56", "size: large", 32, "the size of 'f.b1' is 'large'"),
         ("runtime: '3'", "runtime: soon", 34, "the runtime of 'ID0000002' is 'soon'"),
+        ("runtime: '3'", "cores: inf", 34, "the cores of 'ID0000002' is 'inf', not a number"),
+        ("runtime: '3'", "memory: 1e400", 34, "the memory of 'ID0000002' is '1e400', not a number"),
         ("type: inout", "type: sideways", 41, "is 'sideways'"),
         ("  id: ID0000002\n", "", 24, "a job has no id"),
         ("{lfn: f.c1, type: output}", "{type: output}", 31, "has no lfn"),

@@ -222,3 +222,26 @@ def test_ten_thousand_tasks_are_read_within_a_second() -> None:
 def test_another_version_is_not_written() -> None:
     with pytest.raises(WorkflowError, match=r"WfFormat 2\.0 is not written"):
         write_wfformat(Workflow("w", (Task("a", "a", 1.0),), ((),)), version="2.0")
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [("NaN", "nan"), ("1e400", "inf"), ('"12"', "'12'"), ("1" + "0" * 400, "1000"), ("[5]", r"\[5\]")],
+)
+def test_sizes_that_are_none(size: str, words: str) -> None:
+    text = json.dumps(NEW, indent=1).replace('"sizeInBytes": 5', f'"sizeInBytes": {size}')
+    with pytest.raises(WorkflowError, match=f"file 'in' of task 't1' has a size of {words}") as caught:
+        read_wfformat(text.encode(), "w.json")
+    assert caught.value.line is not None
+    text = json.dumps(NEW).replace('"sizeInBytes": 5', '"sizeInBytes": 5.0')
+    assert read_wfformat(text.encode(), "w.json").sizes == {"in": 5, "x": 7}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"coreCount": 4', '"coreCount": 1e400'), ('InBytes": 77', 'InBytes": 1e400')]
+)
+def test_numbers_beyond_all_bounds(old: str, new: str) -> None:
+    text = json.dumps(NEW)
+    assert old in text
+    with pytest.raises(WorkflowError, match="not as WfFormat has it at"):
+        read_wfformat(text.replace(old, new).encode(), "w.json")

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 
+_MOST_BYTES = 1 << 63
+"""No file is as large."""
+
 
 @dataclass
 class Builder:
@@ -89,15 +92,20 @@ class Builder:
         self.tasks.append(task)
         self.lines.append(line)
 
-    def size(self, name: str, size: int | None, task: str, *, output: bool, line: int | None = None) -> None:
+    def size(self, name: str, size: float | None, task: str, *, output: bool, line: int | None = None) -> None:
         """Note the size that a file is declared with at one task.
 
         Raises:
-            WorkflowError: It is below zero.
+            WorkflowError: It is below zero, or no number of bytes.
         """
         if size is None:
             self._unsized.add(name)
             return
+        # A reader of JSON passes on what is in the file.
+        if not isinstance(size, int | float) or not abs(size) < _MOST_BYTES:
+            hint = "a size is a number of bytes"
+            raise self.fail(f"file {name!r} of task {task!r} has a size of {size!r}", line, hint, name)
+        size = int(size)
         if size < 0 and not self.lenient:
             hint = "a size is 0 or more; read it with --lenient to take sizes without their sign"
             raise self.fail(f"file {name!r} of task {task!r} has a size of {size}", line, hint, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
                 raise builder.fail(f"it is no DAX file: the first element is <{name}>, not <adag>", line)
             root = False
         elif name in ("job", "dag", "dax"):
+            if name != "job":
+                builder.count("tasks are workflows of their own, each taken as one task")
             _job(builder, attributes, children, line)
         elif name == "child":
             for kind, given, _, place in children:
@@ -102,7 +105,7 @@ def _job(builder: Builder, attributes: dict[str, str], children: list[_Element],
         elif name == "argument":
             words += given.get("#", "").split()
             words += [each[1].get("name", "") for each in inner]
-    if runtime is None:
+    if not runtime:
         builder.count("tasks have no run time and count as 0 s")
     task = Task(
         task_id,
@@ -110,7 +113,7 @@ def _job(builder: Builder, attributes: dict[str, str], children: list[_Element],
         _number(builder, runtime or "0", f"the run time of task {task_id!r}", line),
         tuple(inputs),
         tuple(outputs),
-        int(_number(builder, attributes.get("cores") or "1", f"the cores of task {task_id!r}", line)),
+        _whole(builder, attributes.get("cores") or "1", f"the cores of task {task_id!r}", line),
     )
     builder.task(task, line)
 
@@ -128,7 +131,7 @@ def _use(
         raise builder.fail(f"a <uses> of task {task!r} names no file", line)
     link = attributes.get("link", "input").lower()
     size = attributes.get("size")
-    number = None if size is None else int(_number(builder, size, f"the size of file {name!r}", line))
+    number = None if size is None else _whole(builder, size, f"the size of file {name!r}", line)
     if link == "executable" or attributes.get("executable") == "true":
         return
     listed = outputs if link == "output" else inputs
@@ -145,3 +148,11 @@ def _number(builder: Builder, text: str, what: str, line: int) -> float:
         return float(text)
     except ValueError:
         raise builder.fail(f"{what} is {text!r}, not a number", line) from None
+
+
+def _whole(builder: Builder, text: str, what: str, line: int) -> int:
+    """A whole number, of a text that may give it as 1e6 or 10.0."""
+    number = _number(builder, text, what, line)
+    if not math.isfinite(number):
+        raise builder.fail(f"{what} is {text!r}, not a number", line)
+    return int(number)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import Builder
 from tradewind.workflow.readers.lined import Fields, Values, plain
@@ -141,8 +144,16 @@ class _Pegasus:
                 values.fields(values.fields(holder, "profiles"), "pegasus"),
             ):
                 if place.get(key) is not None:
-                    return values.number(place, key, 0.0, f"the {key} of {values.text(given, 'id')!r}")
+                    what = f"the {key} of {values.text(given, 'id')!r}"
+                    return float(values.parsed(place, key, 0.0, _finite, what, "a number"))
         return None
+
+
+def _finite(value: Any) -> float:
+    found = float(value)
+    if not math.isfinite(found):
+        raise ValueError
+    return found
 
 
 def _key(values: Values, given: Fields) -> tuple[str, str, str]:

@@ -70,7 +70,7 @@ def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool 
             _split(builder, flow)
         else:
             _joined(builder, flow)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         last = builder.tasks[-1].id if builder.tasks else None
         place = f"task {last!r} or the one after it" if last else "its first task"
         words = f"it is not as WfFormat has it at {place}: {type(error).__name__} {error}"
