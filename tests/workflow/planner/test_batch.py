@@ -13,7 +13,7 @@ from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.plan import check
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.simulator.reference import simulate
+from tradewind.workflow.simulator.reference import State, simulate
 
 RULES = ("minmin", "maxmin", "sufferage", "mct")
 
@@ -75,6 +75,37 @@ def test_a_run_is_decided_anew_when_it_goes_otherwise(rule: str) -> None:
     real = simulate(flow, platform, planner.director(flow, platform))
     check(flow, platform, real)
     assert real.makespan == 20.0 and set(real.vm.tolist()) == {0}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_ends_at_the_moment_it_began_lets_others_begin(rule: str) -> None:
+    planner = made(rule)
+    assert isinstance(planner, Online)
+    flow = Workflow("none", (Task("a", "t", 0.0), Task("b", "t", 1.0), Task("c", "t", 0.0)), ((), (), ()))
+    platform = Platform((Vm("one"),))
+    real = simulate(flow, platform, planner.director(flow, platform))
+    check(flow, platform, real)
+    assert real.makespan == 1.0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_tasks_without_run_times_take_every_free_slot_once(rule: str) -> None:
+    planner = made(rule)
+    assert isinstance(planner, Online)
+    flow = Workflow("bare", tuple(Task(str(n), "t", 0.0) for n in range(5)), ((),) * 5)
+    platform = Platform((Vm("two", slots=2), Vm("one")))
+    director, ready = planner.director(flow, platform), list(range(5))
+    state = State(flow, platform, 0.0, [2, 1], [set(), set()], [-1] * 5)
+    placed = []
+    while (picked := director.pick(ready, state)) is not None:
+        task, vm = picked
+        assert state.fits(task, vm)
+        ready.remove(task)
+        state.free[vm] -= 1
+        state.vm[task] = vm
+        placed.append(vm)
+    assert sorted(placed) == [0, 0, 1]
+    assert state.free == [0, 0]
 
 
 @pytest.mark.parametrize("name", ["heft", "minmin", "peft"])

@@ -99,12 +99,14 @@ class BatchDirector(Director):
         self._running: dict[int, tuple[int, float]] = {}
         self._decided: list[tuple[int, int]] = []
         self._moment = (-1.0, 0)
+        # The rule would have started more where what it started has no run time and so seems to leave its cores free.
+        self._more = False
 
     def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
         """The next task that the rule would start now."""
         for task in ready:
             self._running.pop(task, None)  # it has failed, and is to run again
-        if self._moment != (state.now, len(ready)):
+        if self._moment != (state.now, len(ready)) or (self._more and not self._decided):
             self._decided = self._decide(ready, state)
         if not self._decided:
             self._moment = (state.now, len(ready))
@@ -113,6 +115,10 @@ class BatchDirector(Director):
         self._moment = (state.now, len(ready) - 1)
         self._running[task] = vm, state.now + float(self._seconds[task, vm]) + self._fetching(task, vm, state)
         return task, vm
+
+    def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:
+        """Decide anew, even at the moment of the last decision: a task may take no time at all."""
+        self._moment = (-1.0, 0)
 
     def _fetching(self, task: int, vm: int, state: State) -> float:
         return state.fetching(task, vm) if self._platform.storage == "local" else 0.0
@@ -128,8 +134,14 @@ class BatchDirector(Director):
         vm, start = kernel_general.batch_now(
             self._rule, seconds, self._cores[batch], self._slots, state.now, self._lanes(state)
         )
-        starting = [at for at in np.argsort(start, kind="stable") if start[at] <= state.now]
-        return [(int(batch[at]), int(vm[at])) for at in starting]
+        free, decided = list(state.free), []
+        starting = np.flatnonzero(start <= state.now)
+        for task, where in zip(batch[starting].tolist(), vm[starting].tolist(), strict=True):
+            if free[where] >= self._cores[task]:
+                free[where] -= int(self._cores[task])
+                decided.append((task, where))
+        self._more = len(decided) < len(starting)
+        return decided
 
     def _lanes(self, state: State) -> Numbers:
         """When each core is expected to be free: now, when its task should end, or when its machine is up."""
