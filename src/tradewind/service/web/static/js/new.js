@@ -36,19 +36,23 @@ async function ask() {
   running?.abort();
   running = new AbortController();
   place.setAttribute("aria-busy", "true");
-  const data = new FormData(form);
+  const data = new FormData(form), fresh = [];
   for (const [name, entry] of [...data.entries()]) {
     if (!(entry instanceof File)) continue;
-    const known = entry.name && sentFiles.get(name) === `${entry.name} ${entry.size} ${entry.lastModified}`;
-    if (!entry.name || known) data.delete(name);
-    else sentFiles.set(name, `${entry.name} ${entry.size} ${entry.lastModified}`);
+    const mark = `${entry.name} ${entry.size} ${entry.lastModified}`;
+    if (!entry.name || sentFiles.get(name) === mark) data.delete(name);
+    else fresh.push([name, mark]);
   }
   try {
     const answer = await fetch("/requests/new/proposal", { method: "POST", body: data, signal: running.signal, headers: { Accept: "text/html" } });
     if (answer.redirected) return location.reload();
     const text = await answer.text();
     if (mine !== turn) return;
-    if (answer.ok) show(text); else tell("Nothing can be proposed just now.");
+    if (answer.ok) {
+      show(text);
+      // Only now: what was given up on its way has not come, and goes along once more.
+      for (const [name, mark] of fresh) sentFiles.set(name, mark);
+    } else tell("Nothing can be proposed just now.");
   } catch (error) {
     if (error.name !== "AbortError" && mine === turn) tell("The server does not answer; what is typed in stays.");
   } finally {

@@ -1,0 +1,39 @@
+"""The form of a new request while one types, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.service.web.conftest import Opener
+from tests.service.web.test_journeys import expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def test_a_file_arrives_although_one_types_while_it_is_sent(open_page: Opener, tmp_path: Path) -> None:
+    file = tmp_path / "start.csv"
+    file.write_text("1,2\n")
+    page = open_page()
+    page.goto("/requests/new?application=plate")
+    expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
+    held: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/requests/new/proposal", hold_first)
+    with page.expect_request("**/requests/new/proposal"):
+        page.get_by_label("Temperatures to start from").set_input_files(file)
+    with page.expect_response("**/requests/new/proposal"):
+        page.get_by_label("Points across").fill("300")
+    assert len(held) == 1, "the file was on its way when the next proposal was asked for"
+    expect(page.locator("[name='k.start']")).to_have_value(re.compile("start.csv"))
