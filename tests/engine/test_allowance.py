@@ -34,6 +34,17 @@ def test_earlier_sessions_count() -> None:
     )
 
 
+def test_time_that_does_not_count_is_not_used_up() -> None:
+    allowance, _, _ = parts(Budget(hours=1.0))
+    allowance.open(100.0, 3000.0)
+    allowance.advance(150.0, counts=True)
+    allowance.advance(9000.0, counts=False)
+    assert (allowance.now, allowance.elapsed) == (9000.0, 3050.0)
+    allowance.advance(8000.0, counts=True)
+    allowance.advance(9010.0, counts=True)
+    assert (allowance.now, allowance.elapsed) == (9010.0, 3060.0)
+
+
 def test_the_last_trial_may_still_wait() -> None:
     allowance, book, ledger = parts(Budget(trials=1))
     assert allowance.trials_left(book) == 1

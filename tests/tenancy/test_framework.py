@@ -111,6 +111,20 @@ def test_wishes_are_followed(world: World) -> None:
     check_accounts(world, paused, 6)
 
 
+def test_a_search_that_is_paused_uses_up_no_hours(world: World) -> None:
+    row = world.submit("paused", trials=1)
+    world.store.want(row.id, "pause")
+    begun = time.monotonic()
+    world.run_until(lambda: time.monotonic() - begun > 2.0)
+    world.store.want(row.id, "run")
+    begun = time.monotonic()
+    world.run_until(world.over)
+    check_accounts(world, row, 1)
+    study = world.store.job(row.id).study_id
+    assert study is not None
+    assert world.studies.study(study).elapsed < time.monotonic() - begun + 1.0
+
+
 def test_a_search_that_cannot_run_fails_alone(world: World) -> None:
     good = world.submit("good")
     bad = world.store.submit(JobRow(0, "A", "bad", {"version": 1, "base": str(world.folder), "job": {"name": "bad"}}))

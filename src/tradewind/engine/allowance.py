@@ -34,9 +34,21 @@ class Allowance:
         self._opened_at = self.now = now
         self._before = elapsed
 
+    def advance(self, now: float, *, counts: bool) -> None:
+        """Take what time it is.
+
+        Args:
+            now: Seconds on the runner's clock.
+            counts: The time since the last moment is a part of the budget.
+        """
+        now = max(self.now, now)
+        if not counts:
+            self._opened_at += now - self.now
+        self.now = now
+
     @property
     def elapsed(self) -> float:
-        """Wall-clock seconds used, earlier sessions included."""
+        """Wall-clock seconds used, earlier sessions included; without those that did not count."""
         return self._before + self.now - self._opened_at
 
     @property

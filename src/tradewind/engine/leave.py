@@ -10,6 +10,10 @@ class Leave:
         self._asked: set[int] = set()
         self._given: set[int] = set()
 
+    def waits(self) -> bool:
+        """True when a trial has asked for leave and has not been started."""
+        return bool(self._asked)
+
     def ask(self, number: int) -> bool:
         """Note that leave for a trial is asked for; False when it was before."""
         new = number not in self._asked

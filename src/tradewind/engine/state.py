@@ -104,7 +104,8 @@ class SearchMachine:
         """
         if self.stopped:
             return []
-        self._allowance.now = max(self._allowance.now, now)
+        # Who only waits for leave, because others are due or somebody has paused it, uses up nothing.
+        self._allowance.advance(now, counts=bool(self.runs) or not self._leave.waits())
         out: list[ev.Instruction] = []
         match event:
             case ev.Opened():
