@@ -37,3 +37,12 @@ def test_a_file_arrives_although_one_types_while_it_is_sent(open_page: Opener, t
         page.get_by_label("Points across").fill("300")
     assert len(held) == 1, "the file was on its way when the next proposal was asked for"
     expect(page.locator("[name='k.start']")).to_have_value(re.compile("start.csv"))
+
+
+def test_a_budget_is_shown_in_the_unit_that_it_was_typed_in(open_page: Opener) -> None:
+    page = open_page()
+    page.goto("/requests/new?application=plate")
+    page.get_by_text("A search", exact=True).click()
+    for typed, shown in (("50c", "50c"), ("2.50", "$2.50"), ("1_000", "$1_000"), ("$2", "$2"), ("3 USD", "3 USD")):
+        page.locator("[name='budget']").fill(typed)
+        expect(page.locator("#sum-cost")).to_have_text(f"at most {shown} total")

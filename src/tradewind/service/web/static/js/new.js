@@ -119,7 +119,7 @@ function sum() {
     const budget = form.elements.budget.value.trim();
     put("sum-machines", "tried out by the search");
     put("sum-time", form.elements.deadline.value.trim() ? `each run up to ${form.elements.deadline.value.trim()}` : "until the budget is used or nothing is gained");
-    put("sum-cost", budget ? `at most ${/^[\d.]/.test(budget) ? "$" : ""}${budget} total` : "give it a budget");
+    put("sum-cost", budget ? `at most ${/^[\d._]+$/.test(budget) ? "$" : ""}${budget} total` : "give it a budget");
     const usual = place.querySelector("[data-answer]")?.dataset.search;
     put("sum-note", `Nothing is spent above the budget.${usual ? ` A search of this size usually takes about ${usual}.` : ""}`);
   } else if (chosen) {
