@@ -190,6 +190,28 @@ def _most_at_once(world: World, *names: str) -> int:
     return max(running)
 
 
+def test_what_a_search_has_used_is_known_after_a_restart(world: World) -> None:
+    row = world.submit("used", trials=4, seconds=0.3)
+    name = str(row.id)
+    world.run_until(lambda: len(world.marks_of("used")) >= 5)
+    begun = time.monotonic()
+    cluster = world.cluster()
+    world.store.want(row.id, "pause")  # nothing more runs: what it has is what it had
+    attained: list[float] = []
+
+    def wanted() -> bool:
+        job = cluster.allocator.jobs.get(name)
+        attained.append(0.0 if job is None else job.view.attained)
+        return attained[-1] == 0.0 and time.monotonic() - begun < 20.0
+
+    cluster.run(wanted)
+    study = world.store.job(row.id).study_id
+    assert study is not None
+    ran = sum(trial.observation.runtime for trial in world.studies.trials(study) if trial.observation is not None)
+    assert ran >= 0.6
+    assert attained[-1] == pytest.approx(ran / 4), "each takes one CPU of four"
+
+
 def test_a_licence_is_used_by_one_run_at_a_time(world: World) -> None:
     """A resource that the engine does not know of is given out as CPUs are."""
     rows = [world.submit(name, tenant, demand={"licence": 1.0}) for name, tenant in (("one", "A"), ("two", "B"))]

@@ -16,7 +16,7 @@ from tradewind.store.cluster import JobRow
 from tradewind.tenancy import framework
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.framework import Cluster
-from tradewind.tenancy.messages import Began, End, Order, Over
+from tradewind.tenancy.messages import Began, End, Learned, Order, Over
 
 
 class Still:
@@ -105,6 +105,18 @@ def test_a_core_that_crashes_before_it_begins_and_was_cancelled(world: World, cl
     cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))
     assert len(all_of_them) == 1
     assert world.store.job(row.id).state == "cancelled"
+
+
+def test_results_that_a_core_tells_again_count_once(world: World, cluster: Cluster) -> None:
+    row = world.submit("one")
+    cluster._look()
+    for _ in range(2):
+        cluster._take(Began(row.id, _study(world, row)))
+        cluster._feed(*cluster._take(Learned(row.id, 4.0, 10.0, None, {"cpu": 2.0, "unicorns": 1.0})))
+        view = cluster.allocator.jobs[str(row.id)].view
+        assert (view.values, view.seconds, view.attained) == ([4.0], [10.0], 5.0)
+        cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))
+    assert len(all_of_them) == 3
 
 
 def test_a_core_whose_node_is_gone_goes_on_and_is_not_started_twice(world: World, cluster: Cluster) -> None:

@@ -201,6 +201,8 @@ class Allocator:
         job.view.seconds.append(event.seconds)
         if event.gain is not None:
             job.view.gain = event.gain
+        demand = self.policy.kinds.amounts(event.demand)
+        job.view.attained += dominant_share(demand, self.pool.total) * event.seconds
         self.policy.priority.told(job.view)
         self._changed(job)
         return []
@@ -211,15 +213,16 @@ class Allocator:
         self._changed(job)
         return []
 
-    def _job_paused(self, event: ev.JobPaused) -> list[Instruction]:
+    def _told_again(self, event: ev.ToldAgain) -> list[Instruction]:
         job = self._job(event.job)
-        job.paused = True
+        job.view.forget()
+        self.policy.priority.forget(job.view)
         self._changed(job)
         return []
 
-    def _job_resumed(self, event: ev.JobResumed) -> list[Instruction]:
+    def _job_paused(self, event: ev.JobPaused | ev.JobResumed) -> list[Instruction]:
         job = self._job(event.job)
-        job.paused = False
+        job.paused = isinstance(event, ev.JobPaused)
         self._changed(job)
         return []
 
@@ -383,9 +386,10 @@ _TAKES: dict[type[Event], Callable[[Allocator, Any], list[Instruction]]] = {
     ev.Withdrawn: Allocator._withdrawn,
     ev.Ended: Allocator._ended,
     ev.Told: Allocator._told,
+    ev.ToldAgain: Allocator._told_again,
     ev.Expected: Allocator._expected,
     ev.JobPaused: Allocator._job_paused,
-    ev.JobResumed: Allocator._job_resumed,
+    ev.JobResumed: Allocator._job_paused,
     ev.JobReniced: Allocator._job_reniced,
     ev.JobEnded: Allocator._job_ended,
     ev.Tick: Allocator._tick,

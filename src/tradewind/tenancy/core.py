@@ -117,6 +117,7 @@ class Core:
         self._asked: Counter[int] = Counter()
         self._values: list[float] = []
         self._seconds: list[float] = []
+        self._opening = True
         self._end: End | None = None
         self._shown = 0.0
 
@@ -131,6 +132,7 @@ class Core:
             search = self._build(study, store)
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
             search.begin(force=True)
+            self._opening = False
             try:
                 while (stop := search.parts.machine.stopped) is None:
                     self._take_orders(search)
@@ -188,7 +190,9 @@ class Core:
         target = self._settings.job.options.get("target")
         wanted = None if target is None else self._spec.objective.loss(float(target))
         gain = expect.gain(self._values, self._seconds, wanted)
-        self._outbox.put(Learned(self._job, value, seen.runtime, gain))
+        # What ran under an earlier Core is service, too, of which the cluster knows nothing any more.
+        demand = demand_of_run(self._settings.job, trial) if self._opening else {}
+        self._outbox.put(Learned(self._job, value, seen.runtime, gain, demand))
 
     # ------------------------------------------------------------------ its own
 

@@ -126,12 +126,21 @@ class Told:
         value: Of the objective; smaller is better, infinite where the trial failed.
         seconds: How long the run took.
         gain: What the search now expects of its next run (see `Expected`), or None where it does not say.
+        demand: What the run took, by name, where it was never started or adopted here: an earlier cluster ran it.
     """
 
     job: str
     value: float
     seconds: float
     gain: float | None = None
+    demand: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldAgain:
+    """All results of a search will be told again from the first: its Core was started again."""
+
+    job: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,7 @@ class Tick:
 
 Event = (
     NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | Asked | Adopted | Withdrawn | Ended | Told
-    | Expected | JobPaused | JobResumed | JobReniced | JobEnded | Tick
+    | ToldAgain | Expected | JobPaused | JobResumed | JobReniced | JobEnded | Tick
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- instructions

@@ -267,7 +267,7 @@ class Cluster:
                 self._crashes[number] = self._crashes.get(number, 0) + 1
                 if self._crashes[number] < _CRASHES:
                     self._start_core(number)
-                    return gone
+                    return [*gone, ev.ToldAgain(name)]
                 return gone + self._conclude(Over(number, "failed", message.reason))
             case "left" | "crashed":
                 self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")

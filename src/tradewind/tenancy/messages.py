@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 # ---------------------------------------------------------------------- from a Core
@@ -77,12 +77,14 @@ class Learned:
         value: Of the objective; smaller is better, infinite where the trial failed or broke a constraint.
         seconds: How long it took.
         gain: What is expected of the next run, or None.
+        demand: What the run took, by name of the resource, where it had ended before this Core; empty otherwise.
     """
 
     job: int
     value: float
     seconds: float
     gain: float | None
+    demand: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

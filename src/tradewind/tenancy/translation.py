@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.lookout import Capacities
@@ -24,13 +24,18 @@ def events_of(message: Message, kinds: Kinds) -> list[ev.Event]:
             return [ev.Asked(name, request, demand)]
         case Drops(_, request):
             return [ev.Withdrawn(request), ev.Ended(request)]
-        case Runs(_, request, demand):  # it may have begun on a cluster that had other kinds
-            return [ev.Adopted(name, request, {kind: each for kind, each in demand.items() if kind in kinds.names})]
+        case Runs(_, request, demand):
+            return [ev.Adopted(name, request, _known(demand, kinds))]
         case Gone(_, request):
             return [ev.Ended(request)]
-        case Learned(_, value, seconds, gain):
-            return [ev.Told(name, value, seconds, gain)]
+        case Learned(_, value, seconds, gain, demand):
+            return [ev.Told(name, value, seconds, gain, _known(demand, kinds))]
     return []
+
+
+def _known(amounts: Mapping[str, float], kinds: Kinds) -> dict[str, float]:
+    """The amounts of the kinds that this cluster has: a run may have begun on one that had others."""
+    return {kind: each for kind, each in amounts.items() if kind in kinds.names}
 
 
 def parts_of(message: Message) -> Iterable[Message]:
@@ -54,7 +59,7 @@ def node_events(known: Capacities, found: Capacities, requests: Iterable[Request
     events: list[ev.Event] = [ev.NodeLost(name) for name in lost]
     for name, capacity in found.items():
         if known.get(name) != capacity:
-            events.append(ev.NodeJoined(name, {kind: each for kind, each in capacity.items() if kind in kinds.names}))
+            events.append(ev.NodeJoined(name, _known(capacity, kinds)))
     events += [
         ev.Adopted(request.job.view.job, request.id, kinds.mapping(request.demand))
         for request in requests

@@ -47,3 +47,9 @@ class JobView:
     running: int = 0
     share: float = 0.0
     gain: float | None = None
+
+    def forget(self) -> None:
+        """Forget all results: they are told again."""
+        self.values.clear()
+        self.seconds.clear()
+        self.attained, self.gain = 0.0, None
