@@ -197,7 +197,7 @@ def test_later_starts_wait_for_a_run_that_ends_well() -> None:
 
 
 def test_a_large_space_where_every_run_fails_is_searched_beyond_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.searcher.field._REFERENCE", 8)
+    monkeypatch.setattr("tradewind.searcher.field.REFERENCES", (8,))
     problem = replace(problems.huge_problem(), truth=lambda _c, _o: problems.Outcome(60.0, failed="no"))
     trials = drive(make(problem, 1, pool=32), problem, 20)
     assert len({t.key for t in trials}) == 20

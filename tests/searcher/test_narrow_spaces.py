@@ -82,6 +82,19 @@ def test_where_little_is_left_it_looks_longer_and_searches(name: str) -> None:
         assert len(searcher._reference) > 1
 
 
+@pytest.mark.parametrize("name", ["tradewind", "gp", "cherrypick", "obol", "done", "trimtuner"])
+def test_where_a_draw_finds_nothing_the_sample_is_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = square("a + b <= 1")
+    searcher = make(name, problem)
+    assert isinstance(searcher, FieldSearcher)
+    monkeypatch.setattr(field, "REFERENCES", (5,))
+    assert len(searcher._reference) == 5
+    monkeypatch.setattr(type(problem.space), "sample", lambda *_given, **_named: [])
+    trials = drive(searcher, problem, 4)
+    assert len(trials) == 4
+    assert searcher._reference.index(trials[0].configuration) is not None
+
+
 def test_a_sample_of_one_shows_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(field, "REFERENCES", (1, 16))
     searcher = make("gp", square("a + b <= 2"))

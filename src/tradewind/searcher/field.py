@@ -81,7 +81,8 @@ class FieldSearcher(Searcher):
 
         Args:
             state: What is pending and what may still be spent.
-            draw: Configurations of a large space; where none of them is open, the whole space is looked through.
+            draw: Configurations of a large space; where none of them is open, the whole space is looked through, or
+                the reference where it cannot be listed.
         """
         if not len(self._reference):  # without one, models have no features: they are not asked
             return None
@@ -91,7 +92,8 @@ class FieldSearcher(Searcher):
             if len(free):
                 return pool, free
             if not self.problem.space.enumerable:
-                return None
+                free = self._open_of(self._reference, state)
+                return (self._reference, free) if len(free) else None
         candidates, free = self.open_candidates(state)
         return (candidates, free) if len(free) else None
 

@@ -238,7 +238,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             if all_of_them:
                 return self.problem.candidates, np.arange(len(self.problem.candidates))
             return self.open_candidates(state)
-        pool = self.problem.pool(explored(self.problem, model, self._map, rng, _POOL))
+        drawn = explored(self.problem, model, self._map, rng, _POOL)
+        pool = self.problem.pool(drawn) if drawn else self._reference
         if all_of_them:
             return pool, np.arange(len(pool))
         free = self._open_of(pool, state)

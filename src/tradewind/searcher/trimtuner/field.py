@@ -64,7 +64,8 @@ class PartsSearcher(FieldSearcher):
             return Considered(candidates, self._features, open_ones)
         if not len(self._reference):
             return None
-        pool = self.problem.pool([*self._tried(), *self._drawn(state)])
+        drawn = self._drawn(state) or [self._reference.configuration(i) for i in range(len(self._reference))]
+        pool = self.problem.pool([*self._tried(), *drawn])
         if not len(pool):
             return None
         open_ones = np.zeros(len(pool), dtype=bool)
