@@ -13,6 +13,7 @@ from tests.service.live import principal
 from tests.service.web.stage import GREET, people
 from tests.service.web.visitor import Visitor, words
 
+from tradewind.errors import ConflictError
 from tradewind.service.context import Context, open_context
 from tradewind.service.settings import ServiceSettings
 
@@ -69,6 +70,47 @@ def test_what_the_form_cannot_show_is_not_lost(shared: Context, ann: Visitor, sa
     assert int(made) != number
     who = principal(shared, "ann")
     assert shared.requests.get(who, int(made)).document == shared.requests.get(who, number).document
+
+
+# ---------------------------------------------------------------------- sent again
+
+
+def test_a_form_that_one_came_back_to_makes_another_request(shared: Context, ann: Visitor) -> None:
+    sent = {"application": "/greet@1", "key": "came-back", "p.greeting": "first", "do": "start"}
+    first = ann.post("/requests/new", sent).headers["location"]
+    assert ann.post("/requests/new", sent).headers["location"] == first, "a form that is sent twice is one request"
+    changed = {**sent, "p.greeting": "second"}
+    answer = ann.post("/requests/new", changed)
+    assert answer.status_code == 409
+    assert f"Request {first.rpartition('/')[2]} was made from this form" in words(answer.text)
+    assert field(answer.text, "p.greeting") == "second"
+    second = ann.post("/requests/new", {**changed, "key": field(answer.text, "key")})
+    assert second.status_code == 303
+    assert second.headers["location"] != first
+
+
+def test_a_document_that_one_came_back_to_makes_another_request(shared: Context, ann: Visitor) -> None:
+    sent = {"document": "application: /greet", "key": "document-came-back"}
+    first = ann.post("/requests/new/document", sent).headers["location"]
+    changed = {**sent, "document": "{application: /greet, name: second}"}
+    answer = ann.post("/requests/new/document", changed)
+    assert answer.status_code == 409
+    assert f"Request {first.rpartition('/')[2]} was made from this form" in words(answer.text)
+    second = ann.post("/requests/new/document", {**changed, "key": field(answer.text, "key")})
+    assert second.status_code == 303
+
+
+def test_another_conflict_keeps_its_words_and_the_key(
+    shared: Context, ann: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConflictError("there is no room for it")
+
+    monkeypatch.setattr(shared.requests, "submit", refuse)
+    sent = {"application": "/greet@1", "key": "no-room", "p.greeting": "first", "do": "start"}
+    page = ann.post("/requests/new", sent).text
+    assert "There is no room for it" in words(page)
+    assert field(page, "key") == "no-room"
 
 
 # ---------------------------------------------------------------------- of the same name

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from tradewind.errors import FormError, InputError, TradewindError
+from tradewind.errors import ConflictError, FormError, InputError, TradewindError
 from tradewind.service.applications.checked import checked
 from tradewind.service.applications.form import Form, form_of
 from tradewind.service.context import Context
@@ -58,11 +58,11 @@ def new_document(request: Request, who: Viewer) -> HTMLResponse:
 @router.post("/requests/new/document")
 def submit_document(request: Request, who: Viewer, shared: Shared, sent: Posted) -> Response:
     """Make a request of a document as it stands."""
-    text = sent.get("document", "")
+    text, key = sent.get("document", ""), sent.get("key", "")
     try:
-        row = shared.requests.submit(who, _parsed(text), key=sent.get("key") or None)
+        row = shared.requests.submit(who, _parsed(text), key=key or None)
     except TradewindError as error:
-        return _document_page(request, who, None, text, error)
+        return _document_page(request, who, None, text, _sent_before(shared, who, key, error) or error)
     return redirect(request, f"/requests/{row.id}", f"Request {row.id} is made.")
 
 
@@ -87,7 +87,9 @@ def submit(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respons
     try:
         made = shared.requests.submit(who, draft.document(form.address, values), key=draft.key)
     except TradewindError as error:
-        return _form_page(request, who, shared, form, draft, problem=error, status=status_of(error))
+        if before := _sent_before(shared, who, draft.key, error):
+            draft = replace(draft, key=Draft().key)
+        return _form_page(request, who, shared, form, draft, problem=before or error, status=status_of(error))
     return redirect(request, f"/requests/{made.id}", f"Request {made.id} is made.")
 
 
@@ -106,6 +108,14 @@ def proposal(request: Request, who: Viewer, shared: Shared, sent: Sent) -> HTMLR
     proposed = propose(shared, who, form, draft)
     values = {"form": form, "draft": draft, "proposed": proposed, "kept": kept, "errors": draft.errors()}
     return render_part(request, who, "new_proposal.html.j2", **values)
+
+
+def _sent_before(shared: Context, who: Principal, key: str, error: TradewindError) -> TradewindError | None:
+    """Where a form was refused because another request was made from it: that, in the words of who came back to it."""
+    there = shared.requests.store.of_key(who.user_id, key) if key and isinstance(error, ConflictError) else None
+    if there is None:
+        return None
+    return ConflictError(f"request {there.id} was made from this form", hint="send the form again for another one")
 
 
 def _form_page(
