@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,23 @@ def test_the_next_plan_has_the_median_of_measured_over_expected() -> None:
     # a took 6 s for 5, b 30 s for 10: the median of 1.2 and 3; c took 20 s for 5.
     assert [task.runtime for task in learned.tasks] == pytest.approx([10 * 2.1, 20 * 2.1, 20.0])
     assert learned.parents == FLOW.parents
+
+
+def test_what_is_learned_holds_when_the_next_plan_was_made_with_it() -> None:
+    """Each round plans the same file with all that the rounds before have measured; the truth stays as it is."""
+    records = [*RUN[:6], start("b", 106.0), end("b", 106.0, 12.0), start("c", 118.0), end("c", 118.0, 9.0)]
+    flow, found = FLOW, []
+    for _ in range(3):
+        made = Plan(flow, PLATFORM, heft().plan(flow, PLATFORM), "heft")
+        found.append(results_of(made, told(*records), engine="process", ending="done", now=130.0))
+        for known in (found[-1:], found):
+            flow = measured_runtimes(FLOW, known)
+            assert [task.runtime for task in flow.tasks] == pytest.approx([12.0, 24.0, 18.0])
+    other = measured_runtimes(replace(FLOW, name="other"), found[:1])  # of which only ratios are known
+    assert [task.runtime for task in other.tasks] == pytest.approx([12.0, 24.0, 18.0])
+    for row in found[0]["tasks"]:
+        del row["runtime"]
+    assert measured_runtimes(FLOW, found[:1]).tasks == other.tasks
 
 
 def test_without_expectations_the_measured_time_is_taken_at_the_machines_speed() -> None:

@@ -120,6 +120,7 @@ def _rows(plan: Plan, history: History, scale: float) -> list[dict[str, Any]]:
             "task": task.id,
             "activity": task.activity,
             "cores": task.cores,
+            "runtime": task.runtime,
             "planned_vm": platform.vms[schedule.vm[place]].name,
             "planned_start": float(schedule.start[place]),
             "planned_finish": float(schedule.finish[place]),
@@ -198,6 +199,9 @@ def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> W
     over the kinds; the run time of each task of that activity is multiplied with it. Where the workflow had no run
     times to expect, the median of what was measured, at the speed of its machine, is the run time.
 
+    What was expected of a task of this workflow is first put into proportion to the run time that it has now: the plan
+    may have been made with other times, such as those that were measured before.
+
     Args:
         flow: The workflow; activities that were not measured keep their run times.
         results: Documents of `results_of`, of this workflow or of others with the same activities.
@@ -211,9 +215,10 @@ def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> W
         for row in document["tasks"]:
             if row.get("seconds") is None:
                 continue
-            if row["expected"] > _LEAST:
+            expected = row["expected"] * _proportion(flow, document, row)
+            if expected > _LEAST:
                 kinds = ratios.setdefault(row["activity"], {})
-                kinds.setdefault(row["kind"], []).append(row["seconds"] / row["expected"])
+                kinds.setdefault(row["kind"], []).append(row["seconds"] / expected)
             absolute.setdefault(row["activity"], []).append(row["seconds"] * row["speed"])
     factor = {
         activity: statistics.median(statistics.median(each) for each in kinds.values())
@@ -234,3 +239,12 @@ def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> W
             hint="give the results of a run of it, or of one with the same activities",
         )
     return replace(flow, tasks=tuple(tasks))
+
+
+def _proportion(flow: Workflow, document: Mapping[str, Any], row: Mapping[str, Any]) -> float:
+    """The run time that a task has now, in those that it was planned with; 1 where that is not known."""
+    place = flow.index.get(row["task"]) if document["workflow"] == flow.name else None
+    planned = row.get("runtime", 0.0)  # results of earlier versions have none
+    if place is None or planned <= _LEAST or flow.tasks[place].activity != row["activity"]:
+        return 1.0
+    return flow.tasks[place].runtime / float(planned)
