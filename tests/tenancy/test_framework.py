@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -24,6 +25,7 @@ from tradewind.errors import StudyBusyError
 from tradewind.problem.spec import Spec
 from tradewind.store.cluster import JobRow, TenantRow
 from tradewind.tenancy import framework
+from tradewind.tenancy.accounting import bills
 from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.lookout import Limited
 from tradewind.tenancy.resources import USUAL, Kinds
@@ -230,6 +232,19 @@ def test_runs_take_what_their_owner_says(world: World) -> None:
     world.run_until(world.over)
     check_accounts(world, row, 6)
     assert _most_at_once(world, "wide") == 1
+
+
+def test_runs_get_and_pay_what_their_owner_says(world: World) -> None:
+    row = world.submit("wide", trials=2, demand={"cpu": 2.0, "memory": 0.5})
+    world.run_until(world.over)
+    check_accounts(world, row, 2)
+    begun = [mark for mark in world.marks_of("wide") if mark[0] == "begin"]
+    assert {int(mark[3]) for mark in begun} == {min(2, len(os.sched_getaffinity(0)))}, "their offer has one CPU"
+    (bill,) = bills(world.store, world.studies)
+    study = world.store.job(row.id).study_id
+    assert study is not None
+    ran = sum(run.runtime for run in world.studies.runs(study))
+    assert bill["seconds"] == {"cpu": pytest.approx(2.0 * ran), "memory": pytest.approx(0.5 * ran)}
 
 
 def test_a_core_waits_for_its_place_and_keeps_it(world: World) -> None:

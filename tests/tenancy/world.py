@@ -33,7 +33,8 @@ job:
     - |
       import os, time
       with open({marks!r} + "/{name}", "a") as file:
-          file.write(f"begin {{time.time()}} {{os.environ['TRADEWIND_RUN_ID']}}\\n")
+          cpus = len(os.sched_getaffinity(0))
+          file.write(f"begin {{time.time()}} {{os.environ['TRADEWIND_RUN_ID']}} {{cpus}}\\n")
       time.sleep({seconds})
       with open({marks!r} + "/{name}", "a") as file:
           file.write(f"end {{time.time()}} {{os.environ['TRADEWIND_RUN_ID']}}\\n")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from tradewind.store.base import Store
-from tradewind.store.cluster import ClusterStore
-from tradewind.tenancy.resources import demand_of
+from tradewind.store.cluster import ClusterStore, JobRow
+from tradewind.tenancy.resources import demand_of_run
 
 
 def bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]:
     """One JSON-able row for each tenant, by name.
 
-    Each run counts with the resources of its trial's offer for as long as it ran, and with what it cost; those on their
-    way count up to what was stored of them last. Nothing is kept twice: what the store has of the runs is the account.
+    Each run counts for as long as it ran with the resources of its trial's offer, or those that its search was
+    submitted with, and with what it cost; those on their way count up to what was stored of them last. Nothing is kept
+    twice: what the store has of the runs is the account.
 
     Args:
         clusters: The tables of clusters.
         studies: The studies of the same store.
     """
-    jobs: dict[str, list[int]] = {tenant.name: [] for tenant in clusters.tenants()}
+    jobs: dict[str, list[JobRow]] = {tenant.name: [] for tenant in clusters.tenants()}
     counts: Counter[str] = Counter()
     for job in clusters.jobs():
         counts[job.tenant] += 1
         if job.study_id is not None:
-            jobs[job.tenant].append(job.study_id)
+            jobs[job.tenant].append(job)
     return [
         {
             "tenant": tenant.name,
@@ -39,15 +41,16 @@ def bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]:
     ]
 
 
-def _used(studies: Store, study_ids: list[int]) -> dict[str, Any]:
+def _used(studies: Store, jobs: Sequence[JobRow]) -> dict[str, Any]:
     seconds: dict[str, float] = {}
     dollars, runs = 0.0, 0
-    for study_id in study_ids:
-        offers = {trial.number: trial.offer for trial in studies.trials(study_id)}
-        for run in studies.runs(study_id):
+    for job in jobs:
+        assert job.study_id is not None
+        offers = {trial.number: trial.offer for trial in studies.trials(job.study_id)}
+        for run in studies.runs(job.study_id):
             runs += 1
             dollars += run.cost
             if (offer := offers.get(run.trial)) is not None:
-                for kind, amount in demand_of(offer).items():
+                for kind, amount in demand_of_run(offer, job.options).items():
                     seconds[kind] = seconds.get(kind, 0.0) + amount * run.runtime
     return {"runs": runs, "dollars": round(dollars, 9), "seconds": {k: v for k, v in seconds.items() if v}}

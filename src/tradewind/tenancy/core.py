@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.errors import StudyBusyError, TradewindError
-from tradewind.problem import Run, Trial
+from tradewind.problem import Run, RunRequest, Trial
 from tradewind.store.cluster import JobRow
 from tradewind.tenancy import expect
 from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Order, Outbox, Over, Runs, Shows, Wants
-from tradewind.tenancy.resources import demand_of
+from tradewind.tenancy.resources import demand_of_run
 from tradewind.tenancy.together import Together
 
 if TYPE_CHECKING:
-    from tradewind.engine.loop import Search
+    from tradewind.engine.loop import RequestMaker, Search
     from tradewind.engine.snapshot import Snapshot
     from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
@@ -78,9 +78,20 @@ def spec_of(settings: CoreSettings) -> Spec:
     return Spec.from_json(document)
 
 
-def demand_of_run(job: JobRow, trial: Trial) -> dict[str, float]:
-    """What a run takes: what its offer says, but for what its owner says of every run."""
-    return {**demand_of(trial.offer), **job.options.get("demand", {})}
+def limited(make: RequestMaker, job: JobRow) -> RequestMaker:
+    """Makes requests of runs that get the CPUs and the memory that their owner says, and not those of their offer."""
+    demand: Mapping[str, float] = job.options.get("demand", {})
+
+    def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        request = make(trial, run, wall_seconds)
+        limits, nodes = request.limits, max(1, request.offer.nodes)
+        if cpus := demand.get("cpu"):
+            limits = replace(limits, cpus=cpus / nodes)
+        if memory := demand.get("memory"):
+            limits = replace(limits, memory_bytes=int(memory * 2**30 / nodes))
+        return replace(request, limits=limits)
+
+    return made
 
 
 def run_core(settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
@@ -153,7 +164,7 @@ class Core:
         request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
         self._waiting[trial.number] = request
         self._numbers[request] = trial.number
-        self._outbox.put(Wants(self._job, request, demand_of_run(self._settings.job, trial)))
+        self._outbox.put(Wants(self._job, request, demand_of_run(trial.offer, self._settings.job.options)))
 
     def unwant(self, number: int) -> None:
         """See `tradewind.engine.loop.Gate`."""
@@ -166,7 +177,7 @@ class Core:
         """See `tradewind.engine.loop.Gate`."""
         if again:
             request = f"{self._job}/{trial.number}/{run.run_id}"
-            self._outbox.put(Runs(self._job, request, demand_of_run(self._settings.job, trial)))
+            self._outbox.put(Runs(self._job, request, demand_of_run(trial.offer, self._settings.job.options)))
         else:
             request = self._waiting.pop(trial.number)
             self._numbers.pop(request, None)
@@ -191,7 +202,7 @@ class Core:
         wanted = None if target is None else self._spec.objective.loss(float(target))
         gain = expect.gain(self._values, self._seconds, wanted)
         # What ran under an earlier Core is service, too, of which the cluster knows nothing any more.
-        demand = demand_of_run(self._settings.job, trial) if self._opening else {}
+        demand = demand_of_run(trial.offer, self._settings.job.options) if self._opening else {}
         self._outbox.put(Learned(self._job, value, seen.runtime, gain, demand))
 
     # ------------------------------------------------------------------ its own
@@ -213,7 +224,9 @@ class Core:
             from tradewind.problem.spec import StopSpec
 
             spec = replace(spec, stop=(*spec.stop, StopSpec("target", {"value": float(target)})))
-        return build_search(spec, study, store, self._settings.data_folder, observer=self._show, gate=self)
+        search = build_search(spec, study, store, self._settings.data_folder, observer=self._show, gate=self)
+        search.parts = replace(search.parts, request=limited(search.parts.request, self._settings.job))
+        return search
 
     def _take_orders(self, search: Search) -> None:
         """Take what the cluster says; wait for it while nothing runs."""

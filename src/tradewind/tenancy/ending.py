@@ -8,8 +8,9 @@ import traceback
 from contextlib import closing
 
 from tradewind.errors import DeployError, StoreError, StudyNotFoundError, TradewindError
-from tradewind.tenancy.core import CoreSettings, Inbox, demand_of_run
+from tradewind.tenancy.core import CoreSettings, Inbox
 from tradewind.tenancy.messages import End, Outbox, Over, Runs
+from tradewind.tenancy.resources import demand_of_run
 
 _log = logging.getLogger("tradewind.tenancy")
 
@@ -58,7 +59,7 @@ def _attempt(settings: CoreSettings, outbox: Outbox, reason: str) -> str:
             study = store.study(job.study_id)
             trials = {trial.number: trial for trial in store.trials(study.id)}
             for run in store.runs(study.id, open_only=True):  # until they have ended, their place is taken
-                demand = demand_of_run(job, trials[run.trial])
+                demand = demand_of_run(trials[run.trial].offer, job.options)
                 outbox.put(Runs(job.id, f"{job.id}/{run.trial}/{run.run_id}", demand))
             # Who runs the cluster has its searches: whoever else still holds this study finds out.
             ended = end_study(store, study, settings.data_folder, reason=reason, force=True)

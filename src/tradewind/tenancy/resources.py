@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.problem import Offer
@@ -51,6 +52,11 @@ def demand_of(offer: Offer) -> dict[str, float]:
     """What a run on an offer takes: CPUs, GiB of memory and accelerators of all its nodes together."""
     each = {"cpu": offer.vcpu, "memory": offer.memory_gib, "gpu": float(offer.gpus)}
     return {name: amount * offer.nodes for name, amount in each.items() if amount}
+
+
+def demand_of_run(offer: Offer, options: Mapping[str, Any]) -> dict[str, float]:
+    """What a run takes: what its offer has, but for what its search's options say of every run (``demand``)."""
+    return {**demand_of(offer), **options.get("demand", {})}
 
 
 def dominant_share(used: Sequence[float], total: Sequence[float]) -> float:
