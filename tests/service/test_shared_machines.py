@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.left_alone import World, world
 
-from tradewind.errors import ConflictError, ForbiddenError, NotFoundError
+from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.paths import data_folder
 from tradewind.problem import RunState
 from tradewind.service.clusters import OTHERS
@@ -148,6 +148,12 @@ def test_only_what_was_chosen_is_given_back(left: World, machines: Machines) -> 
     assert left.run(expired.run_id).state is RunState.CANCELLED
     assert left.found() >= {other.run_id, watched.run_id}
     assert expired.run_id not in left.found()
+
+
+def test_an_id_that_no_machine_has_breaks_nothing(machines: Machines) -> None:
+    with pytest.raises(InputError, match=r"U\+D800"):
+        machines.reap(ROOT, ["\ud800"])
+    assert machines.look(ROOT)["left_over"] == []
 
 
 def test_only_administrators_look_at_machines(machines: Machines) -> None:

@@ -91,7 +91,8 @@ def test_lists_are_filtered_and_paged(store: RequestStore) -> None:
     assert [row.name for row in store.page(text="run 3")] == ["Run 3_%"]
     assert len(store.page(text="_%")) == 6  # they are no wildcards
     assert [row.id for row in store.page(text=str(rows[5].id))] == [rows[5].id]
-    assert store.page(application="hello") == store.page(application="hello@1") == []
+    for application in ("hello", "hello@1", "hello@99999999999999999999999", "hello@\u0661"):
+        assert store.page(application=application) == []
 
 
 def test_events_are_read_on_from_a_number(store: RequestStore) -> None:

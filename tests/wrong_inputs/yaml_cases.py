@@ -457,6 +457,13 @@ YAML = [
         files=job(more="seed: lucky\n"),
     ),
     Case(
+        "seed-large",
+        "a seed that no database keeps",
+        3,
+        "job.yaml:11: seed: 1000000000000000000000000000000 should be less than or equal to 9223372036854775807",
+        files=job(more=f"seed: {10**30}\n"),
+    ),
+    Case(
         "provider",
         "an unknown provider in the space",
         13,

@@ -25,6 +25,7 @@ from tradewind.problem.spec_values import (
     PositiveHours,
     PositiveMoney,
     Reference,
+    Seed,
     Share,
     Text,
     complaint,
@@ -307,7 +308,7 @@ class JobFile(Part):
     )
     searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="Who proposes what to try.")
     parallel: int = Field(1, ge=1, le=10_000, description="Trials at the same time.")
-    seed: int = Field(0, description="Equal seeds give equal proposals.")
+    seed: Seed = Field(0, description="Equal seeds give equal proposals.")
     stop: Annotated[list[Stop], _read_list] = Field([], description="Further reasons to stop the search.")
     early_stop: Stopper | None = Field(
         None, description="Give up running trials for what they report: median, successive_halving; without it none."

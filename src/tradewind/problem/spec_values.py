@@ -267,3 +267,5 @@ Prices = Annotated[list[float | None], reading(_bounds(parse_money)), Also(_RANG
 
 Share = Annotated[Number, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+"""What a database keeps of a whole number."""

@@ -13,6 +13,7 @@ from tradewind.engine.reaping import Yard
 from tradewind.errors import ConflictError, ForbiddenError
 from tradewind.service.accounts.audit import note
 from tradewind.service.people import Principal
+from tradewind.service.wire import check_text
 from tradewind.store.base import Store
 from tradewind.store.belongings import Belongings, OpenRun
 from tradewind.store.database import Database
@@ -84,7 +85,11 @@ class Machines:
         Raises:
             ForbiddenError: The user is no administrator.
             ConflictError: Somebody else is asking at this moment.
+            InputError: An id has a character that no database takes.
         """
+        _require_admin(who)
+        for one in chosen:
+            check_text(one)
 
         def work(yard: Yard) -> list[dict[str, Any]]:
             _, decisions = self._looked(yard)

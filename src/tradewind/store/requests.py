@@ -152,7 +152,7 @@ class RequestStore:
             name, _, version = rows.text(application).partition("@")
             query = query.where(applications.c.name == name)
             if version:
-                query = query.where(applications.c.version == (int(version) if version.isdecimal() else -1))
+                query = query.where(applications.c.version == (int(version) if _is_number(version) else -1))
         if text:
             found = requests.c.name.icontains(rows.text(text), autoescape=True)
             query = query.where(found | (requests.c.id == int(text)) if _is_number(text) else found)

@@ -55,6 +55,11 @@ def test_a_request_is_checked_and_kept(there: World) -> None:
         ({"resources": {"cpu": 1000}}, NoOfferError, "no offer"),
         ({"search": {}}, InputError, "nothing says what it may spend"),
         ({"search": {"budget": "$1", "searcher": "nobody"}}, InputError, "there is no searcher named 'nobody'"),
+        (
+            {"search": {"budget": "$1", "seed": 10**30}},
+            InputError,
+            "search.seed: 1000000000000000000000000000000 should",
+        ),
         ({"search": {"budget": "$1"}, "cluster": "moon"}, NotFoundError, "there is no cluster 'moon'"),
         ({"results": "/etc/cron.d"}, InputError, "do not go to /etc/cron.d"),
         ({"notify": {"webhook": "file:///etc/passwd"}}, InputError, "a webhook is an http"),

@@ -14,7 +14,7 @@ from tradewind.errors import InputError
 from tradewind.problem.spec_errors import first_error, spec_errors
 from tradewind.problem.spec_model import BudgetModel
 from tradewind.problem.spec_space import Part
-from tradewind.problem.spec_values import Address, Count, Number, PositiveDuration, PositiveMoney
+from tradewind.problem.spec_values import Address, Count, Number, PositiveDuration, PositiveMoney, Seed
 from tradewind.problem.yaml_source import Source
 
 _MOST_BYTES = 4 * 2**20
@@ -50,7 +50,7 @@ class SearchModel(Part):
     deadline: PositiveDuration | None = Field(None, description="Time that one run may take: 30m.")
     parallel: int | None = Field(None, ge=1, le=_MOST_PARALLEL, description="Trials at the same time.")
     searcher: Annotated[str, Field(max_length=100)] | None = Field(None, description="Who proposes what to try.")
-    seed: int | None = Field(None, description="Equal seeds give equal proposals.")
+    seed: Seed | None = Field(None, description="Equal seeds give equal proposals.")
     objective: str | None = Field(None, max_length=200, description="The figure to make small: cost, runtime, ...")
 
 
