@@ -185,6 +185,31 @@ def test_a_world_in_which_nothing_ever_ends_is_refused(pause: float) -> None:
     assert World(migration=1.0, pause=59.0, period=60.0).migration == 1.0
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"noise": 800.0}, "noise is 800, not 0 to 3"),
+        ({"unknown": 3.1}, "unknown is 3.1, not 0 to 3"),
+        ({"drift": -0.1}, "drift is -0.1, not 0 to 3"),
+        ({"noise": float("nan")}, "noise is nan, not 0 to 3"),
+        ({"failure": float("nan")}, "failure is nan"),
+        ({"migration": 1.5}, "migration is 1.5"),
+        ({"period": 0.0}, "a period of 0 s"),
+        ({"pause": float("inf")}, "a pause of inf s"),
+    ],
+)
+def test_worlds_that_are_none(given: dict[str, float], words: str) -> None:
+    with pytest.raises(WorkflowError, match=words) as refusal:
+        World(**given)  # type: ignore[arg-type]  # all of them numbers
+    assert refusal.value.hint
+
+
+def test_machines_that_drift_beyond_all_numbers_still_have_a_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.workflow.simulator.world._FARTHEST", 5.0)  # which takes less steps than 700
+    speeds = {World(drift=3.0, seed=seed).speed(0, 100)[0] for seed in range(20)}
+    assert min(speeds) == np.exp(-5.0) and max(speeds) == np.exp(5.0)
+
+
 def test_a_migration_that_takes_a_whole_period_ends_whatever_the_rounding() -> None:
     flow = Workflow("w", (Task("a", "a", 30.0),), ((),))
     for period in (0.1, 0.7, 1 / 3, 51.17 / 20):

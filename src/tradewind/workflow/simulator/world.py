@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,12 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Workflow
 
 Moment = Literal["engine", "queue", "post"]
+
+MOST_DEVIATION = 3.0
+"""The most that the standard deviation of a logarithm may be: one time in three, a factor of twenty or more."""
+
+_FARTHEST = 700.0
+"""Ln of the largest speed factor, and of one over the least."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,8 @@ class World:
         seed: Of all chance.
 
     Raises:
-        WorkflowError: No machine would ever work: each is moved in every period, for all of it.
+        WorkflowError: A deviation is more than `MOST_DEVIATION`, a chance no chance, or a time no time; or no machine
+            would ever work: each is moved in every period, for all of it.
     """
 
     noise: float = 0.0
@@ -51,6 +59,18 @@ class World:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("noise", "unknown", "drift"):
+            if not 0 <= getattr(self, name) <= MOST_DEVIATION:
+                hint = "it is the standard deviation of a logarithm: 0.2 is about 20 % up or down"
+                raise WorkflowError(f"{name} is {getattr(self, name):g}, not 0 to {MOST_DEVIATION:g}", hint=hint)
+        for name in ("migration", "failure"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise WorkflowError(f"{name} is {getattr(self, name):g}", hint="it is a chance: 0 to 1")
+        if not (0 < self.period < math.inf and 0 <= self.pause < math.inf):
+            raise WorkflowError(
+                f"a period of {self.period:g} s with a pause of {self.pause:g} s is none",
+                hint="the period is above 0, the pause 0 or more",
+            )
         if self.migration >= 1 and self.pause >= self.period:
             raise WorkflowError(
                 f"no task would ever end: each machine is moved every {self.period:g} s, and stands still for "
@@ -146,10 +166,10 @@ def _walk(seed: int, vm: int, place: int, drift: float, unknown: float) -> float
 
 def _speed(world: World, vm: int, place: int) -> tuple[float, float]:
     """A machine's speed factor in a period, and until when it stands still in it."""
-    import math
-
     for earlier in range(0, place, 100):  # the walk is recursive: no deep step at once, whoever calls
         _walk(world.seed, vm, earlier, world.drift, world.unknown)
-    factor = math.exp(_walk(world.seed, vm, place, world.drift, world.unknown))
+    walked = _walk(world.seed, vm, place, world.drift, world.unknown)
+    # A walk of many large steps leaves the numbers that a computer has.
+    factor = math.exp(max(-_FARTHEST, min(_FARTHEST, walked)))
     moved = world.migration and random.Random(f"{world.seed}/move/{vm}/{place}").random() < world.migration  # noqa: S311
     return factor, place * world.period + (world.pause if moved else 0.0)
