@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tradewind.service.context import Context
 from tradewind.service.machines import Machines
 from tradewind.service.offers import Offers
 from tradewind.service.people import Principal
+from tradewind.store.audit import AuditStore
 from tradewind.store.base import this_process
 from tradewind.store.cluster import JobRow
 from tradewind.store.database import Database
@@ -144,7 +146,11 @@ def test_only_what_was_chosen_is_given_back(left: World, machines: Machines) -> 
     keep = next(one["id"] for one in found["kept"] if one["run"] == watched.run_id)
     nothing = "machines/simulated/nothing"
     done = machines.reap(ROOT, [chosen, keep, nothing])
-    assert [(one["id"], one["gone"]) for one in done] == [(chosen, True), (keep, False), (nothing, True)]
+    assert [(one["id"], one["gone"]) for one in done] == [(chosen, True), (keep, False), (nothing, False)]
+    assert done[2]["problem"] == "nothing of this id was found"
+    with closing(Database(left.store.url, busy_timeout=10.0)) as database:
+        lines = [(row.subject, row.details["gone"]) for row in AuditStore(database).page(action="machines.reap")]
+    assert lines == [(f"machines {keep}", False), (f"machines {chosen}", True)]
     assert left.run(expired.run_id).state is RunState.CANCELLED
     assert left.found() >= {other.run_id, watched.run_id}
     assert expired.run_id not in left.found()

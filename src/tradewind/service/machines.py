@@ -20,6 +20,8 @@ from tradewind.store.database import Database
 
 T = TypeVar("T")
 
+_NOTHING = "nothing of this id was found"
+
 
 class Machines:
     """Machines and jobs, as the store and the providers know them.
@@ -80,7 +82,7 @@ class Machines:
             chosen: Ids of `look`; what is not left over any more is kept.
 
         Returns:
-            For each of the chosen ``id``, ``gone`` and ``problem`` (why it is still there).
+            For each of the chosen ``id``, ``gone`` (whether it was given back) and ``problem`` (why it was not).
 
         Raises:
             ForbiddenError: The user is no administrator.
@@ -98,11 +100,13 @@ class Machines:
             done = {_id(outcome.decision): outcome.problem for outcome in yard.give_back(gone)}
             found = []
             for one in dict.fromkeys(chosen):
-                problem = done.get(one, there[one].why if one in there else "")
+                problem = done.get(one, there[one].why if one in there else _NOTHING)
                 found.append({"id": one, "gone": not problem, "problem": problem})
             self._last = None
             for outcome in found:
-                note(self._database, who, "machines.reap", f"machines {outcome['id']}", gone=outcome["gone"])
+                if outcome["id"] in there:  # what never was is not said to have been touched
+                    facts = {"gone": outcome["gone"], "problem": outcome["problem"]}
+                    note(self._database, who, "machines.reap", f"machines {outcome['id']}", **facts)
             return found
 
         return self._with_yard(who, work)

@@ -83,7 +83,7 @@ class Reaped(BaseModel):
 
     id: str = Field(description="Its id.")
     gone: bool = Field(description="Whether it was given back.")
-    problem: str = Field(description="Why it is still there.")
+    problem: str = Field(description="Why it was not.")
 
 
 @router.get("/backends")

@@ -60,11 +60,7 @@ def reap(request: Request, who: Administrator, shared: Shared, sent: Sent) -> Re
 
 def _reaped(request: Request, who: Principal, shared: Context, chosen: list[str]) -> Response:
     done = shared.machines.reap(who, chosen)
-    for one in done:
-        shared.audit.record(
-            who, "machines.reap", one["id"], outcome="done" if one["gone"] else "refused", problem=one["problem"]
-        )
     gone = sum(one["gone"] for one in done)
     words = [f"{gone} of {len(done)} given back."]
-    words += [f"{one['id']} is still there: {one['problem']}." for one in done if not one["gone"]]
+    words += [f"{one['id']}: {one['problem']}." for one in done if not one["gone"]]
     return redirect(request, "/admin/machines#providers", " ".join(words), "good" if gone == len(done) else "bad")
