@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -224,6 +227,24 @@ def test_speeds_far_ahead_can_be_asked_for_from_deep_below() -> None:
         return below(left - 1) if left else World(drift=0.01, seed=77).speed(0, 3000)[0]
 
     assert below(300) > 0
+
+
+def test_speeds_do_not_depend_on_the_order_in_which_they_are_asked_for() -> None:
+    forth, back = World(drift=0.1, unknown=0.3, seed=5), World(drift=0.1, unknown=0.3, seed=5)
+    ahead = [forth.speed(vm, place) for vm in (0, 1) for place in range(50)]
+    assert [back.speed(vm, place) for vm in (1, 0) for place in reversed(range(50))] == ahead[::-1]
+    assert len(set(ahead)) == 100
+    assert forth == back
+    assert replace(forth, seed=6).speed(0, 0) == World(drift=0.1, unknown=0.3, seed=6).speed(0, 0) != ahead[0]
+
+
+def test_speeds_are_walked_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, steps = random.Random, []
+    monkeypatch.setattr(random, "Random", lambda seed: steps.append(seed) or made(seed))  # type: ignore[func-returns-value]
+    world = World(drift=0.1, seed=5)
+    for place in range(300):
+        world.speed(0, place)
+    assert len(steps) == 300
 
 
 def made() -> tuple[Workflow, Platform]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -61,9 +62,8 @@ class Platform:
     def __post_init__(self) -> None:
         if not self.vms:
             raise WorkflowError("there is no machine to run the workflow on")
-        names = [vm.name for vm in self.vms]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(vm.name for vm in self.vms).items():
+            if count > 1:
                 raise WorkflowError(f"two machines are called {name!r}")
         for vm in self.vms:
             if not (vm.speed > 0 and vm.slots >= 1 and vm.price_per_hour >= 0 and vm.boot_seconds >= 0):

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal
 
 from tradewind.errors import WorkflowError
@@ -57,6 +56,7 @@ class World:
     retries: int = 3
     delays: Mapping[Moment, float | Sequence[float]] = field(default_factory=dict)
     seed: int = 0
+    _walks: dict[int, list[float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("noise", "unknown", "drift"):
@@ -128,7 +128,22 @@ class World:
             vm: The machine.
             place: Which period, from 0.
         """
-        return _speed(self, vm, place)
+        # A walk of many large steps leaves the numbers that a computer has.
+        factor = math.exp(max(-_FARTHEST, min(_FARTHEST, self._walked(vm, place))))
+        moved = self.migration and random.Random(f"{self.seed}/move/{vm}/{place}").random() < self.migration  # noqa: S311
+        return factor, place * self.period + (self.pause if moved else 0.0)
+
+    def _walked(self, vm: int, place: int) -> float:
+        """Ln of a machine's speed factor in a period: a random walk from the machine's own deviation."""
+        walk = self._walks.get(vm)
+        if walk is None:
+            first = random.Random(f"{self.seed}/vm/{vm}")  # noqa: S311
+            walk = self._walks[vm] = [first.gauss(0.0, self.unknown) if self.unknown else 0.0]
+        if not self.drift:
+            return walk[0]
+        for step in range(len(walk), place + 1):
+            walk.append(walk[-1] + random.Random(f"{self.seed}/drift/{vm}/{step}").gauss(0.0, self.drift))  # noqa: S311
+        return walk[place]
 
     def _at_real_speed(self, vm: int, begin: float, work: float) -> float:
         """Seconds that so much work takes on a machine whose speed changes from period to period."""
@@ -152,24 +167,3 @@ class World:
             f"workflow {flow.name} stands still: {names or 'no task'} is ready and was placed nowhere",
             hint="the plan's order on a machine may contradict the graph, or no machine has enough slots",
         )
-
-
-@lru_cache(maxsize=65536)
-def _walk(seed: int, vm: int, place: int, drift: float, unknown: float) -> float:
-    """Ln of a machine's speed factor in a period: a random walk from the machine's own deviation."""
-    if place == 0:
-        first = random.Random(f"{seed}/vm/{vm}")  # noqa: S311
-        return first.gauss(0.0, unknown) if unknown else 0.0
-    step = random.Random(f"{seed}/drift/{vm}/{place}").gauss(0.0, drift) if drift else 0.0  # noqa: S311
-    return _walk(seed, vm, place - 1, drift, unknown) + step
-
-
-def _speed(world: World, vm: int, place: int) -> tuple[float, float]:
-    """A machine's speed factor in a period, and until when it stands still in it."""
-    for earlier in range(0, place, 100):  # the walk is recursive: no deep step at once, whoever calls
-        _walk(world.seed, vm, earlier, world.drift, world.unknown)
-    walked = _walk(world.seed, vm, place, world.drift, world.unknown)
-    # A walk of many large steps leaves the numbers that a computer has.
-    factor = math.exp(max(-_FARTHEST, min(_FARTHEST, walked)))
-    moved = world.migration and random.Random(f"{world.seed}/move/{vm}/{place}").random() < world.migration  # noqa: S311
-    return factor, place * world.period + (world.pause if moved else 0.0)
