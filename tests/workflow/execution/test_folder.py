@@ -28,6 +28,23 @@ def test_a_file_that_is_updated_in_place_comes_from_outside_once(tmp_path: Path)
     assert (tmp_path / "db").read_text() == "old\n"
 
 
+def test_a_new_run_that_cannot_begin_leaves_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("in")
+    run = tmp_path / "run"
+    plan = plan_of(Workflow("w", (sh("a", "cat x > y", after="x", writes="y"),), ((),)), vms=1)
+    carry(plan, run)
+    (tmp_path / "x").unlink()
+    bare = plan_of(Workflow("w", (Task("a", "a", 1.0),), ((),)), vms=1)
+    out = plan_of(Workflow("w", (sh("a", "true", writes="../y"),), ((),)), vms=1)
+    for wrong, said in ((plan, f"no file {tmp_path / 'x'}"), (bare, "no command"), (out, "leave out ..")):
+        with pytest.raises(WorkflowError, match=said):
+            carry(wrong, run, fresh=True)
+    with pytest.raises(WorkflowError, match=r"the inputs are in .*files, which --fresh removes"):
+        carry(plan, run, fresh=True, inputs=run / "files")
+    assert (run / "files/y").read_text() == "in"
+    assert carry(plan, run).results["sessions"] == 2  # the old run is whole, and has ended well
+
+
 def refused(folder: Path, parents: tuple[tuple[int, ...], ...], *tasks: Task) -> str:
     with pytest.raises(WorkflowError) as caught:
         RunFolder(folder / "run").require(Workflow("w", tasks, parents), folder, only=range(len(tasks)))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tradewind.deployer.runner.base import Runner
-from tradewind.errors import TradewindError, WorkflowError
+from tradewind.errors import TradewindError
 from tradewind.workflow.execution.earlier import mark_of
 from tradewind.workflow.execution.events import (
     Arm,
@@ -37,7 +37,7 @@ from tradewind.workflow.execution.events import (
     Replan,
 )
 from tradewind.workflow.execution.fleet import Fleet, Told
-from tradewind.workflow.execution.folder import RunFolder, check_names, order_of
+from tradewind.workflow.execution.folder import RunFolder, order_of
 from tradewind.workflow.execution.journal import History, Journal, end_record, key_of, start_record
 from tradewind.workflow.execution.options import Options, Progress, look
 from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Terms
@@ -120,12 +120,6 @@ class Controller:
         Raises:
             TradewindError: No machine could be had at all, or the run's folder cannot be used.
         """
-        if self._options.synthetic is False and (bare := [t.id for t in self._flow.tasks if not t.command]):
-            raise WorkflowError(
-                f"{len(bare)} of {len(self._flow)} tasks have no command, the first is {bare[0]!r}",
-                hint="--synthetic lets them take their time and do nothing",
-            )
-        check_names(self._flow)
         secret = self._folder.prepare()
         run_id = self.history.header["run"] if self.history.header else self._begin()
         place = {"host": socket.gethostname(), "on": self._runner.name, "settings": mark_of(self._runner, secret)}

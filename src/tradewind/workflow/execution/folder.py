@@ -20,6 +20,9 @@ from tradewind.workflow.graph import Task, Workflow
 _NAME = 120
 """Characters of a folder's name; a longer task id is cut and gets a digest."""
 
+_CLEARED = ("files", "tasks", "machines", "pilots")
+"""Folders of a run that a new one begins without."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -112,7 +115,7 @@ class RunFolder:
             DeployError: It cannot be removed.
         """
         try:
-            for name in ("files", "tasks", "machines", "pilots"):
+            for name in _CLEARED:
                 if (self.path / name).is_dir():
                     shutil.rmtree(self.path / name)
             for file in (self.path / "secret", self.results):
@@ -120,26 +123,29 @@ class RunFolder:
         except OSError as error:
             raise _refused(self.path, error) from error
 
-    def require(self, flow: Workflow, source: Path, *, only: Collection[int]) -> dict[Path, Path]:
+    def require(self, flow: Workflow, source: Path, *, only: Collection[int], anew: bool = False) -> dict[Path, Path]:
         """See that the files that come from outside are there.
 
         Args:
             flow: The workflow.
             source: The folder that they are in.
             only: The tasks whose inputs are wanted.
+            anew: What lies in the run's folder does not count: it is to be cleared.
 
         Returns:
             Those that are not in the run's folder yet, each with where it is to be.
 
         Raises:
-            WorkflowError: One is not there.
+            WorkflowError: One is not there, or would be cleared before it could be copied.
         """
         wanted, missing = {}, []
+        if anew and any(source.resolve().is_relative_to((self.path / name).resolve()) for name in _CLEARED):
+            raise WorkflowError(f"the inputs are in {source}, which --fresh removes", hint="copy them elsewhere before")
         for name, reader in outside(flow, only).items():
-            target, origin = self.files / name, source / name
-            if target.exists():
+            target, origin, absolute = self.files / name, source / name, name.startswith("/")
+            if target.exists() and (absolute or not anew):
                 continue
-            if name.startswith("/") or not origin.exists():
+            if absolute or not origin.exists():
                 missing.append((origin, name, reader))
             else:
                 wanted[origin] = target
@@ -221,6 +227,19 @@ def _later(flow: Workflow, name: str, reader: str) -> str:
     if others:
         return f", or let {reader!r} wait for {others[0]!r}, which writes it"
     return f", or leave it out of the inputs of {reader!r} if that makes it" if makers else ""
+
+
+def check_commands(flow: Workflow) -> None:
+    """See that each task has a command.
+
+    Raises:
+        WorkflowError: One has none.
+    """
+    if bare := [task.id for task in flow.tasks if not task.command]:
+        raise WorkflowError(
+            f"{len(bare)} of {len(flow)} tasks have no command, the first is {bare[0]!r}",
+            hint="--synthetic lets them take their time and do nothing",
+        )
 
 
 def check_names(flow: Workflow) -> None:

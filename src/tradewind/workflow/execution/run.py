@@ -16,7 +16,7 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.execution import earlier
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import Ending
-from tradewind.workflow.execution.folder import RunFolder, check_names
+from tradewind.workflow.execution.folder import RunFolder, check_commands, check_names
 from tradewind.workflow.execution.guide import check_online
 from tradewind.workflow.execution.journal import History, Journal, Record
 from tradewind.workflow.execution.options import Options, Progress
@@ -84,13 +84,12 @@ def carry_out(
         raise WorkflowError(f"cannot make the folder {folder}: {error.strerror}", hint="--folder names one") from None
     journal = Journal(place.journal, lenient=fresh)
     try:
+        digest = _digest(plan)
+        if not fresh:
+            _check_same(plan, options, digest, journal, place)
+        _check(plan, options, journal, place, fresh=fresh)
         if fresh:
             _forget(journal, place, runner, dismissed=dismiss)
-        digest = _digest(plan)
-        _check_same(plan, options, digest, journal, place)
-        if _header(journal) is None:
-            check_names(plan.flow)
-            place.require(plan.flow, options.inputs, only=range(len(plan.flow)))
         vms = [vm.name for vm in plan.platform.vms]
         journal.records += journal.write(*earlier.settle(place, _told(journal), runner, vms, dismissed=dismiss))
         controller = Controller(plan, place, journal, runner, terms or Terms(), options, planner, digest, watch, wanted)
@@ -131,6 +130,15 @@ def _digest(plan: Plan) -> str:
     """What makes it this plan; where its inputs were does not."""
     document = plan_document(replace(plan, folder=None))
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _check(plan: Plan, options: Options, journal: Journal, folder: RunFolder, *, fresh: bool) -> None:
+    """See that a run can begin; what was done before it is removed only after that."""
+    if not options.synthetic:
+        check_commands(plan.flow)
+    check_names(plan.flow)
+    if fresh or _header(journal) is None:
+        folder.require(plan.flow, options.inputs, only=range(len(plan.flow)), anew=fresh)
 
 
 def _check_same(plan: Plan, options: Options, digest: str, journal: Journal, folder: RunFolder) -> None:
