@@ -156,6 +156,41 @@ def test_cores_never_leave_runs_without_a_place() -> None:
     assert [type(each) for each in out] == [ev.StartCore]
 
 
+def test_cores_leave_room_for_runs_of_searches_without_one() -> None:
+    """What those take is known from what they ask for, also while nothing of it waits or runs."""
+    allocator = cluster({"n": {"cpu": 4}}, ["A", "B"])
+    allocator.handle_all([ev.JobSubmitted("a", "A"), *asks("a", 1, {"cpu": 4})], 0.0)
+    assert allocator.handle(ev.JobSubmitted("b", "B", {"cpu": 1}), 0.0) == []
+    assert allocator.handle(ev.Ended("a0"), 1.0) == []
+    assert started(allocator.handle_all(asks("a", 1, {"cpu": 4}, 1), 2.0)) == ["a1"]
+    out = allocator.handle_all([ev.Ended("a1"), ev.JobEnded("a")], 3.0)
+    assert out == [ev.StartCore("b", "n")]
+
+
+def test_runs_that_no_node_holds_beside_their_own_core_are_refused() -> None:
+    allocator = cluster({"n": {"cpu": 4}}, ["A"])
+    allocator.handle(ev.JobSubmitted("j", "A", {"cpu": 1}, {"cpu": 4}), 0.0)
+    (refused,) = allocator.handle_all(asks("j", 1, {"cpu": 4}), 0.0)
+    assert refused == ev.Refused(
+        "j0", "j", "it takes 4 cpu beside the 1 cpu of its Core, and no node is large enough for both"
+    )
+    (refused,) = allocator.handle_all([ev.TenantSet("A", quota={"cpu": 3}), *asks("j", 1, {"cpu": 3}, 1)], 0.0)
+    assert refused == ev.Refused(
+        "j1", "j", "it takes 3 cpu beside the 1 cpu of its Core, and tenant A has a quota of 3 cpu"
+    )
+
+
+def test_a_search_that_has_run_waits_for_its_nodes() -> None:
+    allocator = cluster({"a": {"cpu": 4}, "b": {"cpu": 4}}, ["A"])
+    allocator.handle(ev.JobSubmitted("j", "A", {"cpu": 1}, {"cpu": 4}), 0.0)
+    node = allocator.jobs["j"].core_node
+    assert len(started(allocator.handle_all(asks("j", 1, {"cpu": 4}), 0.0))) == 1
+    allocator.handle_all([ev.Ended("j0"), ev.Told("j", 1.0, 1.0)], 1.0)
+    allocator.handle(ev.NodeLost("b" if node == "a" else "a"), 1.0)
+    assert allocator.handle_all(asks("j", 1, {"cpu": 4}, 1), 2.0) == [ev.Wake(32.0)]
+    assert why_waiting(allocator, "j") == "Cores leave no node that is large enough for 4 cpu"
+
+
 def test_cores_keep_to_their_reserve() -> None:
     allocator = cluster({"n": {"cpu": 8, "memory": 8}}, ["A"])
     out = allocator.handle_all([ev.JobSubmitted(f"j{i}", "A", {"cpu": 1}, {"cpu": 1}) for i in range(9)], 0.0)

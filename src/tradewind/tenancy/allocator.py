@@ -12,13 +12,13 @@ from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.admission import Admission
+from tradewind.tenancy.admission import Admission, why_never
 from tradewind.tenancy.events import Event, Instruction
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.pool import Pool
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.queue import Job, Queue, Request, Tenant, known
-from tradewind.tenancy.resources import Amounts, Kinds, dominant_share, plus, within, words
+from tradewind.tenancy.resources import Amounts, Kinds, dominant_share, plus, within
 from tradewind.tenancy.views import JobView, TenantView
 from tradewind.tenancy.waiting import Reservations
 
@@ -156,11 +156,10 @@ class Allocator:
         job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
         if event.request in self.requests:
             return []
-        if not within(demand, job.tenant.quota):
-            quota = self.policy.kinds.mapping([q if q < float("inf") else 0.0 for q in job.tenant.quota])
-            wanted = words(self.policy.kinds.mapping(demand))
-            why = f"it takes {wanted}, and tenant {job.tenant.view.name} has a quota of {words(quota)}"
+        if why := why_never(job, demand, self.pool):
             return [ev.Refused(event.request, event.job, why)]
+        if not any(job.run):
+            job.run = demand  # known from now on, also while none of it waits
         request = self.requests[event.request] = Request(event.request, job, demand)
         job.waiting.append(request)
         if len(job.waiting) == 1:
@@ -265,7 +264,7 @@ class Allocator:
     def _admit(self) -> list[Instruction]:
         """Give Cores a place as far as the reserve goes."""
         out: list[Instruction] = []
-        while (found := self._admission.next(self.policy.fairness.key)) is not None:
+        while (found := self._admission.next(self.policy.fairness.key, self.jobs.values())) is not None:
             job, node = found
             self.pool.take(node, job.core, core=True)
             job.admitted, job.core_node = True, node

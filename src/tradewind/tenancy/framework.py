@@ -21,7 +21,7 @@ from tradewind.tenancy.lookout import Capacities, Lookout, Nodes
 from tradewind.tenancy.messages import Began, End, Grant, Message, Over, Shows
 from tradewind.tenancy.resources import of_cluster
 from tradewind.tenancy.seats import EndingSeat, ProcessSeat, Seat, ThreadSeat
-from tradewind.tenancy.translation import events_of, node_events, parts_of
+from tradewind.tenancy.translation import events_of, known_amounts, node_events, parts_of
 from tradewind.tenancy.watching import snapshot_of
 
 _log = logging.getLogger("tradewind.tenancy")
@@ -200,7 +200,9 @@ class Cluster:
                 self.settings.policy.kinds.amounts(given)
         except InputError as error:  # it was submitted before anybody knew which cluster would take it
             return self._end_new(job, "failed", str(error))
-        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, demand, job.nice)]
+        # Offers may have what this cluster does not know of; `submit` has found out which there are.
+        run = {**known_amounts(job.options.get("run", {}), self.settings.policy.kinds), **demand}
+        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice)]
         if job.wanted == "pause":
             events.append(ev.JobPaused(name))
             self._change(job.id, state="paused")

@@ -138,6 +138,13 @@ class Pool:
         """True when some node has the capacity for a demand beside the Cores that are there."""
         return bool(_enough(self._capacity - self._cores, demand).any())
 
+    def could_ever_hold(self, demand: Amounts, core: Amounts) -> bool:
+        """True when a demand and a Core would have room together on nodes where nothing else is."""
+        for_run, for_core = _enough(self._capacity, demand), _enough(self._capacity, core)
+        both = _enough(self._capacity, tuple(d + c for d, c in zip(demand, core, strict=True)))
+        apart = for_run.any() and for_core.any() and np.count_nonzero(for_run | for_core) > 1
+        return bool(both.any() or apart)
+
     def take(self, node: str, demand: Amounts, *, core: bool = False) -> None:
         """Use up what a demand takes on a node."""
         place = self._places[node]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import InputError
-from tradewind.problem import Offer
+from tradewind.problem import Configuration, Offer, Problem
 
 Amounts = tuple[float, ...]
 """One number for each kind of resource, in the order of `Kinds.names`."""
@@ -57,6 +57,22 @@ def demand_of(offer: Offer) -> dict[str, float]:
 def demand_of_run(offer: Offer, options: Mapping[str, Any]) -> dict[str, float]:
     """What a run takes: what its offer has, but for what its search's options say of every run (``demand``)."""
     return {**demand_of(offer), **options.get("demand", {})}
+
+
+def largest_demand(problem: Problem) -> dict[str, float]:
+    """The most that a run of a search may take of each resource; empty where its offers cannot be listed."""
+    if problem.space.enumerable:
+        found = problem.candidates
+        offers = list({offer.key: offer for offer in map(found.offer, range(len(found)))}.values())
+    elif not problem.resolver.machine_parameters:
+        offers = [problem.resolver.resolve(Configuration({}))]
+    else:
+        return {}
+    largest: dict[str, float] = {}
+    for offer in offers:
+        for kind, amount in demand_of(offer).items():
+            largest[kind] = max(amount, largest.get(kind, 0.0))
+    return largest
 
 
 def dominant_share(used: Sequence[float], total: Sequence[float]) -> float:

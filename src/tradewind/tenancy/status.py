@@ -40,8 +40,11 @@ def why_waiting(allocator: Allocator, job: str) -> str:
     if not it.waiting:
         return ""
     demand = it.waiting[0].demand
+    wanted = words(allocator.policy.kinds.mapping(demand))
     if not allocator.pool.could_hold(demand):
-        return f"no node is large enough for {words(allocator.policy.kinds.mapping(demand))}"
+        if allocator.pool.could_ever_hold(demand, (0.0,) * len(demand)):
+            return f"Cores leave no node that is large enough for {wanted}"
+        return f"no node is large enough for {wanted}"
     if not within(plus(it.tenant.used, demand), it.tenant.quota):
         return f"tenant {it.tenant.view.name} uses its quota"
     if allocator.policy.priority.declines(it.view):

@@ -11,6 +11,16 @@ from tradewind.tenancy.queue import Request
 from tradewind.tenancy.resources import Kinds
 
 
+def known_amounts(amounts: Mapping[str, float], kinds: Kinds) -> dict[str, float]:
+    """The amounts of the kinds that this cluster has: a run may have begun on one that had others.
+
+    Args:
+        amounts: By name of the resource.
+        kinds: The cluster's kinds of resource.
+    """
+    return {kind: each for kind, each in amounts.items() if kind in kinds.names}
+
+
 def events_of(message: Message, kinds: Kinds) -> list[ev.Event]:
     """What a Core says of its runs and results; nothing where the message is not for the allocator.
 
@@ -25,17 +35,12 @@ def events_of(message: Message, kinds: Kinds) -> list[ev.Event]:
         case Drops(_, request):
             return [ev.Withdrawn(request), ev.Ended(request)]
         case Runs(_, request, demand):
-            return [ev.Adopted(name, request, _known(demand, kinds))]
+            return [ev.Adopted(name, request, known_amounts(demand, kinds))]
         case Gone(_, request):
             return [ev.Ended(request)]
         case Learned(_, value, seconds, gain, demand):
-            return [ev.Told(name, value, seconds, gain, _known(demand, kinds))]
+            return [ev.Told(name, value, seconds, gain, known_amounts(demand, kinds))]
     return []
-
-
-def _known(amounts: Mapping[str, float], kinds: Kinds) -> dict[str, float]:
-    """The amounts of the kinds that this cluster has: a run may have begun on one that had others."""
-    return {kind: each for kind, each in amounts.items() if kind in kinds.names}
 
 
 def parts_of(message: Message) -> Iterable[Message]:
@@ -59,7 +64,7 @@ def node_events(known: Capacities, found: Capacities, requests: Iterable[Request
     events: list[ev.Event] = [ev.NodeLost(name) for name in lost]
     for name, capacity in found.items():
         if known.get(name) != capacity:
-            events.append(ev.NodeJoined(name, _known(capacity, kinds)))
+            events.append(ev.NodeJoined(name, known_amounts(capacity, kinds)))
     events += [
         ev.Adopted(request.job.view.job, request.id, kinds.mapping(request.demand))
         for request in requests

@@ -52,15 +52,17 @@ def submit(
     from tradewind.engine.assemble import build_problem, study_document
     from tradewind.paths import data_folder
     from tradewind.store.cluster import JobRow, TenantRow
+    from tradewind.tenancy.resources import largest_demand
 
     check_tenant(tenant, weight, option="--tenant")
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
-    build_problem(spec, data_folder())  # what cannot be searched is told now, not in the queue
+    problem = build_problem(spec, data_folder())  # what cannot be searched is told now, not in the queue
     options = {
         "target": target,
         "core": "process" if core_process else "thread",
         "demand": amounts(demand, "--demand", further=True) or None,
+        "run": largest_demand(problem) or None,
         "core_demand": amounts(core_demand, "--core-demand", further=True) or None,
     }
     with closing(open_cluster_store(store)) as opened:
