@@ -128,6 +128,14 @@ def test_a_plan_against_the_graph_is_told_in_one_line() -> None:
         followed(Arrays(flow, Platform((Vm("one"),))), wrong, World())
 
 
+def test_tasks_that_take_no_time_on_machines_that_start_late_are_placed() -> None:
+    flow = Workflow("none", tuple(Task(str(n), "a", 0.0) for n in range(3)), ((),) * 3)
+    policy = AdaptivePolicy(flow, Platform((Vm("soon", boot_seconds=5.0), Vm("late", boot_seconds=30.0))), Weights())
+    found = policy.run(World())
+    assert (found.vm.tolist(), found.finish.tolist()) == ([0, 0, 0], [5.0, 5.0, 5.0])
+    expect_same(found, readable(policy, World()))
+
+
 def test_adaptive_learns_which_machine_is_slow() -> None:
     flow = Workflow("w", tuple(Task(str(i), "a", 10.0) for i in range(40)), ((),) * 40)
     platform = Platform((Vm("a"), Vm("b"), Vm("c"), Vm("d")))

@@ -419,7 +419,8 @@ def lanes_available(
     slow, lanes = np.empty(len(boot)), np.empty(len(lane_vm))
     for vm in range(len(boot)):
         variance = belief[1, vm] + weights[DRIFT] ** 2 * (now - belief[2, vm]) / unit
-        slow[vm] = math.exp(-belief[0, vm] + weights[CAUTION] * math.sqrt(variance))
+        # Where tasks take next to no time the variance grows without limit until a machine is up; e^500 is finite.
+        slow[vm] = math.exp(min(-belief[0, vm] + weights[CAUTION] * math.sqrt(variance), 500.0))
     for lane in range(len(lane_vm)):
         vm, task = lane_vm[lane], lane_task[lane]
         if task < 0:
