@@ -207,6 +207,8 @@ def test_machines(tmp_path: Path) -> None:
         ("speed: 4.156", "speed: 0", 4, "speed of 'm3.2xlarge' is 0"),
         ("speed: 4.156", "speed: fast", 4, "is 'fast', not a number"),
         ("slots: 8", "slots: 0", 5, "0 slots"),
+        ("boot: 30s", "memory: much", 7, "the memory of 'm3.2xlarge'"),
+        ("boot: 30s", "memory: 0", 7, "the memory of 'm3.2xlarge' is 0"),
         ("price: 0.532", "price: cheap", 6, "not an amount of money"),
         ("count: 2, price", "count: -2, price", 2, "the count of 'm3.medium' is -2"),
         ("kind: m3.medium, ", "", 2, "a machine has no kind"),
@@ -235,6 +237,19 @@ def test_an_offer_of_a_catalogue(tmp_path: Path) -> None:
     assert platform.vms[0].slots == 8
     assert platform.vms[0].speed == 1.5
     assert 0.2 < platform.vms[0].price_per_hour < 0.6
+    assert platform.vms[0].memory_bytes == 16 * 2**30
+
+
+def test_memory_of_machines(tmp_path: Path) -> None:
+    text = "vms: [{kind: a, memory: 30GiB}, {kind: b}, {offer: 'aws:us-east-1:c7i.2xlarge', memory: 15GiB}]\n"
+    platform = read_platform(write(tmp_path, text))
+    assert [vm.memory_bytes for vm in platform.vms] == [30 * 2**30, None, 15 * 2**30]
+    flow = Workflow("w", (Task("a", "a", 1.0, memory_bytes=4 * 2**30),), ((),))
+    plan = plan_of(flow, platform.holding(flow))
+    path = tmp_path / "plan.json"
+    write_plan(path, plan)
+    assert read_platform(path) == plan.platform
+    assert [vm.slots for vm in plan.platform.vms] == [1, 1, 3]
 
 
 @pytest.mark.parametrize(("vcpu", "slow", "fast"), [(8, 0, 1), (16, 8, 1), (32, 8, 3), (64, 8, 7), (128, 8, 15)])

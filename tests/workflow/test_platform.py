@@ -7,7 +7,73 @@ import time
 import pytest
 
 from tradewind.errors import WorkflowError
+from tradewind.plugins import Settings
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import check
+from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
+
+GIB = 2**30
+
+
+def bag(*needs: tuple[int, float | None]) -> Workflow:
+    """Tasks of 10 s that wait for nothing, of so many cores and GiB."""
+    tasks = tuple(
+        Task(f"t{place}", "t", 10.0, cores=cores, memory_bytes=None if gib is None else int(gib * GIB))
+        for place, (cores, gib) in enumerate(needs)
+    )
+    return Workflow("bag", tasks, ((),) * len(tasks))
+
+
+def vm(slots: int, gib: float | None, name: str = "vm") -> Vm:
+    return Vm(name, slots=slots, memory_bytes=None if gib is None else int(gib * GIB))
+
+
+@pytest.mark.parametrize(
+    ("needs", "slots", "gib", "left"),
+    [
+        ([(1, 4), (1, 1)], 8, 16, 4),
+        ([(1, 4)], 2, 16, 2),
+        ([(1, 4)], 8, None, 8),
+        ([(1, None)], 8, 1, 8),
+        ([(4, 8)], 8, 16, 8),  # 2 GiB for each core
+        ([(4, 8), (2, 6)], 8, 16, 5),  # 3 GiB for a core of the second
+    ],
+)
+def test_slots_that_memory_holds(
+    needs: list[tuple[int, float | None]], slots: int, gib: float | None, left: int
+) -> None:
+    assert Platform((vm(slots, gib),)).holding(bag(*needs)).vms[0].slots == left
+
+
+def test_tasks_that_memory_does_not_hold_at_a_time_run_one_after_the_other() -> None:
+    flow = bag(*[(1, 4.0)] * 4)
+    platform = Platform((vm(4, 8),)).holding(flow)
+    plan = HeftPlanner(settings=Settings()).plan(flow, platform)
+    check(flow, platform, plan)
+    assert plan.makespan == 20.0
+    assert platform.holding(flow) == platform
+
+
+def test_a_machine_that_is_too_small_for_a_task() -> None:
+    platform = Platform((vm(8, 64, "large"), vm(2, 2, "small")))
+    for refused in (platform.check, platform.holding):
+        with pytest.raises(
+            WorkflowError, match="task 't1' needs 4 GiB of memory, and machine 'small' has 2 GiB"
+        ) as said:
+            refused(bag((1, 1), (1, 4)))
+        assert said.value.hint
+    with pytest.raises(WorkflowError, match="needs 32 GiB of memory for its 8 cores, and machine 'small' has 2 GiB"):
+        platform.check(bag((8, 32)))
+
+
+def test_memory_that_leaves_no_machine_the_slots_of_a_task() -> None:
+    with pytest.raises(
+        WorkflowError, match="a task uses 4 cores, and no machine has the memory to run as many tasks like 't0'"
+    ):
+        Platform((vm(4, 8),)).holding(bag((1, 4), (4, 4)))
+    with pytest.raises(WorkflowError, match="uses 4 cores, and no machine has as many"):
+        Platform((vm(2, 8),)).holding(bag((4, 4))).check(bag((4, 4)))
 
 
 def test_two_machines_of_one_name() -> None:

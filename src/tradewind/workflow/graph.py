@@ -124,6 +124,12 @@ class Workflow:
         return cores, max((task.memory_bytes or 0 for task in self.tasks), default=0)
 
     @cached_property
+    def densest(self) -> Task | None:
+        """The task that needs the most memory for each of its cores; None where none says what it needs."""
+        saying = [task for task in self.tasks if task.memory_bytes]
+        return max(saying, key=lambda task: (task.memory_bytes or 0) / task.cores, default=None)
+
+    @cached_property
     def edges(self) -> int:
         """How many pairs of parent and child there are."""
         return sum(len(parents) for parents in self.parents)

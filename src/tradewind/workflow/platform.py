@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, round_money
+from tradewind.units import format_memory
 from tradewind.workflow.graph import Indices, Numbers, Workflow
 
 Storage = Literal["none", "shared", "local"]
@@ -29,6 +30,7 @@ class Vm:
         price_per_hour: USD for the whole machine.
         kind: Its instance type; machines of one kind are alike.
         boot_seconds: Seconds from its order until it can run a task; they are paid.
+        memory_bytes: Its memory, or None where unknown; `Platform.holding` turns it into slots.
     """
 
     name: str
@@ -37,6 +39,21 @@ class Vm:
     price_per_hour: float = 0.0
     kind: str = ""
     boot_seconds: float = 0.0
+    memory_bytes: int | None = None
+
+
+def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:
+    """How many of a machine's slots can be in use at a time whatever tasks run there; 0 where one task does not fit.
+
+    Args:
+        slots: Its cores.
+        memory_bytes: Its memory.
+        flow: The workflow; its tasks may say what memory they need.
+    """
+    if flow.densest is None:
+        return slots
+    # Which tasks meet on a machine is not known: each slot must hold a core of the task that takes the most for one.
+    return min(slots, int(memory_bytes * flow.densest.cores // (flow.densest.memory_bytes or 1)))
 
 
 @dataclass(frozen=True)
@@ -124,8 +141,9 @@ class Platform:
         """See that every task fits on some machine.
 
         Raises:
-            WorkflowError: One uses more cores than any machine has.
+            WorkflowError: One uses more cores than any machine has, or more memory than one of them has.
         """
+        self._check_memory(flow)
         most = max(vm.slots for vm in self.vms)
         for task in flow.tasks:
             if task.cores > most:
@@ -133,6 +151,45 @@ class Platform:
                     f"task {task.id!r} uses {task.cores} cores, and no machine has as many",
                     hint="give larger machines, or read the workflow with one core a task",
                 )
+
+    def _check_memory(self, flow: Workflow) -> None:
+        # Planners know slots, not memory: a machine that is too small for one task cannot be there for the others.
+        for vm in self.vms if flow.densest else ():
+            if vm.memory_bytes is not None and holds(vm.slots, vm.memory_bytes, flow) < 1:
+                assert flow.densest is not None
+                task, needs = flow.densest, format_memory(flow.densest.memory_bytes or 0)
+                several = f" for its {task.cores} cores" if task.cores > 1 else ""
+                raise WorkflowError(
+                    f"task {task.id!r} needs {needs} of memory{several}, and machine {vm.name!r} has "
+                    f"{format_memory(vm.memory_bytes)}",
+                    hint="give larger machines, and none that is too small for a task",
+                )
+
+    def holding(self, flow: Workflow) -> Platform:
+        """The same machines, each with no more slots than its memory holds: whatever runs there at a time fits.
+
+        Args:
+            flow: The workflow; where its tasks do not say what they need, and of a machine whose memory is unknown,
+                slots stay as they are.
+
+        Raises:
+            WorkflowError: A machine does not hold some task, or no machine has the slots for one any more.
+        """
+        if flow.densest is None or all(vm.memory_bytes is None for vm in self.vms):
+            return self
+        self._check_memory(flow)
+        vms = tuple(
+            vm if vm.memory_bytes is None else replace(vm, slots=holds(vm.slots, vm.memory_bytes, flow))
+            for vm in self.vms
+        )
+        before, after = (max(vm.slots for vm in each) for each in (self.vms, vms))
+        if before >= flow.needs[0] > after:
+            raise WorkflowError(
+                f"a task uses {flow.needs[0]} cores, and no machine has the memory to run as many tasks like "
+                f"{flow.densest.id!r} at a time",
+                hint="give machines with more memory: which tasks meet on a machine is not known",
+            )
+        return replace(self, vms=vms)
 
     def seconds(self, flow: Workflow) -> Numbers:
         """Seconds of each task on each machine, reading from shared storage included; shape (tasks, machines).

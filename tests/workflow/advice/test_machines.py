@@ -80,3 +80,10 @@ def test_the_nearest_word_on_speed_counts() -> None:
     assert Terms({"slow-*": 3.0}).known(OFFERS[0])
     with pytest.raises(WorkflowError, match="the speed of slow-1 is 'quick'"):
         Terms().speed(replace(offer, facts={"speed": "quick"}))
+
+
+def test_memory_of_a_task_is_that_of_all_its_cores() -> None:
+    wide = Workflow("wide", (Task("a", "a", 10.0, cores=4, memory_bytes=8 * 2**30),), ((),))
+    offer = Offer("here", "one", 8, 12, 1.0)
+    assert Terms().room(offer, wide) == 6  # 2 GiB for each slot
+    assert Terms().room(replace(offer, memory_gib=7), wide) == 0

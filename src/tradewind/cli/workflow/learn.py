@@ -82,7 +82,8 @@ def learn(
     seconds = parse_duration(search)
     if seconds <= 0:
         raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
-    learner = open_learner(method, read_workflow(file, lenient=lenient), open_platform(vms), settings, seed)
+    flow = read_workflow(file, lenient=lenient)
+    learner = open_learner(method, flow, open_platform(vms).holding(flow), settings, seed)
     folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
     makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
     if not makespans:

@@ -47,7 +47,7 @@ def plan(
         from tradewind.workflow.execution.results import measured_runtimes, read_results
 
         flow = measured_runtimes(flow, [read_results(path) for path in measured])
-    _plan(part, flow, folder_of(file), open_platform(vms), out, gantt, as_json=as_json)
+    _plan(part, flow, folder_of(file), open_platform(vms).holding(flow), out, gantt, as_json=as_json)
 
 
 def _plan(

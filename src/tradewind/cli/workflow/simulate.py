@@ -186,9 +186,9 @@ def _case(
         if vms is None:
             raise WorkflowError("there are no machines to run on", hint="--vms vms.yaml, or --vms paper3:16")
         name = planner or ""
-        return Case(flow, open_platform(vms), None, None, name, lambda: make_planner(name, pairs, seed))
+        return Case(flow, open_platform(vms).holding(flow), None, None, name, lambda: make_planner(name, pairs, seed))
     read = read_plan(plan)
-    platform = read.platform if vms is None else open_platform(vms)
+    platform = (read.platform if vms is None else open_platform(vms)).holding(flow)
     document = to_json(read.flow, read.platform, read.schedule, read.planner)
     schedule = from_json(document, flow, platform, file=str(plan))
     return Case(flow, platform, schedule, read.schedule, read.planner, None)

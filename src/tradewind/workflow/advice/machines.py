@@ -13,7 +13,7 @@ import numpy as np
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, Offer, round_money
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.platform import Platform, Storage, Vm
+from tradewind.workflow.platform import Platform, Storage, Vm, holds
 
 SPEED = "speed"
 """The fact of an offer that says how fast one of its vCPUs is."""
@@ -73,11 +73,9 @@ class Terms:
     def room(self, offer: Offer, flow: Workflow) -> int:
         """Slots of one machine of an offer; 0 where a task does not fit it."""
         slots = int(offer.vcpu) if self.slots is None else self.slots
-        cores, memory = flow.needs
-        if memory and offer.memory_gib:
-            # Every slot must hold the largest task: which tasks meet on a machine is not known.
-            slots = min(slots, int(offer.memory_gib * 2**30 // memory))
-        return slots if slots >= cores else 0
+        if offer.memory_gib:
+            slots = holds(slots, offer.memory_gib * 2**30, flow)
+        return slots if slots >= flow.needs[0] else 0
 
     def platform(self, offer: Offer, flow: Workflow) -> Platform:
         """The machines of an offer, as many as it has nodes.

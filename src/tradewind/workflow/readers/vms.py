@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from tradewind.errors import InputError, WorkflowError
 from tradewind.problem import Billing, Offer, OfferQuery
-from tradewind.units import parse_duration, parse_money
+from tradewind.units import parse_duration, parse_memory, parse_money
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.readers.lined import Fields, Values
 
 _KEYS = ("vms", "storage", "bandwidth", "latency", "billing")
-_VM_KEYS = ("kind", "offer", "name", "count", "speed", "slots", "price", "boot")
+_VM_KEYS = ("kind", "offer", "name", "count", "speed", "slots", "price", "boot", "memory")
 _BILLING = {"setup": "setup_seconds", "minimum": "minimum_seconds", "granularity": "granularity_seconds"}
 
 PAPER3 = {8: (0, 1), 16: (8, 1), 32: (8, 3), 64: (8, 7), 128: (8, 15)}
@@ -45,7 +46,7 @@ def read_vms(document: Fields, file: str) -> Platform:
 
         vms:
           - {kind: m3.medium, count: 8, price: $0.067/h}
-          - {kind: m3.2xlarge, count: 1, speed: 4.156, slots: 8, price: $0.532/h, boot: 30s}
+          - {kind: m3.2xlarge, count: 1, speed: 4.156, slots: 8, price: $0.532/h, boot: 30s, memory: 30GiB}
           - {offer: "aws:us-east-1:c7i.large", count: 2}
         storage: shared      # none, shared or local
         bandwidth: 15        # MB/s
@@ -89,10 +90,11 @@ def _machines(values: Values, given: Fields, taken: dict[str, int]) -> list[Vm]:
     """The machines of one row."""
     values.known(given, _VM_KEYS, "a machine")
     kind = values.text(given, "kind") or values.text(given, "name")
-    slots, price = 1, 0.0
+    slots, price, memory = 1, 0.0, 0
     if given.get("offer") is not None:
         offer = _offer(values, given)
         kind, slots, price = kind or offer.instance_type, max(1, int(offer.vcpu)), offer.price_per_hour
+        memory = int(offer.memory_gib * 2**30)
     if not kind:
         raise values.fail("a machine has no kind", given.line, "write kind: small, or offer: provider:region:type")
     prefix = values.text(given, "name") or kind
@@ -107,16 +109,16 @@ def _machines(values: Values, given: Fields, taken: dict[str, int]) -> list[Vm]:
         kind,
         values.parsed(given, "boot", 0.0, _seconds, f"the boot time of {prefix!r}", "a time"),
     )
+    memory = values.parsed(given, "memory", memory, parse_memory, f"the memory of {prefix!r}", "an amount of memory")
+    if given.get("memory") is not None and memory <= 0:
+        raise values.fail(f"the memory of {prefix!r} is {given.get('memory')}", given.at("memory"), "it is above 0")
     if not 0 < vm.speed < float("inf"):
         raise values.fail(f"the speed of {prefix!r} is {vm.speed:g}", given.at("speed"), "it is above 0")
     if vm.slots < 1:
         raise values.fail(f"{prefix!r} has {vm.slots} slots", given.at("slots"), "it has 1 or more")
     first = taken.get(prefix, 0)
     taken[prefix] = first + count
-    return [
-        Vm(f"{prefix}-{first + i + 1}", vm.speed, vm.slots, vm.price_per_hour, kind, vm.boot_seconds)
-        for i in range(count)
-    ]
+    return [replace(vm, name=f"{prefix}-{first + i + 1}", memory_bytes=memory or None) for i in range(count)]
 
 
 def _offer(values: Values, given: Fields) -> Offer:
@@ -179,6 +181,7 @@ def to_document(platform: Platform) -> dict[str, Any]:
                 "slots": vm.slots,
                 "price_per_hour": vm.price_per_hour,
                 "boot_seconds": vm.boot_seconds,
+                **({} if vm.memory_bytes is None else {"memory_bytes": vm.memory_bytes}),
             }
             for vm in platform.vms
         ],
@@ -204,6 +207,7 @@ def from_document(document: Any, file: str) -> Platform:
                 float(row["price_per_hour"]),
                 str(row["kind"]),
                 float(row["boot_seconds"]),
+                None if row.get("memory_bytes") is None else int(row["memory_bytes"]),
             )
             for row in document["vms"]
         ]
