@@ -191,6 +191,7 @@ def test_over_rest(shelf: Shelf) -> None:
     place = f"/api/v1/requests/{shelf.row.id}/links"
     made = shelf.client.post(place, json={"days": 2}, headers=headers)
     assert made.status_code == 201
+    assert made.json()["url"].startswith(f"{shelf.client.base_url}/r/")
     assert shelf.client.get(made.json()["url"]).status_code == 200
     listed = shelf.client.get(place, headers=headers).json()
     assert made.json()["id"] in [one["id"] for one in listed]

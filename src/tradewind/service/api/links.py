@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Shared, Who
@@ -42,11 +42,12 @@ class MadeLink(Link):
 
 
 @router.post("/requests/{number}/links", status_code=201)
-def make_link(who: Who, shared: Shared, number: Number, body: NewLink | None = None) -> MadeLink:
+def make_link(request: Request, who: Who, shared: Shared, number: Number, body: NewLink | None = None) -> MadeLink:
     """Make a link to the files of a request: whoever has it may look at them, without signing in."""
     wanted = body or NewLink()
     row, path = shared.links.make(who, number, days=wanted.days, path=wanted.path)
-    return MadeLink(**_shown(row), url=shared.settings.public_url.rstrip("/") + path)
+    place = shared.settings.public_url or str(request.base_url)
+    return MadeLink(**_shown(row), url=place.rstrip("/") + path)
 
 
 @router.get("/requests/{number}/links")

@@ -67,7 +67,7 @@ class Draft:
             return None
         try:
             chosen = json.loads(self.choice)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return chosen if isinstance(chosen, dict) else None
 
@@ -198,7 +198,7 @@ def _kept(upload: object, kept: str) -> dict[str, Any] | None:
         return {"name": upload.filename, "base64": base64.b64encode(upload.file.read()).decode()}
     try:
         found = json.loads(kept) if kept else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

