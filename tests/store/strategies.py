@@ -19,8 +19,10 @@ from tradewind.problem import (
     Usage,
 )
 
-# Lone surrogates and NUL come from outputs that are not UTF-8.
-words = st.text(st.characters(exclude_categories=()), max_size=12)
+# NUL comes from outputs that are no text.
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+"""Without halves of characters: those come back as question marks, as no answer could have them."""
+
 names = st.text("abcdefghijklmnop_-0123456789", min_size=1, max_size=8)
 figures = st.floats(allow_nan=True, allow_infinity=True)
 finite = st.floats(min_value=0.0, max_value=1e15, allow_nan=False)

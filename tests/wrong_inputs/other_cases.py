@@ -856,7 +856,8 @@ PROGRAMS = [
         "metrics-text",
         "metrics that are no JSON",
         8,
-        "sort failed: metrics has a line that is no JSON object: 'hello' (tradewind logs 1 0)",
+        "sort failed: metrics has a line that is no JSON object: 'hello' (write each record on one line) "
+        "(tradewind logs 1 0)",
         RUN,
         program("echo hello > $TRADEWIND_METRICS", _JSON),
     ),
