@@ -383,6 +383,35 @@ def test_a_stop_of_what_has_just_ended_and_cannot_be_collected(make: Make, tmp_p
     assert str(error) in ended.reason
 
 
+@pytest.mark.parametrize("error", [None, UnreachableError("the host is gone")])
+def test_a_stop_while_outputs_are_brought_waits_for_them(
+    make: Make, tmp_path: Path, error: UnreachableError | None
+) -> None:
+    """Its output is what it was run for; without it, it would count as a run that went well and wrote nothing."""
+    begun, brought = threading.Event(), threading.Event()
+
+    class Copying(SlowRunner):
+        def collect(self, handle: Handle, request: RunRequest) -> None:
+            begun.set()
+            time.sleep(0.3)
+            if error is not None:
+                raise error
+            brought.set()
+
+    runner = Copying(tmp_path, 0.01)
+    runner.ends = RunState.DONE
+    deployer = make(runner=runner)
+    deployer.launch(row(), request_for(tmp_path, ("true",)))
+    until(deployer, begun.is_set)
+    assert deployer.active["run-1"].state is RunState.COLLECTING
+    ended = deployer.cancel("run-1", "enough")
+    assert ended is not None
+    if error is None:
+        assert (ended.state, brought.is_set()) == (RunState.DONE, True)
+    else:
+        assert (ended.state, ended.fault, ended.reason) == (RunState.FAILED, Fault.INFRASTRUCTURE, str(error))
+
+
 class SlowProcess(ProcessRunner, CallsNetwork):
     """Processes of this machine, handed over slowly; the plain runner is for one thread only."""
 

@@ -564,3 +564,14 @@ def test_a_run_whose_machines_came_up_slowly_goes_on_while_the_budget_has_money(
     assert world.machine.ledger.free == 3.0
     (cancel,) = [i for i in world.machine.handle(RunChanged(replace(booting, cost=5.01)), 4.0) if isinstance(i, Cancel)]
     assert "the budget has no more" in cancel.reason
+
+
+def test_a_run_whose_output_is_being_brought_is_not_ended_for_money_or_time() -> None:
+    problem = tuning(dollars=5.0, deadline=100.0)
+    problem = replace(problem, budget=replace(problem.budget, hours=1.0))
+    world = World(problem, in_order(problem), ten_seconds)
+    world.open()
+    run = next(iter(world.run_rows.values()))
+    copying = replace(run, state=RunState.COLLECTING, runtime=10.0, cost=5.01)
+    out = world.machine.handle(RunChanged(copying), 20.0) + world.machine.handle(Tick(), 3601.0)
+    assert not [i for i in out if isinstance(i, Cancel)]

@@ -124,20 +124,20 @@ class Flight:
         self._charge()
 
     def stop(self, ending: Ending) -> None:
-        """Let it end at once, without the stages and hooks that are left."""
+        """Let it end at once, without the stages and hooks that are left; what an ended job has left is brought."""
+        copying = self.errand if self.run.state is RunState.COLLECTING and self._phase is Phase.ACT else None
         if self.errand is not None and not self.errand.firm:
             self._ground.hooks.stop(self.run.run_id)
             self.errand = None
         elif self.errand is not None and self.errand.creating and self.run.state is RunState.BOOTING:
             self.note(None, self._ground.abandon(self.run.run_id))
-        self.wants_submit = self._error_hooks_due = False
-        self.retry_at = 0.0
+        self.wants_submit, self._error_hooks_due, self.retry_at = False, False, 0.0
         status = self.status
         if self.ending is None and status is not None and status.state.ended:
             ending = ending_of(status)
-            if self.run.state is RunState.EXECUTING:
+            if self.run.state in (RunState.EXECUTING, RunState.COLLECTING):
                 try:
-                    self._bring()
+                    copying.task.result() if copying is not None else self._bring()
                 except Exception as error:  # it is an end like any other, and no error of who stops it
                     ending = ending_for(error)
         self.ending = self.ending or ending

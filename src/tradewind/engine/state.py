@@ -218,7 +218,8 @@ class SearchMachine:
         out: list[ev.Instruction] = []
         late = self.seconds_left == 0
         best = self.book.best_value
-        for run in list(self._underway.going_on()):
+        # A program that has ended is not in it: its output, which is being brought, is what it was run for.
+        for run in [run for run in self._underway.going_on() if run.state != RunState.COLLECTING]:
             why = ""
             if late:
                 why = "the time budget was used up"
@@ -307,7 +308,8 @@ class SearchMachine:
             offer = self.book.trials[run.trial].offer
             within = self.ledger.meter(run.run_id, run.cost)
             # Machines that took longer to come up, or were held for copying, may have money that nobody else has.
-            if not within and self.ledger.free == 0 and self.purse.overdrawn(run, offer):
+            done = news.state == RunState.COLLECTING
+            if not (within or done) and self.ledger.free == 0 and self.purse.overdrawn(run, offer):
                 why = f"it cost more than the {format_money(run.reserved)} set aside for it, and the budget has no more"
                 self._underway.abort(run.run_id, why)
                 return [ev.Cancel(run.run_id, why)]
