@@ -82,7 +82,8 @@ def test_a_part_that_raises_for_what_is_not_installed_says_so_beforehand() -> No
     for key, part in SHIPPED.items():
         file = Path(str(sys.modules[part.__module__].__file__))
         own = file.parent.glob("*.py" if file.stem == "searcher" else f"{file.stem}*.py")
-        if any("MissingProgramError(" in each.read_text(encoding="utf-8") for each in own):
+        texts = [each.read_text(encoding="utf-8") for each in own]
+        if any(call in text for text in texts for call in ("MissingProgramError(", "find_program(")):
             raising.add(key)
     assert len(raising) > 8
     assert {key for key in raising if not SHIPPED[key].needs} == set(NOT_OF_THIS_MACHINE)

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import shlex
-import shutil
 import socket
 import stat
 import subprocess
@@ -25,6 +24,7 @@ from tradewind.deployer.link_errors import explained
 from tradewind.deployer.link_files import Answer, Transfers
 from tradewind.deployer.link_target import SshSettings, SshTarget, parse_host
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.programs import find_program
 
 __all__ = ["SESSIONS", "Answer", "SshLink", "SshSettings", "SshTarget", "find_ssh", "parse_host"]
 
@@ -44,10 +44,7 @@ def find_ssh() -> str:
     Raises:
         MissingProgramError: There is none.
     """
-    program = shutil.which("ssh")
-    if program is None:
-        raise MissingProgramError("there is no ssh program", hint="apt-get install openssh-client")
-    return program
+    return find_program("ssh", "apt-get install openssh-client")
 
 
 class SshLink(Transfers):

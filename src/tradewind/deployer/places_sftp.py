@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path, PurePosixPath
 
 from tradewind.deployer.places import Access, Address, Place, judged, no_such
-from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.errors import CredentialsError, DeployError, UnreachableError
+from tradewind.programs import find_program
 
 _CONNECT_SECONDS = 10
 _SECONDS = 60.0
@@ -90,9 +91,7 @@ class SftpPlace(Place):
         return path.removeprefix("/~/") or "." if path.startswith("/~/") else path
 
     def _command(self) -> list[str]:
-        program = shutil.which("sftp")
-        if program is None:
-            raise MissingProgramError("there is no sftp program", hint="install openssh-client")
+        program = find_program("sftp", "install openssh-client")
         access, address = self.access, self.address
         words = [program, "-b", "-", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}"]
         words += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]

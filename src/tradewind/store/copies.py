@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import subprocess
 from collections.abc import Mapping
@@ -14,7 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine import URL
 
-from tradewind.errors import InputError, MissingProgramError, StoreCorruptError, StoreError, StudyBusyError
+from tradewind.errors import InputError, StoreCorruptError, StoreError, StudyBusyError
+from tradewind.programs import find_program
 from tradewind.store import faults
 from tradewind.store.database import parse_address
 from tradewind.store.encoding import refuse_other_encodings
@@ -226,9 +226,7 @@ def _restore_dump(parsed: URL, file: Path) -> None:
 
 def _run(program: str, words: list[str], parsed: URL) -> None:
     """Run a program of PostgreSQL; a password goes by the environment, where other users do not see it."""
-    found = shutil.which(program)
-    if found is None:
-        raise MissingProgramError(f"there is no {program} program", hint=_HINT_CLIENT)
+    found = find_program(program, _HINT_CLIENT)
     environment = {**os.environ, **_variables(parsed)}
     try:
         done = subprocess.run(

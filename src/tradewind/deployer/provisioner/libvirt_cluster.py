@@ -20,7 +20,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.errors import CapacityError, CredentialsError, DeployError, UnreachableError
+from tradewind.programs import find_program
 
 PREFIX = "tradewind-"
 _PLAN, _READY, _NEW = "cluster.json", "ready.json", ".new-"
@@ -303,13 +304,8 @@ def find_tools() -> None:
     Raises:
         MissingProgramError: One is not there.
     """
-    _find("qemu-img", "qemu-utils")
-    _find("ssh-keygen", "openssh-client")
-
-
-def _find(program: str, package: str) -> None:
-    if shutil.which(program) is None:
-        raise MissingProgramError(f"there is no {program} program", hint=f"apt-get install {package}")
+    find_program("qemu-img", "apt-get install qemu-utils")
+    find_program("ssh-keygen", "apt-get install openssh-client")
 
 
 def run_tool(argv: list[str], package: str, *, lock: int | None = None) -> str:
@@ -324,7 +320,7 @@ def run_tool(argv: list[str], package: str, *, lock: int | None = None) -> str:
         MissingProgramError: It is not there.
         DeployError: It failed; `CapacityError` where the disk is full.
     """
-    _find(argv[0], package)
+    find_program(argv[0], f"apt-get install {package}")
     held = () if lock is None else (lock,)
     try:
         done = subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from tradewind.errors import (
     CredentialsError,
     DeployError,
     ImageError,
-    MissingProgramError,
     UnreachableError,
 )
+from tradewind.programs import find_program
 
 RUNNING, BLOCKED, PAUSED, SHUTDOWN, SHUTOFF, CRASHED, SUSPENDED = range(1, 8)
 _WORDS = {
@@ -84,10 +83,7 @@ def find_virsh() -> str:
     Raises:
         MissingProgramError: There is none.
     """
-    program = shutil.which("virsh")
-    if program is None:
-        raise MissingProgramError("there is no virsh program", hint="apt-get install libvirt-clients")
-    return program
+    return find_program("virsh", "apt-get install libvirt-clients")
 
 
 class Host:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.provisioner.base import Cluster
-from tradewind.errors import DeployError, MissingProgramError
+from tradewind.errors import DeployError
 from tradewind.problem import Offer
+from tradewind.programs import find_program
 
 MARK = "TRADEWIND_TERRAFORM_FOLDER"
 """The environment variable by which the processes of a run's terraform are known."""
@@ -270,10 +271,7 @@ def find_keygen() -> str:
     Raises:
         MissingProgramError: There is none.
     """
-    program = shutil.which("ssh-keygen")
-    if program is None:
-        raise MissingProgramError("there is no ssh-keygen program", hint="install openssh-client")
-    return program
+    return find_program("ssh-keygen", "install openssh-client")
 
 
 def _make_key(path: Path, comment: str) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-from tradewind.errors import DeployError, InputError, MissingProgramError
+from tradewind.errors import DeployError, InputError
+from tradewind.programs import find_program
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.database import Database
@@ -122,9 +122,7 @@ def scan_host_keys(host: str, port: int | None, address: str) -> str:
         DeployError: It does not answer.
         MissingProgramError: There is no ``ssh-keyscan``.
     """
-    program = shutil.which("ssh-keyscan")
-    if program is None:
-        raise MissingProgramError("there is no ssh-keyscan program", hint="install openssh-client")
+    program = find_program("ssh-keyscan", "install openssh-client")
     words = [program, "-T", "5", "-p", str(port or 22), "--", address]
     try:
         done = subprocess.run(words, capture_output=True, timeout=_SCAN_SECONDS, check=False, stdin=subprocess.DEVNULL)
