@@ -245,8 +245,12 @@ class Searcher(Plugin, ABC):
         """Where the money left pays at least the smallest bill, as a mask of the shape of ``hourly``."""
         if state.money_left is None:
             return np.ones(len(hourly), dtype=bool)
-        least = self.problem.terms.billing.billed_seconds(0.0) or self.problem.terms.billing.granularity_seconds
-        return hourly * least / 3600.0 <= state.money_left
+        return self.smallest_bill(hourly) <= state.money_left
+
+    def smallest_bill(self, hourly: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """USD that a run costs at least, set-up included, by USD per hour; of the shape of ``hourly``."""
+        billing = self.problem.terms.billing
+        return hourly * (billing.billed_seconds(0.0) or billing.granularity_seconds) / 3600.0
 
     def open_candidates(self, state: SearchState) -> tuple[Candidates, Any]:
         """The candidates of an enumerable space, and the indices of those neither taken nor too dear, in order."""

@@ -144,10 +144,8 @@ class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFrom
 
         Without this, money that is left would be spent on configurations that have lost before they begin.
         """
-        billing = self.problem.terms.billing
-        least = billing.billed_seconds(0.0) or billing.granularity_seconds
         # What is free is looked at beside others that are: it costs nothing to know them all.
-        return np.asarray((hourly * least / 3600.0 < self._cheapest) | (hourly == 0))
+        return np.asarray((self.smallest_bill(hourly) < self._cheapest) | (hourly == 0))
 
     def _pick(self, outlook: Outlook) -> int:
         score = outlook.improvement
