@@ -96,12 +96,15 @@ class Ground:
     def check(self, request: RunRequest) -> None:
         """See, before machines are made, that what every run of the job needs is there, as far as that can be seen.
 
-        A simulated run needs neither inputs nor secrets, and hooks may bring them.
+        A simulated run needs neither inputs nor secrets, and hooks may bring them. Where no machines are given the run
+        itself finds out as soon.
 
         Raises:
             TradewindError: An input or a secret is not there.
         """
-        if not isinstance(self.runner, Simulates) and not any(self.hooks.has(moment) for moment in _PREPARING):
+        if not self.gives or isinstance(self.runner, Simulates):
+            return
+        if not any(self.hooks.has(moment) for moment in _PREPARING):
             check_inputs(request)
             resolve_secrets(request.secrets)
 

@@ -105,12 +105,8 @@ def stage_in(request: RunRequest) -> None:
         DeployError: It cannot be brought now; ``retryable`` is true.
     """
     for text in request.inputs:
-        try:
+        with _needed():
             _bring(Input.parse(text), request)
-        except DeployError as error:
-            if type(error) is DeployError and not error.retryable:
-                raise PrerequisiteError(error.message, hint=error.hint) from error
-            raise
 
 
 def check_inputs(request: RunRequest) -> None:
@@ -120,12 +116,21 @@ def check_inputs(request: RunRequest) -> None:
         PrerequisiteError: One is not.
     """
     for text in request.inputs:
-        try:
+        with _needed():
             wanted = Input.parse(text)
-        except DeployError as error:
-            raise PrerequisiteError(error.message, hint=error.hint) from error
         if wanted.scheme in ("", "file"):
             _here(wanted, request)
+
+
+@contextlib.contextmanager
+def _needed() -> Iterator[None]:
+    """What is wrong with an input for good keeps every run of the job from beginning."""
+    try:
+        yield
+    except DeployError as error:
+        if type(error) is DeployError and not error.retryable:
+            raise PrerequisiteError(error.message, hint=error.hint) from error
+        raise
 
 
 def _bring(wanted: Input, request: RunRequest) -> None:
