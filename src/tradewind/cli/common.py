@@ -121,23 +121,30 @@ def _of_file(store: Store, path: Path) -> list[StudyRow]:
     from tradewind.problem.spec import load_spec
 
     spec = load_spec(path)
-    for name, suffix in ((spec.name, ""), (f"{spec.name}.runs", "/runs")):
-        named = store.find_studies(name)
-        found = [
+    searches = store.find_studies(spec.name)
+    runs, runs_key = single_runs(spec)
+
+    def own(studies: Sequence[StudyRow], key: str) -> list[StudyRow]:
+        here = (str(spec.base), path.name)
+        return [
             study
-            for study in named
-            if study.problem_key == spec.problem_key + suffix
-            or (study.spec.get("base"), Path(str(study.spec.get("file"))).name) == (str(spec.base), path.name)
+            for study in studies
+            if study.problem_key == key or (study.spec.get("base"), Path(str(study.spec.get("file"))).name) == here
         ]
-        if found:
-            return found
-    others = store.find_studies(spec.name)
-    if others:
-        raise StudyNotFoundError(
-            f"there is no study of {path} yet; {spec.name!r} of study {others[0].id} is another job",
-            hint=f"tradewind tune {path}, or name the study by its id",
-        )
-    raise StudyNotFoundError(f"there is no study of {path} yet", hint=f"tradewind tune {path}")
+
+    found = own(searches, spec.problem_key) or own(store.find_studies(runs), runs_key)
+    if found:
+        return found
+    message, hint = f"there is no study of {path} yet", f"tradewind tune {path}"
+    if searches:
+        message += f"; {spec.name!r} of study {searches[0].id} is another job"
+        hint += ", or name the study by its id"
+    raise StudyNotFoundError(message, hint=hint)
+
+
+def single_runs(spec: Spec) -> tuple[str, str]:
+    """Name and problem of the studies that single runs of a job are kept in."""
+    return f"{spec.name}.runs", f"{spec.problem_key}/runs"
 
 
 def pair(word: str, option: str, example: str, *, error: type[InputError] | None = None) -> tuple[str, str]:

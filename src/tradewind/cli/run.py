@@ -99,13 +99,15 @@ def choose(spec: Spec, problem: Problem, store: Store, texts: Sequence[str]) -> 
 
 def best_known(spec: Spec, store: Store) -> Trial | None:
     """The best trial of the newest study of the same problem that has one, else the best of its single runs."""
+    from tradewind.cli.common import single_runs
+
     for study in store.find_studies(spec.name, spec.problem_key):
         best = store.summaries([study.id])[0].best
         if best is not None:
             return best
     # Runs at the same time are in studies of their own, none of which stands for the others.
     found: Trial | None = None
-    for study in store.find_studies(*_single_runs(spec)):
+    for study in store.find_studies(*single_runs(spec)):
         best = store.summaries([study.id])[0].best
         if best is not None and (found is None or spec.objective.better(_objective(best), _objective(found))):
             found = best
@@ -117,22 +119,18 @@ def _objective(trial: Trial) -> float:
     return trial.observation.objective
 
 
-def _single_runs(spec: Spec) -> tuple[str, str]:
-    """Name and problem of the studies that single runs of a job are kept in."""
-    return f"{spec.name}.runs", f"{spec.problem_key}/runs"
-
-
 def run_once(
     spec: Spec, problem: Problem, store: Store, configuration: Configuration
 ) -> tuple[StudyRow, Trial, list[Run]]:
     """Run one configuration through the whole engine: stored, limited, charged and read as any trial."""
+    from tradewind.cli.common import single_runs
     from tradewind.cli.signals import StopWanted
     from tradewind.engine.assemble import build_search, new_study
     from tradewind.engine.fixed import FixedSearcher
     from tradewind.errors import BudgetError, InterruptedSearch, StudyBusyError
     from tradewind.paths import data_folder
 
-    name, key = _single_runs(spec)
+    name, key = single_runs(spec)
     searcher = FixedSearcher(problem, configuration)
     found = [s for s in store.find_studies(name, key) if s.state != "interrupted"]
     while True:
