@@ -96,7 +96,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         )
         self.globals = {"range": _short_range}
         known = {name: self.filters[name] for name in _FILTERS}
-        own = {"join": _join, "list": _list, "replace": _replace, "sum": _sum, "tojson": _to_json(known["tojson"])}
+        own = {"join": _join, "list": _bounded, "replace": _replace, "sum": _sum, "tojson": _to_json(known["tojson"])}
         self.filters = {name: _watched(each) for name, each in (known | own | {"_steps": _steps}).items()}
 
     def bounded(self, source: str) -> Template:
@@ -197,10 +197,6 @@ def _short_range(*arguments: int) -> range:
     if len(numbers) > _MAX_LOOP:
         raise SecurityError(f"range is limited to {_MAX_LOOP} numbers")
     return numbers
-
-
-def _list(values: Iterable[Any]) -> list[Any]:
-    return list(_bounded(values))
 
 
 def _bounded(values: Iterable[Any]) -> list[Any]:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.service.web.stage import PASSWORD, Stage, stage
+from tests.service.web.stage import PASSWORD, Stage, people, stage
+
+from tradewind.service.context import Context, open_context
+from tradewind.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -22,6 +25,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A server with a worker, people and requests."""
     with stage(tmp_path_factory.mktemp("web")) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
+    """A service with people, without a server: for pages as the server makes them."""
+    folder = tmp_path_factory.mktemp("pages")
+    context = open_context(ServiceSettings(), f"sqlite:///{folder}/service.db", folder / "home")
+    people(context)
+    yield context
+    context.close()
 
 
 @pytest.fixture(scope="session")

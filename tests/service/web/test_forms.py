@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from tests.service.live import principal
-from tests.service.web.stage import people
 from tests.service.web.visitor import Visitor, words
 
 from tradewind.service.accounts.passwords import SHORTEST
-from tradewind.service.context import Context, open_context
-from tradewind.service.settings import ServiceSettings
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
-    folder = tmp_path_factory.mktemp("forms")
-    context = open_context(ServiceSettings(), f"sqlite:///{folder}/service.db", folder / "home")
-    people(context)
-    yield context
-    context.close()
+from tradewind.service.context import Context
 
 
 @pytest.mark.parametrize(("name", "page"), [("ann", "/account"), ("root", "/admin/users")])

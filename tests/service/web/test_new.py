@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
 import pytest
 from tests.service.live import principal
-from tests.service.web.stage import GREET, people
+from tests.service.web.stage import GREET
 from tests.service.web.visitor import Visitor, words
 
 from tradewind.errors import ConflictError
-from tradewind.service.context import Context, open_context
-from tradewind.service.settings import ServiceSettings
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
-    folder = tmp_path_factory.mktemp("new")
-    context = open_context(ServiceSettings(), f"sqlite:///{folder}/service.db", folder / "home")
-    people(context)
-    yield context
-    context.close()
+from tradewind.service.context import Context
 
 
 @pytest.fixture(scope="module")

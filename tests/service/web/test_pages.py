@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from tests.service.live import not_uploaded, principal
-from tests.service.web.stage import GREET, STATES, people, put
+from tests.service.web.stage import GREET, STATES, put
 from tests.service.web.visitor import Visitor, words
 
-from tradewind.service.context import Context, open_context
-from tradewind.service.settings import ServiceSettings
+from tradewind.service.context import Context
 from tradewind.store.schema import request_events
 
 EVIL = '<script>alert("1")</script>'
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
-    folder = tmp_path_factory.mktemp("pages")
-    context = open_context(ServiceSettings(), f"sqlite:///{folder}/service.db", folder / "home")
-    people(context)
-    yield context
-    context.close()
 
 
 @pytest.fixture(scope="module")
