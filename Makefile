@@ -52,7 +52,9 @@ demo: $(VENV)/.plots ## tune the real job of examples/compress, about two minute
 	@mkdir -p $(OUT)
 	$(BIN)/tradewind report $(DEMO) --html $(OUT)/report.html --png $(OUT)/plots
 
-test: $(VENV)/.dev system lint ## install what the tests need, then all checks and all tests
+test: ## install what the tests need, then all checks and all tests
+	@$(MAKE) -j2 $(VENV)/.dev system
+	@$(MAKE) lint
 	$(BIN)/python -m pytest
 
 test-fast: $(VENV)/.dev ## the tests that take less than a second each: three minutes on two cores
@@ -77,7 +79,7 @@ kubernetes: $(VENV)/.dev ## build a real Kubernetes (10 to 30 minutes the first 
 	bash tools/kubernetes/build.sh $(KUBERNETES)
 	$(BIN)/python tools/kubernetes/check.py $(KUBERNETES)
 
-system:
+system: | $(BIN)/python
 	@bash tools/system_packages.sh
 	@bash tools/terraform_engine.sh
 
