@@ -68,6 +68,31 @@ def test_every_room_is_in_the_layers(project: dict[str, Any]) -> None:
     assert there - listed <= {"tradewind.__init__", "tradewind.__main__"}
 
 
+def test_architecture_page_has_every_room_on_its_floor(project: dict[str, Any]) -> None:
+    """The page's table is the contract in words: a room that moved or came is moved or added there."""
+    page = (ROOT / "docs/internals/architecture.md").read_text()
+    shown = re.findall(r"^\| (\d+) \| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    wanted = [[name.strip().removeprefix("tradewind.") for name in layer.split("|")] for layer in layers]
+    assert [re.findall(r"\w+", rooms) for _, rooms in shown] == wanted
+    floors = {room: floor for floor, rooms in shown for room in re.findall(r"\w+", rooms)}
+    for room in floors:
+        said = re.match(r'"""Floor (\d+):', _text_of(room))
+        assert said is None or said[1] == floors[room], f"the docstring of {room} names another floor than the page"
+
+
+def _text_of(room: str) -> str:
+    place = ROOT / "src/tradewind" / room
+    return (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text()
+
+
+def test_every_kind_of_part_is_in_the_guide_for_authors() -> None:
+    page = (ROOT / "docs/guides/extending.md").read_text()
+    for kind in KINDS:
+        assert f"| {kind} | `{group(kind)}` |" in page, f"extending.md has no row for {kind}"
+        assert f"**{kind.capitalize()}.**" in page, f"extending.md does not say what a {kind} must hold"
+
+
 def test_every_part_is_kept_from_the_engine(project: dict[str, Any]) -> None:
     """Likewise for a new part, and for what only searchers share."""
     contracts = project["tool"]["importlinter"]["contracts"]

@@ -1,4 +1,4 @@
-"""Floor 6: the command line, one file a command."""
+"""Floor 8: the command line, one file a command."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Conformance suites for every kind of part; they ship with the package."""
+"""Conformance suites for those who write parts, and problems to try them on; they ship with the package."""
