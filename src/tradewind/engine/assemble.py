@@ -1,4 +1,4 @@
-"""Puts a search together from a specification: the only place where parts are chosen by name."""
+"""Puts a search together from a specification: every part that it names, made and fitted to the others."""
 
 from __future__ import annotations
 
