@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,15 +90,22 @@ class Spool:
                 yield {**found, "owner": unquote(path.parent.name), "run_id": unquote(path.name)}
 
     def script(self) -> Path:
-        """The job script, where Slurm's programs can read it."""
+        """The job script, where Slurm's programs can read it.
+
+        Raises:
+            DeployError: It cannot be written.
+        """
         if self._script is None:
             source = script_source()
             path = self.root / f"job-{hashlib.sha256(source).hexdigest()[:12]}.sh"
-            if not path.exists():
-                self.root.mkdir(parents=True, exist_ok=True)
-                part = path.with_name(f"{path.name}.{os.getpid()}")
-                part.write_bytes(source)
-                part.replace(path)
+            try:
+                if not path.exists():
+                    self.root.mkdir(parents=True, exist_ok=True)
+                    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # threads write the same one
+                    part.write_bytes(source)
+                    part.replace(path)
+            except OSError as error:
+                raise folder_error(error, self.root) from error
             self._script = path
         return self._script
 
@@ -234,7 +242,7 @@ class Spool:
         """Write down Slurm's id of a batch. It can be found again by name: a full disk does not matter."""
         path = self.batch(name) / "job"
         with suppress(OSError):
-            part = path.with_name("job.part")
+            part = path.with_name(f"job.{secrets.token_hex(8)}")
             part.write_text(job, encoding="utf-8")
             part.replace(path)
 

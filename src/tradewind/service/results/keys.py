@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 from pathlib import Path
 
@@ -85,8 +86,8 @@ class Keys:
             if path.exists() and path.read_text() == text:
                 return path
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            aside = folder / f".{name}-{os.getpid()}"
-            handle = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+            aside = folder / f".{name}-{secrets.token_hex(8)}"  # threads write the same one
+            handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "w") as file:
                 file.write(text)
             aside.replace(path)
