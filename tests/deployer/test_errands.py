@@ -356,7 +356,7 @@ def test_many_are_handed_over_in_one_call(make: Make, tmp_path: Path) -> None:
 def test_refused_teardowns_are_tried_again(
     make: Make, tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tradewind.deployer.flight._BACKOFF_SECONDS", (0.02,))
+    monkeypatch.setattr("tradewind.deployer.ground._BACKOFF_SECONDS", (0.02,))
     cloud.pause, cloud.refuses_to_destroy = 0.02, 3
     runner = SlowRunner(tmp_path, 0.02)
     runner.ends = RunState.DONE
@@ -369,8 +369,11 @@ def test_refused_teardowns_are_tried_again(
 
 
 @pytest.mark.parametrize("error", [UnreachableError("the host is gone"), ZeroDivisionError("a bug")])
-def test_a_stop_of_what_has_just_ended_and_cannot_be_collected(make: Make, tmp_path: Path, error: Exception) -> None:
+def test_a_stop_of_what_has_just_ended_and_cannot_be_collected(
+    make: Make, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is an end like any other, and no error of who stops it."""
+    monkeypatch.setattr(lifecycle, "_RESULTS_SECONDS", 0.0)
     runner = SlowRunner(tmp_path, 0.01)
     deployer = make(runner=runner)
     deployer.launch(row(), request_for(tmp_path, ("true",)))
@@ -385,9 +388,10 @@ def test_a_stop_of_what_has_just_ended_and_cannot_be_collected(make: Make, tmp_p
 
 @pytest.mark.parametrize("error", [None, UnreachableError("the host is gone")])
 def test_a_stop_while_outputs_are_brought_waits_for_them(
-    make: Make, tmp_path: Path, error: UnreachableError | None
+    make: Make, tmp_path: Path, error: UnreachableError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its output is what it was run for; without it, it would count as a run that went well and wrote nothing."""
+    monkeypatch.setattr(lifecycle, "_RESULTS_SECONDS", 0.0)
     begun, brought = threading.Event(), threading.Event()
 
     class Copying(SlowRunner):

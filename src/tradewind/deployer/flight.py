@@ -8,18 +8,18 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, ending_for, ending_of, paid_for
+from tradewind.deployer.collecting import Collector
+from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, backoff, ending_for, ending_of, paid_for
 from tradewind.deployer.meter import Meter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.runner.base import HasOwnFiles, Runner, SubmitsTogether
-from tradewind.deployer.staging import stage_in, stage_out
+from tradewind.deployer.runner.base import SubmitsTogether
+from tradewind.deployer.staging import stage_in
 from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatus
 
 _log = logging.getLogger("tradewind.deployer")
 
-_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 _NO_PROGRAM = 127  # as shells have it: there is no such program, or it cannot be started
 _REPEAT_SECONDS = 10.0
 _STUBBORN_SECONDS = 30.0
@@ -53,6 +53,7 @@ class Flight:
         self._cancelled_at = self._destroyed_at = float("-inf")
         self._released_at = float("inf")
         self._meter = Meter(ground.billing, makes=ground.makes)
+        self._collector = Collector(ground)
         self._made: Cluster | None = None
         self._handle: Handle | None = None
 
@@ -65,6 +66,11 @@ class Flight:
     def running(self) -> bool:
         """False once the runner has said that the job has ended."""
         return self.status is None or not self.status.state.ended
+
+    @property
+    def _fetching(self) -> bool:
+        """True while what an ended job has left is fetched, or is to be fetched again."""
+        return self.run.state is RunState.COLLECTING and self._phase is Phase.ACT
 
     @property
     def _lost(self) -> bool:
@@ -88,13 +94,9 @@ class Flight:
         """Take in what the runner and the provisioner say."""
         if status is not None:
             self.status = status
-            lost = status.state is RunState.PREEMPTED
-            self.run = replace(
-                self.run,
-                runtime=max(self.run.runtime, status.runtime) if lost else status.runtime,
-                exit_code=status.exit_code if status.state.ended else None,
-                usage=status.usage,
-            )
+            least = self.run.runtime if status.state is RunState.PREEMPTED else 0.0
+            code = status.exit_code if status.state.ended else None
+            self.run = replace(self.run, runtime=max(least, status.runtime), exit_code=code, usage=status.usage)
         if cluster is not None:
             self.cluster = cluster
             self._meter.note(cluster, self._ground.runner.clock.now())
@@ -117,15 +119,23 @@ class Flight:
                 elif isinstance(error, MissingProgramError):
                     self.run = replace(self.run, exit_code=_NO_PROGRAM)
                 ending = ending_for(error)
+                waits = self.ending is None and self._fetching and not self._lost
+                again = self._collector.again(error, self.run, self.request) if waits else None
             if self.ending is not None:
                 self._put_off(ending.reason)
+                break
+            if again is not None:
+                self.run, self.retry_at = again
                 break
             self.ending = ending
         self._charge()
 
-    def stop(self, ending: Ending) -> None:
-        """Let it end at once, without the stages and hooks that are left; what an ended job has left is brought."""
-        copying = self.errand if self.run.state is RunState.COLLECTING and self._phase is Phase.ACT else None
+    def stop(self, ending: Ending, until: float) -> None:
+        """Let it end at once, without the stages and hooks that are left; what an ended job has left is brought.
+
+        Where the connection breaks, that is tried again ``until`` a moment of ``time.monotonic``.
+        """
+        copying = self.errand if self._fetching else None
         if self.errand is not None and not self.errand.firm:
             self._ground.hooks.stop(self.run.run_id)
             self.errand = None
@@ -135,11 +145,10 @@ class Flight:
         status = self.status
         if self.ending is None and status is not None and status.state.ended:
             ending = ending_of(status)
-            if self.run.state in (RunState.EXECUTING, RunState.COLLECTING):
-                try:
-                    copying.task.result() if copying is not None else self._bring()
-                except Exception as error:  # it is an end like any other, and no error of who stops it
-                    ending = ending_for(error)
+            collecting = self.run.state is RunState.COLLECTING and self._phase is not Phase.AFTER
+            if collecting or self.run.state is RunState.EXECUTING:
+                first = copying.task.result if copying is not None else self._bring
+                ending = self._collector.insist(first, self._bring, until) or ending
         self.ending = self.ending or ending
 
     def _charge(self) -> None:
@@ -230,8 +239,10 @@ class Flight:
                 self._submit()
             case RunState.EXECUTING:
                 return self._execute()
-            case RunState.COLLECTING if self.request.outputs or type(self._ground.runner).collect is not Runner.collect:
-                self._later(self._bring)
+            case RunState.COLLECTING if self._collector.needed(self.request):
+                if self._ground.runner.clock.now() < self.retry_at:
+                    return False
+                self._later(self._bring, self._brought)
             case _:
                 self._next()
         return True
@@ -295,16 +306,11 @@ class Flight:
         return True
 
     def _bring(self) -> None:
-        """Bring logs, metrics and outputs into the run's folder; of a run that failed, as far as it goes."""
-        assert self.run.handle is not None
-        try:
-            self._ground.runner.collect(self.run.handle, self.request)
-            if not isinstance(self._ground.runner, HasOwnFiles):
-                stage_out(self.request)
-        except TradewindError as error:
-            if self.status is None or self.status.state is RunState.DONE:
-                raise
-            _log.warning("run %s: %s", self.run.run_id, error)
+        self._collector.bring(self.run, self.request, self.status)
+
+    def _brought(self) -> None:
+        self.run = replace(self.run, reason="")
+        self._unless_ending()
 
     def _release(self) -> bool:
         """End what runs, give the machines back, and end the run when they are gone."""
@@ -322,14 +328,8 @@ class Flight:
         if not self._over(ending.reason) or not self._give_back():
             return False
         self._charge()
-        ended = replace(
-            self.run,
-            state=ending.state,
-            reason=ending.reason,
-            fault=ending.fault,
-            ended=ground.runner.clock.now(),
-            machines=(),
-        )
+        now = ground.runner.clock.now()
+        ended = replace(self.run, state=ending.state, reason=ending.reason, fault=ending.fault, ended=now, machines=())
         # Noted before the row ends: a process that is killed in between forgets no upload.
         where = ground.results.offer(ended, self.request) if ground.results is not None else ""
         self.run = replace(ended, results=where)
@@ -393,7 +393,7 @@ class Flight:
 
     def _put_off(self, problem: str) -> None:
         """Giving back failed: it is tried again later, and the run stays open until it works."""
-        delay = _BACKOFF_SECONDS[min(self._refusals, len(_BACKOFF_SECONDS) - 1)]
+        delay = backoff(self._refusals)
         self._refusals += 1
         self.retry_at = self._ground.runner.clock.now() + delay
         self.run = replace(self.run, reason=f"its machines are not given back yet: {problem}")

@@ -24,6 +24,8 @@ from tradewind.problem import Billing, Handle, Offer, Run, RunOutput, RunRequest
 
 _GLANCE_SECONDS = 0.05
 _PATIENCE_SECONDS = 30.0
+_RESULTS_SECONDS = 10.0
+"""Whoever stops runs waits so long, for all of them, for results whose connection breaks."""
 
 
 class Deployer:
@@ -167,9 +169,10 @@ class Deployer:
         flights = {run_id: self._flights[run_id] for run_id in reasons if run_id in self._flights}
         flights = {run_id: flight for run_id, flight in flights.items() if flight.open}
         self._look(list(flights.values()))
+        until = time.monotonic() + _RESULTS_SECONDS
         for run_id, flight in flights.items():
             with suppress(TradewindError):  # it is tried again, and told, by its own `cancel`
-                flight.stop(Ending(RunState.CANCELLED, reasons[run_id]))
+                flight.stop(Ending(RunState.CANCELLED, reasons[run_id]), until)
                 self._stopping[run_id] = flight
         for flight in flights.values():
             flight.advance()
@@ -189,7 +192,7 @@ class Deployer:
             return None
         if flight.open:
             self._look([flight])
-            flight.stop(Ending(RunState.CANCELLED, reason))
+            flight.stop(Ending(RunState.CANCELLED, reason), time.monotonic() + _RESULTS_SECONDS)
             self._finish(flight)
         self._stopping.pop(run_id, None)
         flight.reported = flight.run
