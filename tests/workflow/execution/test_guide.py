@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,62 @@ def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(plain: W
             assert step in (Step.DONE, Step.FAILED) or blocked
     else:
         assert world.lost, world.ending
+
+
+class DirectedWorld(GuidedWorld):
+    """As that one, but a planner of the package decides."""
+
+    planner = ""
+
+    def made(self) -> ExecutionMachine:
+        self.time = 0.0
+        flow = replace(self.flow, tasks=tuple(
+            replace(task, runtime=self.chance.choice((0.0, 1.0, 5.0)), cores=cores)
+            for task, cores in zip(self.flow.tasks, self.graph.cores, strict=True)
+        ))  # fmt: skip
+        self.directed = flow, Platform(tuple(Vm(f"m{vm}", slots=count) for vm, count in enumerate(self.graph.slots)))
+        guide = self.director(range(len(flow)), range(len(self.graph.slots)))
+        return ExecutionMachine(self.graph, {}, self.patience, guide)
+
+    def director(self, tasks: Sequence[int], vms: Sequence[int]) -> Directing:
+        flow, platform = self.directed
+        return guide_for(flow, platform, tasks, vms, plugins.create("planner", self.planner, {}), self.now, booted=True)
+
+    def now(self) -> float:
+        self.time += self.chance.choice((0.0, 0.0, 0.3, 1.0))
+        return self.time
+
+    def plan(self) -> None:
+        asked = self.plans.pop()
+        try:
+            guide = self.director(asked.tasks, asked.vms)
+        except WorkflowError:
+            self.handle(PlanFailed())
+            return
+        self.record({"e": "plan"})
+        self.handle(Guided(guide))
+
+
+@pytest.mark.parametrize("planner", [name for name in ONLINE if name != "q_learning"])  # it takes a second to learn
+def test_each_of_them_bears_failures_losses_and_crashes(planner: str) -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(worlds(troubles=12))
+    def bears(plain: World) -> None:
+        world = DirectedWorld(plain.graph, {}, plain.patience, plain.chance, plain.troubles)
+        world.planner = planner
+        world.run()
+        assert all(count == 1 for count in world.finished.values())
+
+    bears()
+
+
+@pytest.mark.parametrize("planner", ["maxmin", "mct", "minmin", "sufferage"])
+def test_a_task_that_failed_for_good_occupies_no_core_for_who_decides(planner: str) -> None:
+    flow, platform = Workflow("w", (Task("bad", "a", 9.0), Task("good", "a", 1.0)), ((), ())), Platform((Vm("one"),))
+    guide = guide_for(flow, platform, (0, 1), (0,), plugins.create("planner", planner, {}), lambda: 0.0, booted=True)
+    assert guide.pick([0], [1]) == (0, 0)
+    guide.ended(0, 0, failed=True)
+    assert guide.pick([1], [1]) == (1, 0)
 
 
 def test_the_last_attempt_is_on_another_machine_whatever_is_decided() -> None:

@@ -104,8 +104,6 @@ class BatchDirector(Director):
 
     def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
         """The next task that the rule would start now."""
-        for task in ready:
-            self._running.pop(task, None)  # it has failed, and is to run again
         if self._moment != (state.now, len(ready)) or (self._more and not self._decided):
             self._decided = self._decide(ready, state)
         if not self._decided:
@@ -118,6 +116,7 @@ class BatchDirector(Director):
 
     def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:
         """Decide anew, even at the moment of the last decision: a task may take no time at all."""
+        self._running.pop(task, None)  # one that has failed may never be ready again, or is started by somebody else
         self._moment = (-1.0, 0)
 
     def _fetching(self, task: int, vm: int, state: State) -> float:
@@ -148,8 +147,6 @@ class BatchDirector(Director):
         lanes = np.full((len(self._slots), int(self._slots.max())), np.inf)
         later = np.nextafter(state.now, np.inf)
         ends: dict[int, list[float]] = {}
-        for task in [task for task in self._running if task in state.finished]:
-            del self._running[task]
         for task, (vm, end) in self._running.items():
             ends.setdefault(vm, []).extend([max(end, later)] * int(self._cores[task]))
         for vm, machine in enumerate(self._platform.vms):
