@@ -168,7 +168,7 @@ def test_a_hundred_thousand_trials_are_loaded_explained_and_drawn_in_seconds() -
     data = StudyData.load(store, 1)
     sentences = why(data)
     page = render_html(data)
-    assert time.perf_counter() - begin < 15  # about 2 s alone; the bound is for a machine that is shared
+    assert time.perf_counter() - begin < 60  # about 2 s alone; the bound is for a machine that is shared
     assert sentences[0].startswith("Use ")
     assert len(page) < 1_500_000
     assert "of 100,000 trials are shown" in page

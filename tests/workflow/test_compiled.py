@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.workflow.datasets import dax, needs_datasets
 
+from tradewind import plugins
 from tradewind.errors import WorkflowError
 from tradewind.workflow.files import open_platform
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.plan import Schedule, check
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.simulator.compiled import Compiled
+from tradewind.workflow.simulator.compiled import Compiled, foreseen
 from tradewind.workflow.simulator.reference import ByKey, Following, simulate
 from tradewind.workflow.simulator.world import World
 
@@ -128,3 +131,23 @@ def test_real_graphs(graph: str, vcpu: int) -> None:
     plan = compiled.queue(np.zeros(len(flow)), preference)
     check_same(plan, simulate(flow, platform, ByKey([0.0] * len(flow), preference)))
     check_same(compiled.follow(plan), simulate(flow, platform, Following(plan)))
+
+
+@pytest.mark.parametrize("planner", ["cpop", "sufferage", "heft"])
+def test_a_plan_says_when_its_tasks_end_though_they_read_what_they_do_not_wait_for(planner: str) -> None:
+    def task(number: int, runtime: float, *inputs: int) -> Task:
+        return Task(f"t{number}", "t", runtime, tuple(f"f{place}" for place in inputs), (f"f{number}",))
+
+    tasks = (task(0, 3), task(1, 1), task(2, 4), task(3, 4, 1), task(4, 2, 1, 2), task(5, 2, 0, 1, 2, 3, 4))
+    sizes = {f"f{number}": size * 15_000_000 for number, size in enumerate((1, 1, 2, 3, 2, 1))}
+    flow = Workflow("unwaited", tasks, ((), (), (0,), (), (), ()), sizes)
+    platform = Platform((Vm("x", slots=2), Vm("y", 2.0)), "local")
+    planned = plugins.create("planner", planner, {}, seed=0).plan(flow, platform)
+    found = foreseen(flow, platform, planned)
+    check(flow, platform, found)
+    real = simulate(flow, platform, Following(found))
+    assert found.finish.tolist() == pytest.approx(real.finish.tolist())
+    if planner == "cpop":
+        assert (planned.makespan, found.makespan) == (8.0, 10.0)
+    nowhere = replace(platform, storage="none")
+    assert foreseen(flow, nowhere, planned) is planned

@@ -64,9 +64,10 @@ def _plan(
     from tradewind.workflow.drawing import gantt_document
     from tradewind.workflow.files import Plan, plan_document, write_plan
     from tradewind.workflow.plan import check, figures
+    from tradewind.workflow.simulator.compiled import foreseen
 
     begin = time.perf_counter()
-    schedule = part.plan(flow, platform)
+    schedule = foreseen(flow, platform, part.plan(flow, platform))
     took = time.perf_counter() - begin
     check(flow, platform, schedule)
     found = figures(flow, platform, schedule, lower_bound(flow, platform))

@@ -21,7 +21,8 @@ from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import Schedule, check, figures
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.reference import Following, simulate
+from tradewind.workflow.simulator.compiled import foreseen
+from tradewind.workflow.simulator.reference import simulate
 
 
 def _seconds(value: Any) -> float:
@@ -157,9 +158,7 @@ def carried_out(flow: Workflow, platform: Platform, planner: Planner) -> Schedul
     """
     if isinstance(planner, Online):
         return simulate(flow, platform, planner.director(flow, platform))
-    schedule = planner.plan(flow, platform)
-    if platform.storage == "local":
-        return simulate(flow, platform, Following(schedule))  # where files lie is not foreseen by every planner
+    schedule = foreseen(flow, platform, planner.plan(flow, platform))
     check(flow, platform, schedule)
     return schedule
 
