@@ -273,6 +273,7 @@ def _policy(
         rules=make_rules([(rule.name, rule.settings) for rule in spec.stop]),
         room=deployer.room,
         kill_seconds=deployer.kill_seconds,
+        longest=spec.longest,
         elsewhere=_elsewhere(spec, problem, deployer, data_folder),
         spot_attempts=spec.spot_attempts,
         exit_codes=accepted_exit_codes(spec),

@@ -23,6 +23,7 @@ class Policy:
         rules: When to stop.
         room: Whether a run on an offer may start beside those on other offers.
         kill_seconds: Seconds that a run may still take after its wall time, until it is gone.
+        longest: Seconds that any run may take (``deploy.longest``), or None.
         elsewhere: Finds another offer for a trial that found no machines, or lost its spot machines.
         spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
         exit_codes: Exit codes of the program that are no failure.
@@ -39,6 +40,7 @@ class Policy:
     rules: Sequence[Rule] = ()
     room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
     kill_seconds: float = 0.0
+    longest: float | None = None
     elsewhere: Elsewhere = nowhere
     spot_attempts: int = 1
     exit_codes: frozenset[int] = frozenset({0})

@@ -49,7 +49,7 @@ class SearchMachine:
         self.parallel = problem.terms.parallel
         self.ledger = Ledger(problem.budget.dollars)
         self.book = TrialBook(problem.objective, problem.constraints.deadline)
-        self.purse = Purse(problem, abort=policy.abort, priced=policy.priced_aborts, kill_seconds=policy.kill_seconds)
+        self.purse = Purse(problem, policy)
         self.stopped: ev.Stop | None = None
         self._allowance = Allowance(problem, policy.rules)
         self._underway = Underway()
@@ -167,7 +167,8 @@ class SearchMachine:
         trial = self.book.trials[run.trial]
         if not run.reserved and self.problem.budget.dollars is not None:
             others = len(self.runs) - 1
-            amount = self.purse.reservation(trial, self.book.best_value, self.ledger.free, others) or 0.0
+            amount = self._reservation(trial, others)
+            amount = self.purse.share(self.ledger.free or 0.0, others) if amount is None else amount
             run = replace(run, reserved=amount)
             self.ledger.take_over(run.run_id, amount)
             self._underway.put(run, stored=False)
@@ -254,7 +255,7 @@ class SearchMachine:
                 break
             if not self.policy.gated and self.runs and not self.policy.room(trial.offer, self.running_offers()):
                 break
-            amount = self.purse.reservation(trial, self.book.best_value, self.ledger.free, len(self.runs))
+            amount = self._reservation(trial, len(self.runs))
             if amount is None:
                 if self.runs:
                     out += [ev.Unwant(trial.number)] if self._leave.drop(trial.number) else []
@@ -286,9 +287,13 @@ class SearchMachine:
         cap = self._until(trial, run)
         return [self._write(trials=[trial], runs=[run]), ev.Launch(trial, run, cap)]
 
+    def _reservation(self, trial: Trial, running: int) -> float | None:
+        best = self.book.best.observation if self.book.best else None
+        return self.purse.reservation(trial, best, self.ledger.free, running, self.seconds_left)
+
     def cap(self, trial: Trial, run: Run) -> tuple[float | None, str]:
         """When a run must end, in seconds of execution, and why."""
-        return self.purse.cap(trial, run.reserved, self.book.best_value, self.seconds_left)
+        return self.purse.cap(trial, run, self.book.best_value, self.seconds_left)
 
     def _cannot_pay(self, trial: Trial) -> None:
         """Nothing runs, and the money left does not pay a run of this trial: the search is over."""
