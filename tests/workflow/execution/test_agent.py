@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,25 @@ def test_a_working_folder_of_its_own_and_what_it_uses(machine: Machine) -> None:
     assert "peak_memory_bytes" not in said["one#1"]  # a shell needs less than what started it
     assert (machine.folder.files / "seen").read_text().split() == ["d", "in", "seen"]
     assert (machine.folder.files / "d/e").exists()
+
+
+def test_what_is_updated_in_place_is_delivered_from_a_folder_of_its_own(machine: Machine) -> None:
+    files = machine.folder.files
+    (files / "tree/sub").mkdir(parents=True)
+    for name in ("by", "own", "tree/sub/old"):
+        (files / name).write_text("a\n")
+    script = "sed -i s/a/b/ by; echo b >> own; echo b > tree/sub/new; "
+    one = sh("one", script, after="by own tree", writes="by own tree")
+    machine.order(replace(one, command=("sh", "-c", script + "exit 3")), isolated=True)
+    machine.expect("one#1", "failed")
+    assert [(files / name).read_text() for name in ("by", "own")] == ["a\n", "a\n"], "a second try begins anew"
+    machine.order(one, attempt=2, isolated=True)
+    machine.expect("one#2", "done")
+    assert [(files / name).read_text() for name in ("by", "own")] == ["b\n", "a\nb\n"]
+    assert sorted(each.name for each in (files / "tree/sub").iterdir()) == ["new", "old"]
+    assert not any(each.is_symlink() for each in files.iterdir())
+    machine.order(sh("two", "rm by", after="by", writes="by"), isolated=True)
+    assert machine.expect("two#1", "failed")["reason"] == "it ended without writing its output by"
 
 
 def test_tasks_that_only_sleep_leave_their_outputs_and_take_their_time(machine: Machine) -> None:

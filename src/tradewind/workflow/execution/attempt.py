@@ -122,13 +122,21 @@ class Attempt:
         return place
 
     def _isolate(self) -> Path:
-        """A working folder of its own, with nothing but the task's inputs."""
+        """A working folder of its own, with nothing but the task's inputs.
+
+        What it updates is a copy: a program that replaces a file would replace a link, and what was behind it stays.
+        """
         work = self.folder / "work"
         work.mkdir()
         for name in self.order["inputs"]:
             if not name.startswith("/"):
                 (work / name).parent.mkdir(parents=True, exist_ok=True)
-                (work / name).symlink_to(self.work / name)
+                if name not in self.order["updates"]:
+                    (work / name).symlink_to(self.work / name)
+                elif (self.work / name).is_dir():
+                    shutil.copytree(self.work / name, work / name, symlinks=True)
+                else:
+                    shutil.copy2(self.work / name, work / name)
         return work
 
     def _start(self, place: Path) -> None:
@@ -214,14 +222,20 @@ class Attempt:
         """See that the outputs are there, and bring them to where others find them; what is wrong, in words."""
         isolated = self.order["isolated"] and self.order["argv"] is not None
         place = self.folder / "work" if isolated else self.work
-        missing = [name for name in self.order["outputs"] if not (place / name).exists()]
+        outputs = [*self.order["outputs"], *self.order["updates"]]
+        missing = [name for name in outputs if not (place / name).exists()]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             return f"it ended without writing its output {missing[0]}{more}"
         if isolated:
-            for name in self.order["outputs"]:
-                (self.work / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).replace(self.work / name)
+            for number, name in enumerate(outputs):
+                target = self.work / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                old = self.folder / f"old{number}"
+                if target.is_dir() and not target.is_symlink():  # one folder does not replace another
+                    target.replace(old)
+                (place / name).replace(target)
+                shutil.rmtree(old, ignore_errors=True)
             shutil.rmtree(place, ignore_errors=True)
         return ""
 

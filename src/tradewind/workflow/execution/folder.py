@@ -286,6 +286,7 @@ def order_of(
         "isolated": isolated,
         "inputs": list(task.inputs),
         "outputs": outputs,
+        "updates": [name for name in task.outputs if name not in outputs],
         "clears": [name for name in outputs if name not in common],
         "env": {
             "TRADEWIND_TASK": task.id,
