@@ -95,3 +95,13 @@ def test_time_left_and_the_longest_run_limit_what_is_set_aside() -> None:
     assert short.limits(trial(problem()), None) == [(900.0, "it ran into deploy.longest of 15m 00s")]
     run = Run("t-0-1", 0, runtime=700.0)
     assert short.cap(trial(problem()), run, None, 100.0) == (800.0, "the time budget was used up")
+
+
+def test_a_run_that_ran_into_deploy_longest_is_not_said_to_have_met_the_deadline() -> None:
+    of = problem(deadline=3600.0, trials=1)
+    world = World(of, in_order(of), lambda _trial, _run: Fate(60.0), Policy(owner="t", longest=2.0))
+    world.open()
+    world.drive()
+    seen = world.trial_rows[0].observation
+    assert seen is not None
+    assert (seen.reason, seen.runtime) == ("it ran into deploy.longest of 2.0 s", 2.0)

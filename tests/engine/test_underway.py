@@ -29,7 +29,7 @@ def test_news_keep_what_was_set_aside_and_are_written_once() -> None:
 def test_the_first_reason_of_a_cancelled_run_stays() -> None:
     runs = Underway()
     runs.put(run())
-    runs.may_take("r0", "the deadline")
+    runs.may_take("r0", None, "the deadline")
     assert runs.why_cut(run()) == "the deadline"
     assert runs.abort("r0", "too dear")
     assert not runs.abort("r0", "too late")
@@ -48,3 +48,12 @@ def test_what_an_earlier_process_stopped_is_stopped_again() -> None:
     runs.put(run(1))
     assert [run_id for run_id, _ in runs.stopped_before()] == ["r0"]
     assert [each.run_id for each in runs.going_on()] == ["r1"]
+
+
+def test_a_run_that_something_else_cut_did_not_reach_its_wall_time() -> None:
+    runs = Underway()
+    runs.put(run())
+    runs.may_take("r0", 3600.0, "it ran into the deadline of 1h")
+    assert runs.why_cut(run(runtime=3599.0, reason="wall time")) == "it ran into the deadline of 1h"
+    assert runs.why_cut(run(runtime=60.0, reason="the partition's limit")) == "the partition's limit"
+    assert runs.why_cut(run(runtime=60.0)) == "it ran into the deadline of 1h", "better than nothing"

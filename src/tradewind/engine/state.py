@@ -176,7 +176,7 @@ class SearchMachine:
 
     def _until(self, trial: Trial, run: Run) -> float | None:
         cap, why = self.cap(trial, run)
-        self._underway.may_take(run.run_id, why)
+        self._underway.may_take(run.run_id, cap, why)
         return cap
 
     # ------------------------------------------------------------------ what comes next

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from tradewind.problem import STOPPED_EARLY, Run
 
+_SLACK, _SLACK_SHARE = 2.0, 0.02
+"""Seconds, and share of its wall time, by which the measured time of a run that was cut there may fall short of it."""
+
 
 class Underway:
     """The current run of each open trial that has one.
@@ -17,7 +20,7 @@ class Underway:
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}
-        self._deadlines: dict[str, str] = {}  # run -> why its wall time is what it is
+        self._deadlines: dict[str, tuple[float | None, str]] = {}  # run -> its wall time, and why it is that
         self._aborting: dict[str, str] = {}  # run -> why it is being cancelled
         self._dirty: dict[str, Run] = {}
 
@@ -41,9 +44,9 @@ class Underway:
             return None
         return run if run.reserved == known.reserved else replace(run, reserved=known.reserved)
 
-    def may_take(self, run_id: str, why: str) -> None:
-        """Note why a run's wall time is what it is."""
-        self._deadlines[run_id] = why
+    def may_take(self, run_id: str, seconds: float | None, why: str) -> None:
+        """Note a run's wall time, and why it is that."""
+        self._deadlines[run_id] = (seconds, why)
 
     def abort(self, run_id: str, why: str) -> bool:
         """Note why a run is cancelled; False where it is cancelled already, for another reason."""
@@ -61,7 +64,12 @@ class Underway:
 
     def why_cut(self, run: Run) -> str:
         """Why a run ended before its end."""
-        return self._aborting.get(run.run_id) or self._deadlines.get(run.run_id) or run.reason
+        if why := self._aborting.get(run.run_id):
+            return why
+        seconds, why = self._deadlines.get(run.run_id, (None, ""))
+        # An engine has limits of its own: who was cut by one of them did not reach the time noted here.
+        reached = seconds is None or run.runtime >= seconds - max(_SLACK, _SLACK_SHARE * seconds)
+        return (why if reached else run.reason) or run.reason or why
 
     def remove(self, run_id: str) -> None:
         """A run is over."""
