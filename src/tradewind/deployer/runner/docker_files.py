@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import IO, Any, cast
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.runner.files import merge_folder
 from tradewind.deployer.staging import INPUTS, stage_out
 from tradewind.problem import RunRequest
 
@@ -95,7 +95,7 @@ def fetch(client: Any, container: str, request: RunRequest, limit: int) -> None:
         if _get(client, container, f"{names.RUN_PLACE}/{METRICS}", place / "metrics", limit):
             (place / "metrics" / METRICS).replace(request.folder / METRICS)
         if _get(client, container, f"{names.RUN_PLACE}/{OUTPUTS}", place / OUTPUTS, limit):
-            shutil.copytree(place / OUTPUTS / OUTPUTS, request.folder / OUTPUTS, symlinks=True, dirs_exist_ok=True)
+            merge_folder(place / OUTPUTS / OUTPUTS, request.folder / OUTPUTS, move=True)
         work = place / "work"
         for base in _bases(request.outputs):
             target = work / base

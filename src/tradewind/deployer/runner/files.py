@@ -1,10 +1,11 @@
-"""Small files that runners leave for other processes, and what is wrong when they cannot be written."""
+"""Files that runners leave for other processes or bring into run folders, and errors of writing them."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,41 @@ def replace_document(path: Path, content: Mapping[str, Any]) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content), encoding="utf-8")
     part.replace(path)
+
+
+def merge_folder(source: Path, target: Path, *, move: bool = False) -> None:
+    """Bring what is in a folder into another one, over what has its name there; nothing is written through a link.
+
+    Doing it again, after a kill in the middle too, comes to the same. Links stay links; what is neither a file nor a
+    folder nor a link is left out.
+
+    Args:
+        source: The folder that it is in.
+        target: Where it goes; made if it is not there.
+        move: Move it, which costs no room and needs both on one file system.
+
+    Raises:
+        OSError: It cannot be read, or not be written.
+    """
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        target.unlink()
+    target.mkdir(parents=True, exist_ok=True)
+    for path in list(source.iterdir()):
+        there = target / path.name
+        folder = path.is_dir() and not path.is_symlink()
+        if folder and not (move and not os.path.lexists(there)):
+            merge_folder(path, there, move=move)
+            continue
+        if there.is_dir() and not there.is_symlink():
+            shutil.rmtree(there)
+        if move:
+            path.replace(there)
+        elif path.is_symlink():
+            there.unlink(missing_ok=True)
+            there.symlink_to(path.readlink())
+        elif path.is_file():
+            there.unlink(missing_ok=True)
+            shutil.copy2(path, there)
 
 
 def leave_mark(path: Path, text: str) -> None:

@@ -30,7 +30,7 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesImages,
 )
-from tradewind.deployer.runner.files import document, piece, replace_document
+from tradewind.deployer.runner.files import document, merge_folder, piece, replace_document
 from tradewind.deployer.runner.slurm_follow import Follower
 from tradewind.deployer.runner.slurm_nodes import slurm_nodes
 from tradewind.deployer.runner.slurm_options import SlurmSettings
@@ -215,9 +215,9 @@ class SlurmRunner(
                         shutil.copyfile(source / name, target / name)
                 if (source / OUTPUTS).is_dir():
                     # A link may lead anywhere: it is brought as a link.
-                    shutil.copytree(source / OUTPUTS, target / OUTPUTS, symlinks=True, dirs_exist_ok=True)
+                    merge_folder(source / OUTPUTS, target / OUTPUTS)
             self._cut(target, request.limits.log_bytes)
-        except (OSError, shutil.Error) as error:
+        except OSError as error:
             raise DeployError(f"the files of run {request.run_id} cannot be brought here: {error}") from error
 
     def _cut(self, folder: Path, limit: int | None) -> None:

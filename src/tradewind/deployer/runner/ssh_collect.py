@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from tradewind.deployer.environment import METRICS, OUTPUTS
-from tradewind.deployer.runner.files import folder_error, replace_document
+from tradewind.deployer.runner.files import folder_error, merge_folder, replace_document
 from tradewind.deployer.runner.ssh_machine import FarMachine
 from tradewind.deployer.runner.ssh_status import fields
 from tradewind.deployer.staging import stage_out
@@ -50,27 +49,15 @@ def _put(came: Path, request: RunRequest, prefix: str) -> None:
         source = came / name
         if source.is_file() and not source.is_symlink() and not (prefix and name == METRICS):
             source.replace(request.folder / f"{prefix}{name}")
-    _merge(came / OUTPUTS, request.folder / OUTPUTS)
+    outputs = request.folder / OUTPUTS
+    outputs.mkdir(exist_ok=True)
+    if (came / OUTPUTS).is_dir() and not (came / OUTPUTS).is_symlink():
+        merge_folder(came / OUTPUTS, outputs, move=True)
     kept = came / "kept"
     if kept.is_dir() and request.outputs:
         picked = came / "picked"
-        stage_out(replace(request, workdir=kept, folder=picked))
-        _merge(picked / OUTPUTS, request.folder / OUTPUTS)
-
-
-def _merge(source: Path, target: Path) -> None:
-    """Move what is in a folder into another one, over what has its name there."""
-    target.mkdir(parents=True, exist_ok=True)
-    if not source.is_dir() or source.is_symlink():
-        return
-    for path in list(source.iterdir()):
-        there = target / path.name
-        if there.is_dir() and not there.is_symlink():
-            if path.is_dir() and not path.is_symlink():
-                _merge(path, there)
-                continue
-            shutil.rmtree(there)
-        path.replace(there)
+        if stage_out(replace(request, workdir=kept, folder=picked)):
+            merge_folder(picked / OUTPUTS, outputs, move=True)
 
 
 def _find_patterns(patterns: Sequence[str]) -> list[str]:
