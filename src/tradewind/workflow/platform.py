@@ -56,6 +56,15 @@ def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:
     return min(slots, int(memory_bytes * flow.densest.cores // (flow.densest.memory_bytes or 1)))
 
 
+def needs_of_slot(flow: Workflow) -> int:
+    """Bytes of memory that each slot of a machine needs so that whatever runs there at a time fits; 0 where none says.
+
+    Args:
+        flow: The workflow; its tasks may say what memory they need.
+    """
+    return 0 if flow.densest is None else -(-(flow.densest.memory_bytes or 0) // flow.densest.cores)
+
+
 @dataclass(frozen=True)
 class Platform:
     """Machines, and the way of files between them.

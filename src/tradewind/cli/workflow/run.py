@@ -125,12 +125,13 @@ def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: st
 
     from tradewind.units import parse_duration
     from tradewind.workflow.execution.pilots import Terms
+    from tradewind.workflow.platform import needs_of_slot
 
     return Terms(
         python=python or sys.executable,
         wall_seconds=None if wall is None else parse_duration(wall),
         linger=parse_duration(linger),
-        memory_gib=max((task.memory_bytes or 0 for task in plan.flow.tasks), default=0) / 2**30,
+        slot_bytes=needs_of_slot(plan.flow),
         poll_seconds=0.5 if on in ("local", "process") else 2.0,
     )
 

@@ -43,7 +43,8 @@ class Terms:
         linger: Seconds that a machine without controller and tasks waits before it is given back.
         poll_seconds: Seconds between two questions to the runner.
         silence: Seconds without a word after which a machine counts as lost.
-        memory_gib: Memory that each slot of a machine is asked for with, or 0 for what the engine gives.
+        slot_bytes: Memory that each slot of a machine is asked for with, or 0 for what the engine gives; no machine is
+            asked for with more than it has.
     """
 
     python: str = sys.executable
@@ -51,7 +52,7 @@ class Terms:
     linger: float = 60.0
     poll_seconds: float = 2.0
     silence: float = 15.0
-    memory_gib: float = 0.0
+    slot_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,8 @@ class Pilots:
         )
         # Processes of this machine are not pinned to CPUs: the slots of the plan are what limits them.
         vcpu = 0.0 if self._here else float(machine.slots)
-        memory = vcpu * self._terms.memory_gib
+        memory = 0 if self._here else machine.slots * self._terms.slot_bytes
+        memory = memory if machine.memory_bytes is None else min(memory, machine.memory_bytes)
         request = RunRequest(
             run_id=run_id,
             owner=self._owner,
@@ -195,7 +197,7 @@ class Pilots:
             argv=words,
             folder=folder / "run",
             workdir=self._folder.programs,
-            offer=Offer("plan", machine.kind or machine.name, vcpu, memory, machine.price_per_hour),
+            offer=Offer("plan", machine.kind or machine.name, vcpu, memory / 2**30, machine.price_per_hour),
             configuration=Configuration({}),
             env={"TRADEWIND_MACHINE": machine.name},
             limits=Limits(wall_seconds=self._terms.wall_seconds, asked=self._terms.wall_seconds is not None),
