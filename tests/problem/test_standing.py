@@ -92,6 +92,35 @@ def test_a_run_that_was_cut_short_is_a_bound_beside_others_and_nothing_alone() -
     assert not Standing(cut, None).runs
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_a_repeat_cut_short_makes_no_configuration_better(share: float) -> None:
+    cut = Measured(2, "a", share, 1000.0 * share, False, censored=True)
+    standing = Standing([run(0, "a", 1.0, 1000.0), run(1, "b", 0.9, 900.0), cut], None)
+    assert standing.best_run is not None
+    assert standing.best_run.key == "b"
+    assert standing.best_loss == 0.9
+    assert standing.spread is None, "the cut run could have been as long as the other one"
+    assert standing.loss.tolist() == pytest.approx([1.0, 0.9])
+    assert np.exp(standing.log_time).tolist() == pytest.approx([1000.0, 900.0])
+    assert standing.times.tolist() == [2.0, 1.0]
+
+
+def test_runs_that_vary_are_told_by_those_that_ended() -> None:
+    ended = [run(0, "a", 1.0), run(1, "b", 0.9), run(3, "a", 1.2)]
+    with_cut = Standing([*ended, Measured(2, "a", 0.2, 20.0, False, censored=True)], None)
+    assert with_cut.varies
+    assert with_cut.spread == Standing(ended, None).spread
+    assert with_cut.best_loss == 0.9
+
+
+def test_a_cut_run_without_a_loss_says_only_how_long_it_took() -> None:
+    cut = Measured(2, "a", math.nan, 150.0, False, censored=True)
+    standing = Standing([run(0, "a", 1.0), cut], None)
+    assert standing.loss.tolist() == [1.0]
+    assert np.exp(standing.log_time).tolist() == pytest.approx([math.sqrt(100.0 * 150.0)])
+    assert standing.spread is not None
+
+
 def test_what_trials_say_of_it() -> None:
     seen = Measured.of(trial(3, 0.5), Objective(goal="maximise"))
     assert seen == Measured(3, f"{3:016x}", -0.5, 61.5, True)

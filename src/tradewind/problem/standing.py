@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,35 @@ def spread_of_repeats(squares: float, freedom: int) -> float:
     return float(np.interp(0.5, share / share[-1], grid))
 
 
+class _Told(NamedTuple):
+    """What the runs of one configuration say: losses, ln seconds, and those of them that show how runs vary."""
+
+    losses: list[float]
+    logs: list[float]
+    varied: list[float]
+
+
+def _told(runs: Sequence[Measured]) -> _Told:
+    """What the runs of a configuration say that was run to its end.
+
+    A run that was cut short below the mean of the finished ones could well have become one of them, and counts as
+    their mean; one that went beyond it counts as what it had reached.
+    """
+    ended = [one for one in runs if one.finished]
+    losses, logs = [one.loss for one in ended], [_log(one) for one in ended]
+    loss, log = _mean(losses), _mean(logs)
+    cut = [one for one in runs if one.bounded]
+    return _Told(
+        [*losses, *(max(one.loss, loss) for one in cut)],
+        [*logs, *(max(_log(one), log) for one in cut)],
+        [*logs, *(_log(one) for one in cut if _log(one) > log)],
+    )
+
+
+def _log(one: Measured) -> float:
+    return math.log(max(one.runtime, 1e-12))
+
+
 class Standing:
     """Where the configurations stand that were run to their end.
 
@@ -95,7 +125,7 @@ class Standing:
     Attributes:
         runs: The runs of each configuration by number, in the order of their first ones; k configurations.
         times: How often each ran to its end or to a cap, shape (k,).
-        loss: Its mean loss, shape (k,).
+        loss: Its mean loss, shape (k,); a run that was cut short counts as the mean of the others at least.
         log_time: Its mean ln seconds, shape (k,).
         kept: Share of its runs that broke nothing but the deadline, shape (k,).
         spread: Standard deviation of ln time between runs of one configuration; None where none was run twice.
@@ -108,18 +138,17 @@ class Standing:
         # A bound alone says too little of a configuration to compare it with others.
         self.runs = [runs for runs in groups.values() if any(one.finished for one in runs)]
         self._limit = math.inf if deadline is None else math.log(max(deadline, 1e-12))
-        told = [[one for one in runs if one.finished or one.bounded] for runs in self.runs]
-        logs = [[math.log(max(one.runtime, 1e-12)) for one in runs] for runs in told]
-        self.times = np.array([len(runs) for runs in told], dtype=float)
-        self.loss = np.array([_mean([one.loss for one in runs if math.isfinite(one.loss)]) for runs in told])
-        self.log_time = np.array([_mean(own) for own in logs])
+        told = [_told(runs) for runs in self.runs]
+        self.times = np.array([len(one.losses) for one in told], dtype=float)
+        self.loss = np.array([_mean([loss for loss in one.losses if math.isfinite(loss)]) for one in told])
+        self.log_time = np.array([_mean(one.logs) for one in told])
         self.kept = np.array([_mean([float(self._kept(one)) for one in runs]) for runs in self.runs])
-        freedom = sum(len(own) - 1 for own in logs)
-        squares = math.fsum((value - _mean(own)) ** 2 for own in logs if len(own) > 1 for value in own)
+        freedom = sum(len(one.varied) - 1 for one in told)
+        squares = math.fsum((log - _mean(one.varied)) ** 2 for one in told if len(one.varied) > 1 for log in one.varied)
         self.spread = spread_of_repeats(squares, freedom) if freedom else None
 
     def _kept(self, one: Measured) -> bool:
-        return one.feasible or one.censored or (one.finished and math.log(max(one.runtime, 1e-12)) > self._limit)
+        return one.feasible or one.censored or (one.finished and _log(one) > self._limit)
 
     @property
     def varies(self) -> bool:
