@@ -17,8 +17,8 @@ import tarfile
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -26,10 +26,12 @@ from typing import IO, Any
 from tradewind.deployer.ignoring import IGNORE_FILE, Ignored
 from tradewind.errors import DeployError
 from tradewind.units import format_memory
+from tradewind.whole import write_whole
 
 MEMBER_LIMIT = 100_000
 """Files and folders of an archive, at most."""
 
+Keep = Callable[[tarfile.TarInfo], bool]
 _BLOCK = tarfile.BLOCKSIZE
 _DEPTH_LIMIT = 100
 _HEADER_LIMIT = 1 << 20
@@ -208,9 +210,7 @@ def _make(entries: list[_Entry], cache: Path) -> Bundle:
     finally:
         part.unlink(missing_ok=True)
     if all(entry.facts.st_ctime < began - _SETTLED_SECONDS for entry in entries):
-        note = cache / f"{_fingerprint(entries)}.made"
-        note.with_suffix(".part").write_text(digest, encoding="ascii")
-        note.with_suffix(".part").replace(note)
+        write_whole(cache / f"{_fingerprint(entries)}.made", digest)
     return Bundle(path, digest, hashed.size)
 
 
@@ -269,6 +269,7 @@ def unpack(
     limit_bytes: int,
     limit_members: int = MEMBER_LIMIT,
     lenient: bool = False,
+    keep: Keep | None = None,
 ) -> None:
     """Unpack a tar that somebody else wrote; nothing outside of the folder is touched, whatever is in it.
 
@@ -282,6 +283,7 @@ def unpack(
         limit_members: The most files and folders.
         lenient: Leave out links that lead out of the folder, and what is neither file nor folder, instead of refusing
             the whole archive.
+        keep: Says what is unpacked of it; the rest counts neither for the limits nor for what is refused.
 
     Raises:
         DeployError: It is cut short, damaged, too large or hostile, or cannot be written. ``retryable`` is true when
@@ -293,11 +295,8 @@ def unpack(
         ) as place:
             whole = Path(place) / "whole"
             whole.mkdir()
-            if isinstance(archive, Path):
-                with archive.open("rb") as file:
-                    _extract(file, whole, limit_bytes, limit_members, lenient)
-            else:
-                _extract(archive, whole, limit_bytes, limit_members, lenient)
+            with archive.open("rb") if isinstance(archive, Path) else nullcontext(archive) as file:
+                _extract(file, whole, limit_bytes, limit_members, lenient, keep or (lambda _: True))
             if folder.is_symlink() or folder.exists():
                 folder.rename(Path(place) / "before")
             whole.rename(folder)
@@ -311,11 +310,11 @@ def unpack(
         raise _cannot(f"an archive cannot be unpacked into {folder}", error) from error
 
 
-def _extract(stream: IO[bytes], whole: Path, limit_bytes: int, limit_members: int, lenient: bool) -> None:
+def _extract(stream: IO[bytes], whole: Path, limit_bytes: int, limit_members: int, lenient: bool, keep: Keep) -> None:
     total = count = 0
     links: dict[str, tarfile.TarInfo] = {}
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, encoding="utf-8") as tar:
-        for member in tar:
+        for member in filter(keep, tar):
             count += 1
             total += max(0, member.size) if member.isreg() else 0
             if total > limit_bytes or count > limit_members:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from tradewind.deployer.bundle import unpack
 from tradewind.errors import DeployError, UnreachableError
+from tradewind.whole import set_aside
 
 TRANSFER_SECONDS = 3600.0
 """How long a transfer may take; a connection that is dead ends it within seconds anyway."""
@@ -147,14 +148,11 @@ class Transfers(ABC):
                         raise DeployError(f"{remote} has more than {limit_bytes} bytes", retryable=False)
                     file.write(piece)
 
-        part = target.with_name(f".{target.name[:100]}.part")
         try:
-            self.receive(["cat", remote], receive, timeout=timeout)
-            part.replace(target)
+            with set_aside(target) as part:
+                self.receive(["cat", remote], receive, timeout=timeout)
         except OSError as error:
             raise DeployError(f"{target} cannot be written: {error.strerror}") from error
-        finally:
-            part.unlink(missing_ok=True)
 
     def get_folder(self, remote: str, target: Path, *, limit_bytes: int, timeout: float = TRANSFER_SECONDS) -> None:
         """Bring a folder back, in place of what has its name here; links that lead out of it are left out.

@@ -10,7 +10,6 @@ in it is refused.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import DeployError, InputError, MissingProgramError
 from tradewind.reach import addresses_of
+from tradewind.whole import set_aside
 
 SCHEMES = ("s3", "gs", "sftp", "webdav", "webdavs", "file")
 """What an address may begin with."""
@@ -186,12 +186,8 @@ class LocalPlace(Place):
         target = Path(self.address.path) / name
         with self._typed():
             target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f".{target.name}.part-{os.getpid()}")
-            try:
+            with set_aside(target) as part:
                 shutil.copy2(source, part)
-                part.replace(target)
-            finally:
-                part.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         """Remove a file; see `Place.remove`."""

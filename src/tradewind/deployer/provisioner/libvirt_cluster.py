@@ -22,6 +22,7 @@ from typing import Any
 
 from tradewind.errors import CapacityError, CredentialsError, DeployError, UnreachableError
 from tradewind.programs import find_program
+from tradewind.whole import write_whole
 
 PREFIX = "tradewind-"
 _PLAN, _READY, _NEW = "cluster.json", "ready.json", ".new-"
@@ -276,12 +277,7 @@ class Shelf:
 
 def write(file: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON document in one step."""
-    new = file.with_name(f"{file.name}.part")
-    with new.open("w", encoding="utf-8") as stream:
-        json.dump(document, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(file)
+    write_whole(file, json.dumps(document), durable=True)
 
 
 def _free_port(taken: set[int | None]) -> int:

@@ -17,6 +17,7 @@ from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner, ReachableBySsh
 from tradewind.errors import DeployError
 from tradewind.problem import Machine, Offer
+from tradewind.whole import write_whole
 
 _LOOK_SECONDS = 0.2
 _Leases = dict[str, dict[str, Any]]
@@ -149,9 +150,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
                 yield lent
                 after = json.dumps(lent)
                 if after != before:
-                    part = self._file.with_suffix(".part")
-                    part.write_text(after, encoding="utf-8")
-                    part.replace(self._file)
+                    write_whole(self._file, after)
         except (OSError, ValueError, KeyError) as error:
             raise DeployError(
                 f"which hosts are lent cannot be noted in {self._file}: {error}", hint="remove it if nothing runs"

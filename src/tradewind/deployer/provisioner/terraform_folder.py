@@ -21,6 +21,7 @@ from tradewind.deployer.provisioner.base import Cluster
 from tradewind.errors import DeployError
 from tradewind.problem import Offer
 from tradewind.programs import find_program
+from tradewind.whole import write_whole
 
 MARK = "TRADEWIND_TERRAFORM_FOLDER"
 """The environment variable by which the processes of a run's terraform are known."""
@@ -258,11 +259,7 @@ class RunFolder:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner may read, whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(number, "wb") as file:
-        file.write(content)
-    draft.replace(path)
+    write_whole(path, content, mode=0o600)
 
 
 def find_keygen() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import DeployError
+from tradewind.whole import write_whole
 
 _PIECE = 4 << 20
 
@@ -50,9 +51,7 @@ def changed(path: Path) -> float | None:
 
 def replace_document(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON document; a reader sees the old one or the new one, never half of one."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content), encoding="utf-8")
-    part.replace(path)
+    write_whole(path, json.dumps(content))
 
 
 def merge_folder(source: Path, target: Path, *, move: bool = False) -> None:

@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from tradewind.deployer.runner.files import document, folder_error, replace_docu
 from tradewind.deployer.runner.slurm_programs import script_source
 from tradewind.errors import DeployError, UnreachableError
 from tradewind.problem import RunRequest
+from tradewind.whole import write_whole
 
 CANCEL = "cancel"
 RESULT = "result.json"
@@ -101,9 +101,7 @@ class Spool:
             try:
                 if not path.exists():
                     self.root.mkdir(parents=True, exist_ok=True)
-                    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # threads write the same one
-                    part.write_bytes(source)
-                    part.replace(path)
+                    write_whole(path, source)
             except OSError as error:
                 raise folder_error(error, self.root) from error
             self._script = path
@@ -240,11 +238,8 @@ class Spool:
 
     def keep_job(self, name: str, job: str) -> None:
         """Write down Slurm's id of a batch. It can be found again by name: a full disk does not matter."""
-        path = self.batch(name) / "job"
         with suppress(OSError):
-            part = path.with_name(f"job.{secrets.token_hex(8)}")
-            part.write_text(job, encoding="utf-8")
-            part.replace(path)
+            write_whole(self.batch(name) / "job", job)
 
     def claim(self, name: str, index: int) -> str:
         """Who has claimed a run: Slurm's id of the job that started it, ``controller``, or empty for nobody."""

@@ -5,9 +5,7 @@ Each user has another one, so that none reaches a folder that was opened to some
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import subprocess
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.database import Database
 from tradewind.store.values import ValueStore
+from tradewind.whole import write_whole
 
 _HOST_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,1000}={0,3}", re.ASCII)
 _SCAN_SECONDS = 10.0
@@ -86,11 +85,7 @@ class Keys:
             if path.exists() and path.read_text() == text:
                 return path
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            aside = folder / f".{name}-{secrets.token_hex(8)}"  # threads write the same one
-            handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-            aside.replace(path)
+            write_whole(path, text, mode=0o600)
         except OSError as error:
             raise DeployError(f"{path} cannot be written: {error.strerror or error}") from None
         return path
