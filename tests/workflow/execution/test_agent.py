@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import psutil
 import pytest
 from tests.workflow.execution.plans import sh, until
 
-from tradewind.workflow.execution.agent import proof
+from tradewind.workflow.execution.agent import GUEST_SECONDS, GUESTS, proof
 from tradewind.workflow.execution.folder import RunFolder, order_of
 from tradewind.workflow.graph import Task
 
@@ -321,6 +323,52 @@ def test_a_signal_to_the_machine_ends_what_runs_and_what_waits(machine: Machine)
     os.kill(machine.process.pid, signal.SIGTERM)
     assert machine.process.wait(10) == 0
     assert machine.log == ["one"]
+
+
+def knock(machine: Machine) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", machine.address["port"]), timeout=10)
+
+
+def hang_up(guest: socket.socket) -> None:
+    """At once: what is sent to it is refused."""
+    guest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    guest.close()
+
+
+def test_nobody_without_the_secret_can_end_it(machine: Machine) -> None:
+    os.kill(machine.process.pid, signal.SIGSTOP)  # as if it were busy for a moment
+    hang_up(knock(machine))
+    os.kill(machine.process.pid, signal.SIGCONT)
+    for _ in range(20):
+        hang_up(knock(machine))
+    for answer in (b"\xff\xfe\n", b"wrong\n", b"x" * 5000):
+        with knock(machine) as guest, suppress(ConnectionResetError):
+            guest.sendall(answer)
+            while guest.recv(4096):
+                pass
+    machine.order(says("one"))
+    machine.expect("one#1", "done")
+
+
+def test_many_who_say_nothing_keep_nobody_out(machine: Machine) -> None:
+    guests = [knock(machine) for _ in range(GUESTS + 8)]
+    machine.part()
+    machine.link()
+    watched = psutil.Process(machine.process.pid)
+    assert len(watched.net_connections()) <= GUESTS + 2  # besides: who may speak, and where it listens
+    machine.order(says("one"))
+    machine.expect("one#1", "done")
+    for guest in guests:
+        guest.close()
+
+
+@pytest.mark.slow
+def test_who_says_nothing_is_shown_out_after_a_while(machine: Machine) -> None:
+    with knock(machine) as guest:
+        began = time.monotonic()
+        while guest.recv(4096):
+            pass
+        assert GUEST_SECONDS <= time.monotonic() - began < GUEST_SECONDS + 3.0
 
 
 @pytest.mark.parametrize("why", ["stop", "fenced", "no folder"])

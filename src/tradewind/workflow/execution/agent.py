@@ -36,6 +36,9 @@ else:  # alone on a machine, where the folder of a program that is started with 
 
 BEAT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
+GUEST_SECONDS = 5.0
+GUESTS = 32
+"""Connections that have not proven anything yet: how long each is kept, and how many, or anybody could use them up."""
 NO_FOLDER = 78
 """The exit code that says: this machine does not see the run's folder."""
 
@@ -70,7 +73,7 @@ class Agent:
         self._armed: dict[str, Attempt] = {}
         self._ended: dict[str, Document] = {}
         self._listener = socket.create_server((host, 0))
-        self._guests: dict[socket.socket, tuple[str, bytes]] = {}
+        self._guests: dict[socket.socket, tuple[str, bytes, float]] = {}
         self._controller: socket.socket | None = None
         self._text = b""
         self._leaving = False
@@ -129,25 +132,39 @@ class Agent:
             if signal.SIGTERM in numbers:
                 self._stop()
         elif ready is self._listener:
-            guest, _ = self._listener.accept()
-            guest.settimeout(5.0)
-            challenge = secrets.token_hex(16)
-            self._guests[guest] = (challenge, b"")
-            _send(guest, {"challenge": challenge})
+            self._welcome()
         elif ready in self._guests:
             self._let_in(ready)
         elif ready is self._controller:
             self._listen()
 
+    def _welcome(self) -> None:
+        """Challenge whoever calls; he may be gone already."""
+        with contextlib.suppress(OSError):
+            guest, _ = self._listener.accept()
+            if len(self._guests) >= GUESTS:
+                self._show_out(next(iter(self._guests)))
+            challenge = secrets.token_hex(16)
+            self._guests[guest] = (challenge, b"", time.monotonic())
+            try:
+                guest.settimeout(GUEST_SECONDS)
+                _send(guest, {"challenge": challenge})
+            except OSError:
+                self._show_out(guest)
+
+    def _show_out(self, guest: socket.socket) -> None:
+        del self._guests[guest]
+        guest.close()
+
     def _let_in(self, guest: socket.socket) -> None:
-        challenge, text = self._guests.pop(guest)
+        challenge, text, since = self._guests.pop(guest)
         with contextlib.suppress(OSError):
             text += guest.recv(4096)
             line, end, rest = text.partition(b"\n")
             if not end and text and len(text) < 4096:
-                self._guests[guest] = (challenge, text)
+                self._guests[guest] = (challenge, text, since)
                 return
-            if hmac.compare_digest(line.decode("ascii", "replace"), proof(self._secret, challenge)):
+            if hmac.compare_digest(line, proof(self._secret, challenge).encode()):
                 guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self._controller is not None:
                     self._controller.close()
@@ -160,6 +177,8 @@ class Agent:
         """What is done once a second; False when it is time to go."""
         if self._controller is not None:
             self._say({"event": "beat"})
+        for guest in [guest for guest, (_, _, since) in self._guests.items() if now - since > GUEST_SECONDS]:
+            self._show_out(guest)
         if self._controller is not None or self._running:
             self._alone_since = now
         if (self._machine / "fenced").exists() or not self._machine.is_dir():
