@@ -371,6 +371,34 @@ def test_who_says_nothing_is_shown_out_after_a_while(machine: Machine) -> None:
         assert GUEST_SECONDS <= time.monotonic() - began < GUEST_SECONDS + 3.0
 
 
+@pytest.mark.parametrize("first", ["the task", "the machine", "the task, by a shell"])
+def test_a_machine_that_is_taken_away_is_no_failure_of_its_tasks(machine: Machine, first: str) -> None:
+    """Slurm sends a signal to all processes of a job at once."""
+    machine.order(says("one", "sleep 30; exit $?" if "shell" in first else "exec sleep 30"))
+    until(lambda: machine.log and len(machine.children()) == 1)
+    [child] = machine.children()
+    if "shell" in first:
+        [child] = until(child.children)
+    pids = [machine.process.pid, child.pid]
+    for pid in pids if first == "the machine" else reversed(pids):
+        os.kill(pid, signal.SIGTERM)
+    machine.expect("one#1", "stopped")
+    assert machine.process.wait(10) == 0
+    assert machine.folder.end("one", 1) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_task_that_a_signal_ended_has_failed_where_its_machine_stays(machine: Machine, number: int) -> None:
+    machine.order(says("one", "exec sleep 30"))
+    machine.order(says("two"), "one#1")
+    until(lambda: machine.log)
+    machine.children()[0].send_signal(number)
+    machine.order(says("one"))  # the same order again, while it is not certain
+    assert machine.expect("one#1", "failed")["reason"] == f"signal {number} ended it"
+    until(lambda: machine.folder.end("one", 1))
+    assert machine.log == ["one"]
+
+
 @pytest.mark.parametrize("why", ["stop", "fenced", "no folder"])
 def test_it_leaves_word_when_nothing_of_it_runs_any_more(machine: Machine, why: str) -> None:
     place = machine.folder.pilot("vm", 1)

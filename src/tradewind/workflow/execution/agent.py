@@ -36,6 +36,10 @@ else:  # alone on a machine, where the folder of a program that is started with 
 
 BEAT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
+DOUBT_SECONDS = 0.5
+"""A signal from outside that ends a task may be the first word of the machine being taken away."""
+_TAKEN = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGKILL)
+"""Exit codes of what was ended like that, or of a shell whose program was."""
 GUEST_SECONDS = 5.0
 GUESTS = 32
 """Connections that have not proven anything yet: how long each is kept, and how many, or anybody could use them up."""
@@ -72,6 +76,8 @@ class Agent:
         self._running: dict[str, Attempt] = {}
         self._armed: dict[str, Attempt] = {}
         self._ended: dict[str, Document] = {}
+        # Of what was ended by a signal from outside: how, and when that is told as a failure of its own.
+        self._doubtful: dict[str, tuple[Attempt, Document, float]] = {}
         self._listener = socket.create_server((host, 0))
         self._guests: dict[socket.socket, tuple[str, bytes, float]] = {}
         self._controller: socket.socket | None = None
@@ -100,8 +106,9 @@ class Agent:
                 beat = now + BEAT_SECONDS
                 if not self._regular(now):
                     break
-            kills = [each.kill_at for each in self._running.values()]
-            pause = max(0.0, min([beat, *kills]) - now)
+            moments = [each.kill_at for each in self._running.values()]
+            moments += [until for _, _, until in self._doubtful.values()]
+            pause = max(0.0, min([beat, *moments]) - now)
             watched: list[Any] = [
                 self._wake,
                 self._listener,
@@ -111,10 +118,13 @@ class Agent:
             for ready in select.select(watched, [], [], pause)[0]:
                 self._look(ready)
             self._kill_stubborn()
+            self._doubt()
         self._end()
 
     def _end(self) -> None:
         """End what still runs, and leave word that nothing does: no other machine may do the same work before."""
+        self._leaving = True
+        self._doubt()
         for attempt in self._running.values():
             attempt.kill(signal.SIGKILL)
         until = time.monotonic() + GRACE_SECONDS
@@ -128,6 +138,8 @@ class Agent:
     def _look(self, ready: Any) -> None:
         if ready is self._wake:
             numbers = os.read(self._wake, 4096)
+            # Before it looks what has ended: the same signal may have ended that.
+            self._leaving = self._leaving or signal.SIGTERM in numbers
             self._reap()
             if signal.SIGTERM in numbers:
                 self._stop()
@@ -179,7 +191,7 @@ class Agent:
             self._say({"event": "beat"})
         for guest in [guest for guest, (_, _, since) in self._guests.items() if now - since > GUEST_SECONDS]:
             self._show_out(guest)
-        if self._controller is not None or self._running:
+        if self._controller is not None or self._running or self._doubtful:
             self._alone_since = now
         if (self._machine / "fenced").exists() or not self._machine.is_dir():
             return False  # a controller has given this machine up, or has begun anew: its tasks run elsewhere
@@ -216,7 +228,7 @@ class Agent:
 
     def _start(self, order: Document) -> None:
         key = order["key"]
-        if self._leaving or key in self._running:
+        if self._leaving or key in self._running or key in self._doubtful:
             return
         if key in self._ended:
             self._say({"event": "ended", "key": key, "result": self._ended[key]})
@@ -286,10 +298,23 @@ class Agent:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)  # what it left in the background
                 del self._running[attempt.key]
-                self._tell(attempt, attempt.result(status, used))
+                result = attempt.result(status, used)
+                if result["outcome"] == "failed" and result.get("exit_code") in _TAKEN:
+                    self._doubtful[attempt.key] = (attempt, result, time.monotonic() + DOUBT_SECONDS)
+                    self._doubt()
+                else:
+                    self._tell(attempt, result)
+
+    def _doubt(self) -> None:
+        """Tell what was ended by a signal from outside: as stopped where the machine goes, else as failed, later."""
+        for key, (attempt, result, until) in list(self._doubtful.items()):
+            if self._leaving or time.monotonic() >= until:
+                del self._doubtful[key]
+                self._tell(attempt, {**result, "outcome": "stopped"} if self._leaving else result)
 
     def _stop(self) -> None:
         self._leaving = True
+        self._doubt()
         while self._armed:
             self._armed.popitem()[1].drop()
         for attempt in self._running.values():
