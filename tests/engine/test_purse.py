@@ -35,8 +35,9 @@ def trial(of: Problem, fidelity: float = 1.0) -> Trial:
     return Trial(0, Proposal(of.candidates.configuration(0), fidelity=fidelity), offer, TrialState.PENDING, "k")
 
 
-def ten_minutes() -> Observation:
-    return Observation(objective=0.5, cost=HOURLY / 6, runtime=600.0, feasible=True)
+def ten_minutes() -> Trial:
+    seen = Observation(objective=0.5, cost=HOURLY / 6, runtime=600.0, feasible=True)
+    return replace(trial(problem()), state=TrialState.SUCCEEDED, observation=seen)
 
 
 def searched(of: Problem, seconds: float) -> tuple[World, int]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tradewind.clock import Clock, SimulatedClock
 from tradewind.engine.asking import ask, restore_state, stored_state
+from tradewind.engine.due import due_in
 from tradewind.engine.events import (
     Ask,
     Cancel,
@@ -50,7 +51,9 @@ _PATIENCE = 0.25
 """Seconds to wait at most before looking around again: the pace of the display and of metering."""
 
 _SIMULATED_PATIENCE = 3600.0
-"""The same on a clock that jumps, where nobody looks on: with the other one, a run of an hour would take seconds."""
+"""The same on a clock that jumps, where nobody looks on: with the other one, a run of an hour would take seconds.
+
+A run that has to be ended before is looked at when it is due."""
 
 
 class Deploys(Protocol):
@@ -289,6 +292,8 @@ class Search:
         self._feed(Tick())
         self._show()
         if self.parts.machine.stopped is None and not any(run.state.ended for run in changed):
+            if isinstance(deployer.clock, SimulatedClock):
+                patience = min(patience, due_in(self.parts.machine))
             deployer.wait(patience)
         return bool(changed)
 

@@ -6,7 +6,7 @@ import math
 
 from tradewind.engine import outcome
 from tradewind.engine.policy import Policy
-from tradewind.problem import Observation, Offer, Problem, Run, Trial
+from tradewind.problem import Offer, Problem, Run, Trial
 from tradewind.units import format_duration, format_money
 
 _ROOM = 2.0
@@ -54,19 +54,20 @@ class Purse:
         return min(limits, default=(None, ""))
 
     def reservation(
-        self, trial: Trial, best: Observation | None, free: float | None, running: int, seconds_left: float | None
+        self, trial: Trial, best: Trial | None, free: float | None, running: int, seconds_left: float | None
     ) -> float | None:
         """USD to set aside for a run of the trial; None if there is not enough now.
 
         Args:
             trial: The trial.
-            best: What the best trial has shown, or None.
+            best: The best trial, or None.
             free: USD neither spent nor reserved, or None without a budget.
             running: Runs on their way.
             seconds_left: Wall-clock seconds left of the budget, or None.
         """
         hourly = trial.offer.hourly
-        limits = [seconds for seconds, _ in self.limits(trial, None if best is None else best.objective)]
+        seen = None if best is None else best.observation
+        limits = [seconds for seconds, _ in self.limits(trial, None if seen is None else seen.objective)]
         if seconds_left is not None:
             limits.append(seconds_left)
         wanted = self._price(min(limits, default=math.inf), hourly)
@@ -75,14 +76,14 @@ class Purse:
         if wanted <= free:
             return wanted
         share = self.share(free, running)
-        if best is None:
+        if seen is None:
             # How long a run takes is not known: with a cap, one of them is let go to its end.
             if running and math.isfinite(wanted):
                 return None
             share = share if math.isinf(wanted) else free
         else:
             # A cap, a generous deadline above all, says less of what runs take than the best one does.
-            usual = min(wanted, self._price(best.runtime * trial.proposal.fidelity, hourly))
+            usual = min(wanted, self._price(seen.runtime * trial.proposal.fidelity, hourly))
             if math.isfinite(wanted) and free < usual / 2:
                 return None  # what beats the best is hardly found for less than half of what the best costs
             share = max(share, _ROOM * usual)

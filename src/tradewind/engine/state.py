@@ -86,6 +86,10 @@ class SearchMachine:
         """Trials that may still be proposed, or None."""
         return self._allowance.trials_left(self.book)
 
+    def going_on(self) -> list[Run]:
+        """The runs that nobody is ending."""
+        return list(self._underway.going_on())
+
     def running_offers(self) -> list[Offer]:
         """The offers that runs are on now."""
         return [self.book.trials[run.trial].offer for run in self.runs.values()]
@@ -167,7 +171,7 @@ class SearchMachine:
         trial = self.book.trials[run.trial]
         if not run.reserved and self.problem.budget.dollars is not None:
             others = len(self.runs) - 1
-            amount = self._reservation(trial, others)
+            amount = self.purse.reservation(trial, self.book.best, self.ledger.free, others, self.seconds_left)
             amount = self.purse.share(self.ledger.free or 0.0, others) if amount is None else amount
             run = replace(run, reserved=amount)
             self.ledger.take_over(run.run_id, amount)
@@ -220,7 +224,7 @@ class SearchMachine:
         late = self.seconds_left == 0
         best = self.book.best_value
         # A program that has ended is not in it: its output, which is being brought, is what it was run for.
-        for run in [run for run in self._underway.going_on() if run.state != RunState.COLLECTING]:
+        for run in [run for run in self.going_on() if run.state != RunState.COLLECTING]:
             why = ""
             if late:
                 why = "the time budget was used up"
@@ -255,7 +259,7 @@ class SearchMachine:
                 break
             if not self.policy.gated and self.runs and not self.policy.room(trial.offer, self.running_offers()):
                 break
-            amount = self._reservation(trial, len(self.runs))
+            amount = self.purse.reservation(trial, self.book.best, self.ledger.free, len(self.runs), self.seconds_left)
             if amount is None:
                 if self.runs:
                     out += [ev.Unwant(trial.number)] if self._leave.drop(trial.number) else []
@@ -286,10 +290,6 @@ class SearchMachine:
         self._underway.put(run)
         cap = self._until(trial, run)
         return [self._write(trials=[trial], runs=[run]), ev.Launch(trial, run, cap)]
-
-    def _reservation(self, trial: Trial, running: int) -> float | None:
-        best = self.book.best.observation if self.book.best else None
-        return self.purse.reservation(trial, best, self.ledger.free, running, self.seconds_left)
 
     def cap(self, trial: Trial, run: Run) -> tuple[float | None, str]:
         """When a run must end, in seconds of execution, and why."""
