@@ -16,6 +16,7 @@ from tradewind.problem import Configuration, Observation, Offer, Proposal, Run, 
 from tradewind.problem.spec import Spec
 from tradewind.service.requests.following import Following
 from tradewind.service.requests.state import Turns
+from tradewind.service.web.shown import show
 from tradewind.store.base import Change, StudyRow, this_process
 from tradewind.store.claims import ClaimStore
 from tradewind.store.cluster import ClusterStore, TenantRow
@@ -122,6 +123,31 @@ def test_what_could_not_be_written_of_a_search_is_written_at_the_next_look(
         assert (now.study_id, now.state, now.cost, now.progress["trials"]) == (study.id, "executing", 0.25, 1)
         texts = [event.text for event in there.context.requests.events(there.ann, row.id)]
         assert len([text for text in texts if text.startswith("trial 0 succeeded")]) == 1
+
+
+def test_what_the_best_trial_is_best_in_is_told_with_it(there: World) -> None:
+    with clusters(there, lab={}):
+        row = there.submit(search={"budget": {"trials": 2}, "objective": "runtime"}, cluster="lab")
+        following = followed(there, row)
+        following.look("run")
+        begun(there, row, 254.0)
+        following.look("run")
+        now = there.get(row)
+    assert (now.progress["metric"], now.progress["goal"]) == ("runtime", "minimise")
+    best = show(now).best
+    assert best is not None
+    assert best.words == "4m 14s"
+
+
+def test_trials_that_still_run_are_counted_and_told_of_once_each_has_ended(there: World) -> None:
+    with clusters(there, lab={}):
+        row = asked(there)
+        first = followed(there, row)
+        first.look("run")
+        begun(there, row, 0.25, running=True)
+        first.look("run")
+        now = there.get(row)
+        assert (now.progress["trials"], now.progress["told"]) == (1, 0)
 
 
 def test_the_cost_of_the_last_trial_is_not_lost_with_the_last_write(

@@ -72,6 +72,8 @@ def test_how_far_a_request_is_in_a_line() -> None:
     found = show(search, NOW).best
     assert found is not None
     assert (found.machines, found.configuration, found.trial) == ("local.c1", {"threads": 4}, 9)
+    unnamed = show(request(kind="search", progress={"trials": 1, "best": {**best, "objective": 254.0}}), NOW)
+    assert unnamed.remark == "1 trial · best 254", "a figure that nobody named is no money"
     assert show(request(progress={"waiting": "for a free place"}), NOW).remark == "for a free place"
     assert show(request(wanted="cancel"), NOW).remark == "is being cancelled"
     assert show(request(wanted="delete"), NOW).remark == "is being deleted"

@@ -49,7 +49,7 @@ class Following:
         self._claims, self._studies, self._cluster, self._planner = claims, studies, cluster, planner
         self._job = claim.row.cluster_job
         row = claim.row
-        self._seen = _Seen(row.state, row.study_id, int(row.progress.get("trials", 0)))
+        self._seen = _Seen(row.state, row.study_id, int(row.progress.get("told", 0)))
         self._asked_to_end = False
 
     def look(self, wanted: Wanted) -> None:
@@ -135,14 +135,18 @@ class Following:
                 break
             remarks.append(Remark(state, words_of_trial(trial)))
             told = trial.number + 1
-        budget = dict(summary.study.spec.get("budget") or {})
+        budget, objective = dict(summary.study.spec.get("budget") or {}), summary.study.spec["objective"]
+        trials = sum(summary.counts.values())
         shown |= {
-            "trials": told,
+            "trials": trials,
+            "told": told,
             "states": dict(summary.counts),
             "best": facts_of_trial(summary.best),
+            "metric": objective["metric"],
+            "goal": objective["goal"],
             "spent": summary.spent,
             "budget": budget,
-            "share": share(summary.spent, budget, told, summary.study.elapsed),
+            "share": share(summary.spent, budget, trials, summary.study.elapsed),
         }
         return _Seen(state, study, told, shown), remarks
 

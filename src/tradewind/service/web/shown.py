@@ -160,7 +160,7 @@ def _best(row: RequestRow) -> Best | None:
     facts = row.progress.get("best")
     if not isinstance(facts, Mapping) or not isinstance(facts.get("objective"), int | float):
         return None
-    metric = str(row.progress.get("metric", "cost"))
+    metric = str(row.progress.get("metric") or "objective")  # a figure that nobody named is no money
     words = value_words(metric, float(facts["objective"]))
     machines = machines_of(facts.get("offer"))
     return Best(words, metric, machines, _mapping(facts.get("configuration")), int(facts.get("trial", 0)))
