@@ -73,6 +73,8 @@ def _no_improvement(settings: NoImprovementSettings) -> Rule:
         best: float | None = None
         since = 0
         for trial in progress.ended:
+            if trial.proposal.fidelity < 1.0:
+                continue  # a part of the input costs less and takes less time: it is neither an improvement nor none
             seen = trial.observation
             since += 1
             if seen is None or not seen.feasible or seen.objective is None:
