@@ -15,6 +15,7 @@ from tradewind.searcher import acquisition
 from tradewind.searcher.surrogate.censored import fit_censored
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+from tradewind.searcher.window import BY_TIME, window
 
 _LEAST_SECONDS = 1e-6
 _SPREAD = 0.7
@@ -125,7 +126,8 @@ class Beliefs:
     """Models of time, objective, bounds and success, fitted to trials.
 
     One process models ``ln(price x time)``, the money of a run without set-up and minimum billing (``ln time`` where
-    the runtime is the objective, or a price is zero). Deadline, cost and money left are read off its posterior.
+    the runtime is the objective, or a price is zero). Deadline, cost, money left and bounds on cost and run time are
+    read off its posterior.
     Aborted trials enter as lower bounds. Failed trials do not enter it; a process on success (+1) and failure (-1)
     tells how likely a candidate is to fail.
 
@@ -155,7 +157,11 @@ class Beliefs:
         self.parts = self._fit_time([r for r in rows if r[1].state != TrialState.FAILED])
         full = [(row, seen) for row, trial, seen in rows if trial.state == TrialState.SUCCEEDED]
         self.objective = self._fit_objective(full)
-        self.bounds = [(t, model) for t in problem.constraints.thresholds if (model := self._fit_bound(full, t))]
+        self.bounds = [
+            (threshold, model)
+            for threshold in problem.constraints.thresholds
+            if threshold.metric not in BY_TIME and (model := self._fit_bound(full, threshold))
+        ]
         self.success = self._fit_success(rows)
         self.best = self._best(full)
         self.aim: float | None = None
@@ -184,11 +190,6 @@ class Beliefs:
         """What is added to ln seconds for the modelled figure."""
         return np.log(hourly / 3600.0) if self._priced else np.zeros(len(hourly))
 
-    def _metric(self, seen: Observation, name: str) -> float:
-        """A metric as something finite, or NaN."""
-        value = {COST: seen.cost, RUNTIME: seen.runtime}.get(name) if name not in seen.metrics else seen.metrics[name]
-        return math.nan if value is None or not math.isfinite(value) else value
-
     @property
     def _from_time(self) -> bool:
         """True when the objective is read off the model of time."""
@@ -205,7 +206,8 @@ class Beliefs:
         return Scalar.fit(np.array([row for row, _ in known]), losses, may_log=aim.goal == "minimise")
 
     def _fit_bound(self, full: Sequence[tuple[Array, Observation]], threshold: Threshold) -> Scalar | None:
-        known = [(row, value) for row, seen in full if math.isfinite(value := self._metric(seen, threshold.metric))]
+        found = [(row, seen.metrics.get(threshold.metric, math.nan)) for row, seen in full]
+        known = [(row, value) for row, value in found if math.isfinite(value)]
         if not known:
             return None
         return Scalar.fit(np.array([row for row, _ in known]), np.array([v for _, v in known]), may_log=True)
@@ -261,8 +263,8 @@ class Beliefs:
             money = mean if self._priced else mean + np.log(price)
             seconds = mean - np.log(price) if self._priced else mean
             affords = np.where(price > 0, (caps.money - setup) / price, np.inf)
-        deadline = self._problem.constraints.deadline
-        limit = np.maximum(np.minimum(affords, math.inf if deadline is None else deadline), 0.0)
+        low, high = window(self._problem, price * 3600.0)
+        limit = np.maximum(np.minimum(affords, high), 0.0)
         in_time = acquisition.probability_below(seconds, sd, limit)
         stop = self._stop_seconds(price, setup, affords, caps)
         with np.errstate(invalid="ignore"):
@@ -272,14 +274,20 @@ class Beliefs:
         def full(quantile: float) -> Array:
             return np.maximum(setup + np.exp(np.minimum(money + quantile * sd, 700.0)), floor)
 
-        improvement = other * self._improvement(x, seconds, money, sd, price, limit, in_time, setup, floor)
+        improvement = self._improvement(x, seconds, money, sd, price, limit, in_time, setup, floor)
+        if low.any():
+            low = np.minimum(low, limit)
+            early = acquisition.probability_below(seconds, sd, low)
+            in_time = in_time - early
+            improvement = improvement - self._improvement(x, seconds, money, sd, price, low, early, setup, floor)
+            improvement = np.maximum(improvement, 0.0)
         return Outlook(
             full(0.0),
             full(-1.645),
             full(1.645),
             np.exp(np.minimum(seconds, 700.0)),
             in_time * other,
-            improvement,
+            other * improvement,
             spend,
             margin,
         )
@@ -300,8 +308,7 @@ class Beliefs:
         stop = np.maximum(affords, 0.0)
         if not caps.abort:
             return stop
-        if self._problem.constraints.deadline is not None:
-            stop = np.minimum(stop, self._problem.constraints.deadline)
+        stop = np.minimum(stop, window(self._problem, price * 3600.0)[1])
         if self.best is not None and self._from_time:
             with np.errstate(divide="ignore", invalid="ignore"):
                 wins = np.full(len(price), caps.slack * self.best)

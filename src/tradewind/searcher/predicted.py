@@ -14,6 +14,7 @@ from tradewind.errors import SpecError
 from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import MapPoint, NothingLeft, PricesAborts, Searcher, SearchState
 from tradewind.searcher.surrogate.gp import Array
+from tradewind.searcher.window import bounds_time, window
 from tradewind.units import format_duration, format_money
 
 _CODED = 1 << 62
@@ -89,7 +90,7 @@ class Forecast:
         rows: Numbers of the candidates, shape (n,).
         time: Seconds expected of a whole run, shape (n,).
         late: Seconds that one in ten runs is expected to exceed, shape (n,); None where the model does not say.
-        cautious: True to ask of ``late`` and not of ``time`` that it meets the deadline.
+        cautious: True to ask of ``late`` and not of ``time`` that it meets deadline and bounds.
     """
 
     problem: Problem
@@ -116,24 +117,37 @@ class Forecast:
 
     @cached_property
     def judged(self) -> Array:
-        """The seconds that the deadline is compared with."""
+        """The seconds that deadline and bounds are compared with."""
         return self.late if self.cautious and self.late is not None else self.time
 
     @cached_property
     def in_time(self) -> NDArray[np.bool_]:
-        """Where the deadline is expected to be met."""
-        deadline = self.problem.constraints.deadline
-        mask: NDArray[np.bool_] = self.judged <= (math.inf if deadline is None else deadline)
+        """Where the deadline and all bounds on cost and run time are expected to be met."""
+        low, high = self._window
+        mask: NDArray[np.bool_] = (self.judged <= high) & (self.judged >= low)
         return mask
 
     @cached_property
+    def _window(self) -> tuple[Array, Array]:
+        return window(self.problem, self.hourly)
+
+    @property
+    def _missed(self) -> Array:
+        """By how much each misses deadline and bounds: seconds where there is the deadline alone, else a factor."""
+        if not bounds_time(self.problem):
+            return self.judged
+        low, high = self._window
+        with np.errstate(divide="ignore"):
+            return np.maximum(self.judged / high, low / np.maximum(self.judged, 1e-9))
+
+    @cached_property
     def order(self) -> list[int]:
-        """Places from the best to the worst: those in time by the objective, then the others by how late they are."""
+        """Places from the best to the worst: those in time by the objective, then the others by how far off."""
         value = self.time if self.problem.objective.metric == RUNTIME else self.cost
         ranked = [
             # Rounded, so that equal predictions are taken in order whatever the last bit says.
             (not ok, float(f"{v if ok else late:.9g}"), int(row), place)
-            for place, (ok, v, late, row) in enumerate(zip(self.in_time, value, self.judged, self.rows, strict=True))
+            for place, (ok, v, late, row) in enumerate(zip(self.in_time, value, self._missed, self.rows, strict=True))
         ]
         return [place for *_, place in sorted(ranked)]
 
@@ -255,7 +269,8 @@ class Verifier:
         best = forecast.order[0]
         words = f"the predicted best is {forecast.words(best)}"
         if not forecast.in_time[best]:
-            words = f"no configuration is predicted to meet the deadline; the nearest is {forecast.words(best)}"
+            what = "deadline and bounds" if bounds_time(forecast.problem) else "the deadline"
+            words = f"no configuration is predicted to meet {what}; the nearest is {forecast.words(best)}"
         trial = told.get(int(forecast.rows[best]))
         if trial is not None and trial.observation is not None:
             seen = trial.observation

@@ -13,6 +13,7 @@ from tradewind.searcher import acquisition
 from tradewind.searcher.cherrypick.encoding import Encoding
 from tradewind.searcher.cherrypick.process import SampledProcess
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+from tradewind.searcher.window import BY_TIME, bill, bounds_time, window
 
 _LEAST = 1e-9
 """Dollars, dollars an hour and seconds below this count as this, so that they have a logarithm."""
@@ -94,8 +95,8 @@ class Beliefs:
 
     One process models the logarithm of the bill (of the time, where the runtime is the objective or machines are
     free); the deadline is read off the same posterior, since a run is in time exactly if its bill is at most that of
-    a run that ends at the deadline. Another objective and each bound on a metric have a process of their own, and
-    failures a classifier: the paper knows none of these.
+    a run that ends at the deadline; so are bounds on cost and run time. Another objective and each bound on another
+    metric have a process of their own, and failures a classifier: the paper knows none of these.
 
     Args:
         problem: The problem.
@@ -116,7 +117,8 @@ class Beliefs:
         seen = [(row, observation) for row, observation in full if observation is not None]
         self.bill = self._fit_bill(rows)
         self.objective = None if problem.objective.grows_with_time else self._fit_objective(seen)
-        fitted = [(threshold, self._fit_bound(seen, threshold)) for threshold in problem.constraints.thresholds]
+        others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in BY_TIME]
+        fitted = [(threshold, self._fit_bound(seen, threshold)) for threshold in others]
         self.bounds = [(threshold, figure) for threshold, figure in fitted if figure is not None]
         self.success = _fit_success(rows)
         losses = [
@@ -170,13 +172,8 @@ class Beliefs:
         return self._figure(known, may_log=aim.goal == "minimise")
 
     def _fit_bound(self, seen: Sequence[tuple[Array, Observation]], threshold: Threshold) -> Figure | None:
-        known = []
-        for row, observation in seen:
-            own = {COST: observation.cost, RUNTIME: observation.runtime}.get(threshold.metric, math.nan)
-            value = observation.metrics.get(threshold.metric, own)
-            if math.isfinite(value):
-                known.append((row, value))
-        return self._figure(known, may_log=True)
+        found = [(row, observation.metrics.get(threshold.metric, math.nan)) for row, observation in seen]
+        return self._figure([(row, value) for row, value in found if math.isfinite(value)], may_log=True)
 
     def _figure(self, known: Sequence[tuple[Array, float]], *, may_log: bool) -> Figure | None:
         if not known:
@@ -213,12 +210,7 @@ class Beliefs:
         price = np.maximum(hourly / 3600.0, _LEAST)
         mean, sd = self.bill.predict(x)
         money = mean if self._priced else np.log(price * np.maximum(billing.setup_seconds + np.exp(mean), _LEAST))
-        in_time = np.ones_like(mean)
-        if deadline is not None:
-            in_time = acquisition.probability_below(
-                mean, sd, price * billing.billed_seconds(deadline) if self._priced else deadline
-            )
-        chance = in_time * self._other_conditions(x)
+        chance = self._in_time(mean, sd, price) * self._other_conditions(x)
         score, share, margin = self._improvement(x, mean, money, sd, chance)
         middle, spread = _mixture(money, sd)
         cap = np.full(len(x), np.inf)
@@ -226,6 +218,10 @@ class Beliefs:
             cap = price * billing.billed_seconds(deadline)
         if abort and self.best is not None and self._problem.objective.metric == COST:
             cap = np.minimum(cap, self.best)
+        if abort and bounds_time(self._problem):
+            high = window(self._problem, hourly, deadline=False)[1]
+            # What breaks a bound at once still owes the smallest bill.
+            cap = np.minimum(cap, bill(self._problem, price * 3600.0, np.maximum(high, _LEAST)))
         affords = np.ones(len(x))
         if money_left is not None:
             affords = np.where(hourly > 0, acquisition.probability_below(money, sd, money_left).mean(axis=0), 1.0)
@@ -240,6 +236,21 @@ class Beliefs:
             affords=affords,
             margin=margin,
         )
+
+    def _in_time(self, mean: Array, sd: Array, price: Array) -> Array:
+        """Probability of keeping the deadline and all bounds on cost and run time, shape (samples, n)."""
+        billing, deadline = self._problem.terms.billing, self._problem.constraints.deadline
+        chance = np.ones_like(mean)
+        if deadline is not None:
+            latest = price * billing.billed_seconds(deadline) if self._priced else deadline
+            chance = acquisition.probability_below(mean, sd, latest)
+        if bounds_time(self._problem):
+            low, high = window(self._problem, price * 3600.0, deadline=False)
+            if self._priced:
+                low, high = (bill(self._problem, price * 3600.0, seconds) for seconds in (low, high))
+            chance = np.minimum(chance, acquisition.probability_below(mean, sd, high))
+            chance = np.maximum(chance - acquisition.probability_below(mean, sd, low), 0.0)
+        return chance
 
     def _other_conditions(self, x: Array) -> Array:
         chance: Array = np.ones(len(x))

@@ -17,6 +17,7 @@ from tradewind.searcher.surrogate.evidence import log_evidence
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 from tradewind.searcher.surrogate.trend import LOG_PRIORS, Trend, TrendProcess
+from tradewind.searcher.window import window
 
 PRICE_SLOPE = 0.4
 """Twice the price per hour is expected to cost 2^0.4 as much: it makes a run quicker, but seldom twice as quick."""
@@ -183,6 +184,8 @@ class PricedBeliefs(Beliefs):
         stop: Array = np.maximum(affords, 0.0)
         if caps.abort:
             stop = np.minimum(stop, self._cut(price, setup, caps))
+            # Nothing goes on beyond a bound on cost or run time: it is broken for good then.
+            stop = np.minimum(stop, window(self._problem, price * 3600.0, deadline=False)[1])
         return stop
 
     def _cut(self, price: Array, setup: Array, caps: Caps) -> Array:

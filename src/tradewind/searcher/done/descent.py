@@ -9,7 +9,8 @@ import numpy as np
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Float, Problem
 from tradewind.searcher.done.expansion import Array
-from tradewind.searcher.done.model import Model, Places
+from tradewind.searcher.done.model import Model
+from tradewind.searcher.done.places import Places
 from tradewind.searcher.pool import neighbours
 from tradewind.searcher.surrogate.features import FeatureMap
 

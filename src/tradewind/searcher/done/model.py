@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tradewind.problem import COST, RUNTIME, Candidates, Problem
+from tradewind.problem import COST, RUNTIME, Problem
 from tradewind.searcher.done.expansion import Array, Expansion
 from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response
+from tradewind.searcher.done.places import Outlook, Places
 from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import ParameterMap, PastRun, select, wanted_parameters
 from tradewind.searcher.done.settings import DoneSettings
-from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.window import bounds_time, window
 
 _FEWEST = 4
 """Runs below which no input is judged."""
@@ -26,60 +25,6 @@ _MOST = 5_000
 
 _RANGE = 0.95
 """One-sided: with it on both sides a range holds 90 %."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What is expected of n configurations; every array has shape (n,).
-
-    Attributes:
-        seconds: Median runtime.
-        seconds_low: 5 % quantile of it.
-        seconds_high: 95 % quantile of it.
-        cost: USD of a run of the median time.
-        cost_low: 5 % quantile.
-        cost_high: 95 % quantile.
-        feasible: Probability that the run succeeds, in time and within every bound.
-        loss: The objective, as something to make small.
-    """
-
-    seconds: Array
-    seconds_low: Array
-    seconds_high: Array
-    cost: Array
-    cost_low: Array
-    cost_high: Array
-    feasible: Array
-    loss: Array
-
-
-@dataclass(frozen=True)
-class Places:
-    """Configurations as the model sees them.
-
-    Attributes:
-        rows: Features on [-1, 1], shape (n, k).
-        hourly: USD per hour, shape (n,).
-        power: Logarithm of the vCPUs of all nodes together, shape (n,).
-    """
-
-    rows: Array
-    hourly: Array
-    power: Array
-
-    @classmethod
-    def of(cls, candidates: Candidates, features: FeatureMap) -> Places:
-        """Those of candidates."""
-        offers = [candidates.offer(i) for i in range(len(candidates))]
-        power = np.log(np.maximum([o.vcpu * o.nodes for o in offers], 1e-9))
-        return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, power)
-
-    def __getitem__(self, which: NDArray[np.intp]) -> Places:
-        return Places(self.rows[which], self.hourly[which], self.power[which])
-
-    def moved(self, by: Array) -> Places:
-        """The same with every feature moved, for the exploration noise."""
-        return Places(self.rows + by, self.hourly, self.power)
 
 
 class Model:
@@ -321,18 +266,23 @@ class Model:
         from scipy.special import stdtr, stdtrit
 
         assert self.time is not None
-        z = self._here(places.rows)
+        z, freedom = self._here(places.rows), self.time.freedom
         mean, sd = self.time.mean(z), self.time.deviation(z)
         mean = mean - optimism * sd
-        far = float(stdtrit(self.time.freedom, _RANGE)) * sd
+        far = float(stdtrit(freedom, _RANGE)) * sd
         seconds, low, high = (self._seconds(mean + shift, places) for shift in (0.0, -far, far))
-        chance = np.ones(len(z))
-        deadline = self._problem.constraints.deadline
-        if deadline is not None:
-            bound = np.full(len(z), deadline)
+
+        def before(limit: Array) -> Array:
             if self._settings.target == "log":
-                bound = math.log(max(deadline, 1e-9)) + self._settings.speedup * places.power
-            chance = np.asarray(stdtr(self.time.freedom, (bound - mean) / sd))
+                limit = np.log(np.maximum(limit, 1e-9)) + self._settings.speedup * places.power
+            return np.asarray(stdtr(freedom, (limit - mean) / sd))
+
+        chance = np.ones(len(z))
+        if self._problem.constraints.deadline is not None or bounds_time(self._problem):
+            earliest, latest = window(self._problem, places.hourly)
+            chance = before(latest)
+            if earliest.any():
+                chance = np.maximum(chance - before(earliest), 0.0)
         cost, cheap, dear = (self._money(t, places.hourly) for t in (seconds, low, high))
         loss = self._loss(z, seconds, cost)
         return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), loss)

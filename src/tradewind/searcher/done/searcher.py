@@ -24,7 +24,8 @@ from tradewind.searcher.base import (
 from tradewind.searcher.done import words
 from tradewind.searcher.done.descent import explored
 from tradewind.searcher.done.expansion import Array
-from tradewind.searcher.done.model import Model, Outlook, Places
+from tradewind.searcher.done.model import Model
+from tradewind.searcher.done.places import Outlook, Places
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import PastRun, earlier_runs, own_runs
 from tradewind.searcher.done.settings import DoneSettings

@@ -31,6 +31,10 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
     aim = problem.objective.metric
     if model.time is not None and aim not in (COST, RUNTIME, *model.figures):
         lines.append(f"no run says its {aim} yet: the quickest come first")
+    if model.time is not None:
+        bounded = dict.fromkeys(threshold.metric for threshold in problem.constraints.thresholds)
+        unknown = [metric for metric in bounded if metric not in (COST, RUNTIME, *model.figures)]
+        lines += [f"no run says its {metric} yet: its bound is not judged" for metric in unknown]
     varying = [name for name in model.parameters.groups if name not in model.dropped]
     helping = [name for name in model.profiles.names if name not in model.dropped]
     if model.ignored and not helping:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tradewind.searcher.obol.arrays import Floats, Ints, Rules
 from tradewind.searcher.obol.columns import Columns
 from tradewind.searcher.obol.ensemble import Ensemble, Money, Outlook
 from tradewind.searcher.obol.settings import ObolSettings
+from tradewind.searcher.window import BY_TIME, bill, bounds_time, window
 
 _LEAST = 1e-9
 """Values below this count as this where they need a logarithm."""
@@ -105,7 +106,7 @@ class Evidence:
         return Rules(depth, s.gamma, _quantile(s.beta), s.agreement, log, self._money, self._table.latest)
 
     def _money_of(self, chance: Floats) -> Money:
-        """Deadline and dollars of every row, for the ensemble on cost or runtime."""
+        """Deadline, bounds on cost and run time, and dollars of every row, for the ensemble on cost or runtime."""
         hourly, deadline, terms = self._table.hourly, self._problem.constraints.deadline, self._problem.terms.billing
         price = hourly / 3600.0
         if deadline is None:
@@ -114,6 +115,10 @@ class Evidence:
             limit = np.full(len(hourly), deadline) if self._timed else price * terms.billed_seconds(deadline)
             # A bill is rounded to the nano-dollar.
             limit = limit if self._timed else limit * (1.0 + 1e-9) + 1e-9
+        if bounds_time(self._problem):
+            high = window(self._problem, hourly, deadline=False)[1]
+            high = high if self._timed else bill(self._problem, hourly, high) * (1.0 + 1e-9) + 1e-9
+            limit = np.minimum(limit, high)
         rate = price if self._timed else np.ones(len(hourly))
         fixed = price * terms.setup_seconds if self._timed else np.zeros(len(hourly))
         if self._log:
@@ -181,6 +186,11 @@ class Evidence:
         return chance
 
     def _holds(self, threshold: Threshold) -> Floats:
+        if threshold.metric in BY_TIME:
+            # Its upper end is a limit like the deadline's: runs are cut short there and never show a greater value.
+            threshold = replace(threshold, at_most=None)
+            if threshold.at_least is None:
+                return np.ones(len(self._table.hourly))
         known = [
             (row, value)
             for row, t in self._table.trials

@@ -9,13 +9,14 @@ from typing import Literal
 
 import numpy as np
 
-from tradewind.problem import COST, RUNTIME, Observation, Problem, Threshold, Trial, TrialState
+from tradewind.problem import RUNTIME, Observation, Problem, Threshold, Trial, TrialState
 from tradewind.searcher import acquisition
 from tradewind.searcher.surrogate.censored import bound_sites
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 from tradewind.searcher.trimtuner.process import FidelityProcess
 from tradewind.searcher.trimtuner.trees import ExtraTrees
+from tradewind.searcher.window import BY_TIME, window
 
 Kind = Literal["gp", "trees"]
 Surrogate = FidelityProcess | ExtraTrees
@@ -104,7 +105,7 @@ class Models:
         self.bounds = [
             (threshold, model)
             for threshold in problem.constraints.thresholds
-            if threshold.metric not in (COST, RUNTIME) and (model := self._fit_bound(done, threshold)) is not None
+            if threshold.metric not in BY_TIME and (model := self._fit_bound(done, threshold)) is not None
         ]
         self.success = self._fit_success(told)
         self.whole = [t for t in told if t.share >= 1.0]
@@ -235,7 +236,7 @@ class Models:
         setup, floor = self._fixed(hourly)
         cost = np.maximum(setup + np.exp(np.minimum(money, _MOST)), floor)
         high = np.maximum(setup + np.exp(np.minimum(money + 1.645 * sd, _MOST)), floor)
-        low, limit = self._window(hourly)
+        low, limit = window(self._problem, hourly)
         chance = acquisition.probability_below(seconds, sd, limit)
         chance = chance - np.where(low > 0, acquisition.probability_below(seconds, sd, low), 0.0)
         rows = self.rows(x, 1.0, of_time=False)
@@ -287,28 +288,6 @@ class Models:
         if self._priced:
             return self.time, True, lambda said: self.as_loss(said, hourly)
         return self.time, True, lambda said: self.as_loss(said + price, hourly)
-
-    def _window(self, hourly: Array) -> tuple[Array, Array]:
-        """The seconds between which a run keeps the deadline and all bounds on cost and run time, shape (n,) each."""
-        low, high = np.zeros(len(hourly)), np.full(len(hourly), math.inf)
-        setup, floor = self._fixed(hourly)
-        price = hourly / 3600.0
-        if self._problem.constraints.deadline is not None:
-            high = np.minimum(high, self._problem.constraints.deadline)
-
-        def longest(money: float) -> Array:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                seconds = np.where(price > 0, (money - setup) / price, math.inf if money >= 0 else 0.0)
-            return np.where(floor <= money, np.maximum(seconds, 0.0), 0.0)
-
-        for threshold in self._problem.constraints.thresholds:
-            if threshold.metric not in (COST, RUNTIME):
-                continue
-            for bound, lower in ((threshold.at_least, True), (threshold.at_most, False)):
-                if bound is not None:
-                    seconds = longest(bound) if threshold.metric == COST else np.full(len(hourly), max(bound, 0.0))
-                    low, high = (np.maximum(low, seconds), high) if lower else (low, np.minimum(high, seconds))
-        return low, high
 
     def settled(self, whole: Whole, places: dict[int, Told]) -> Whole:
         """With what is known of whole runs put in for what was expected of them.

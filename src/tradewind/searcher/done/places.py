@@ -1,0 +1,66 @@
+"""Configurations as DONE's model sees them, and what it expects of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.problem import Candidates
+from tradewind.searcher.done.expansion import Array
+from tradewind.searcher.surrogate.features import FeatureMap
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is expected of n configurations; every array has shape (n,).
+
+    Attributes:
+        seconds: Median runtime.
+        seconds_low: 5 % quantile of it.
+        seconds_high: 95 % quantile of it.
+        cost: USD of a run of the median time.
+        cost_low: 5 % quantile.
+        cost_high: 95 % quantile.
+        feasible: Probability that the run succeeds, in time and within every bound.
+        loss: The objective, as something to make small.
+    """
+
+    seconds: Array
+    seconds_low: Array
+    seconds_high: Array
+    cost: Array
+    cost_low: Array
+    cost_high: Array
+    feasible: Array
+    loss: Array
+
+
+@dataclass(frozen=True)
+class Places:
+    """Configurations as the model sees them.
+
+    Attributes:
+        rows: Features on [-1, 1], shape (n, k).
+        hourly: USD per hour, shape (n,).
+        power: Logarithm of the vCPUs of all nodes together, shape (n,).
+    """
+
+    rows: Array
+    hourly: Array
+    power: Array
+
+    @classmethod
+    def of(cls, candidates: Candidates, features: FeatureMap) -> Places:
+        """Those of candidates."""
+        offers = [candidates.offer(i) for i in range(len(candidates))]
+        power = np.log(np.maximum([o.vcpu * o.nodes for o in offers], 1e-9))
+        return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, power)
+
+    def __getitem__(self, which: NDArray[np.intp]) -> Places:
+        return Places(self.rows[which], self.hourly[which], self.power[which])
+
+    def moved(self, by: Array) -> Places:
+        """The same with every feature moved, for the exploration noise."""
+        return Places(self.rows + by, self.hourly, self.power)
