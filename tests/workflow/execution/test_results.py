@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.workflow.execution.journal import History, without
-from tradewind.workflow.execution.replan import plan_rest, rest_of
 from tradewind.workflow.execution.results import chart, measured_runtimes, read_results, results_of
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
@@ -177,19 +176,3 @@ def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
         read_results(tmp_path / "y.json")
     with pytest.raises(WorkflowError, match="there is no file"):
         read_results(tmp_path)
-
-
-def test_what_is_left_is_planned_around_what_is_busy() -> None:
-    rest = rest_of(FLOW, [1, 2])
-    assert [task.id for task in rest.tasks] == ["b", "c"]
-    assert rest.parents == ((), ())
-    orders, vm, begin, finish = plan_rest(FLOW, PLATFORM, [1, 2], [0, 1], {1: 100.0}, heft())
-    assert orders == {0: (1, 2)}
-    assert list(vm) == [0, 0]
-    assert (begin.min(), finish.max()) == (0.0, 25.0)
-
-
-def test_what_fits_nowhere_cannot_be_planned() -> None:
-    wide = Workflow("w", (Task("a", "x", 1.0, cores=4),), ((),))
-    with pytest.raises(WorkflowError, match="uses 4 cores"):
-        plan_rest(wide, PLATFORM, [0], [0], {}, heft())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tradewind.errors import TradewindError
@@ -12,7 +12,7 @@ from tradewind.workflow.execution.events import Guided, PlanFailed, Planned, Rep
 from tradewind.workflow.execution.guide import Guide, guide_for
 from tradewind.workflow.execution.journal import History
 from tradewind.workflow.execution.options import Options
-from tradewind.workflow.execution.replan import plan_rest
+from tradewind.workflow.execution.replan import UnderWay, plan_rest
 from tradewind.workflow.execution.state import ExecutionMachine
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.planner.base import Planner
@@ -63,33 +63,27 @@ class Planning:
 
     def begin(self, asked: Replan, machine: ExecutionMachine) -> None:
         """Begin to plan what is left, with the machines as busy as they are now."""
-        busy = self._busy(asked.vms, machine)
-        threading.Thread(target=self._plan, args=(asked.tasks, asked.vms, busy), daemon=True).start()
+        under_way = self._under_way(machine)
+        threading.Thread(target=self._plan, args=(asked.tasks, asked.vms, under_way), daemon=True).start()
 
-    def _busy(self, vms: Sequence[int], machine: ExecutionMachine) -> dict[int, float]:
-        """Seconds of the plan until each machine has a free slot; what is armed there counts as if it ran."""
+    def _under_way(self, machine: ExecutionMachine) -> list[UnderWay]:
+        """What runs and what is armed, with the seconds of the plan that each takes yet."""
         now, starts = time.time(), self._history.attempts
-        left: dict[int, dict[int, float]] = {vm: {} for vm in vms}
+        found = []
         for task, (vm, attempt) in machine.places.items():
-            if vm in left:
-                gone = (now - starts[self._flow.tasks[task].id, attempt].at) / self._options.scale
-                left[vm][task] = max(0.0, float(self._seconds[task, vm]) - gone)
-        busy = {}
-        for vm, ends in left.items():
-            if (armed := machine.armed.get(vm)) is not None:
-                begin = max(ends.pop(task) for task in armed.after)
-                ends[armed.task] = begin + float(self._seconds[armed.task, vm])
-            used = sum(self._flow.tasks[task].cores for task in ends)
-            busy[vm] = min(ends.values()) if ends and used >= self._platform.vms[vm].slots else 0.0
-        return busy
+            gone = (now - starts[self._flow.tasks[task].id, attempt].at) / self._options.scale
+            found.append(UnderWay(task, vm, max(0.0, float(self._seconds[task, vm]) - gone)))
+        for vm, armed in machine.armed.items():
+            found.append(UnderWay(armed.task, vm, float(self._seconds[armed.task, vm]), armed.after))
+        return found
 
-    def _plan(self, tasks: tuple[int, ...], vms: tuple[int, ...], busy: Mapping[int, float]) -> None:
+    def _plan(self, tasks: tuple[int, ...], vms: tuple[int, ...], under_way: Sequence[UnderWay]) -> None:
         """Plan; a planner may take seconds."""
         try:
             if (guide := self.guide(tasks, vms, booted=True)) is not None:
                 self._post(NewPlan(Guided(guide), tasks, None))
                 return
-            orders, _, _, finish = plan_rest(self._flow, self._platform, tasks, vms, busy, self._planner)
+            orders, _, _, finish = plan_rest(self._flow, self._platform, tasks, vms, under_way, self._planner)
         except TradewindError as error:
             self.fatal = error
             self._post(PlanFailed())

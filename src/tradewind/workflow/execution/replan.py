@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
+from tradewind.workflow.planner.machines import Machines
 from tradewind.workflow.platform import Platform
 
 Orders = dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A task that runs, or that its machine will begin by itself.
+
+    Attributes:
+        task: The task.
+        vm: Its machine.
+        seconds: Until it ends, from now; or from the end of those that it waits for.
+        after: The tasks on that machine that it waits for; all of them run.
+    """
+
+    task: int
+    vm: int
+    seconds: float
+    after: frozenset[int] = frozenset()
 
 
 def rest_of(flow: Workflow, tasks: Sequence[int]) -> Workflow:
@@ -35,17 +54,20 @@ def plan_rest(
     platform: Platform,
     tasks: Sequence[int],
     vms: Sequence[int],
-    busy: Mapping[int, float],
+    under_way: Sequence[UnderWay],
     planner: Planner,
 ) -> tuple[Orders, Numbers, Numbers, Numbers]:
-    """Plan some tasks on some machines, each of which is busy for a while yet.
+    """Plan some tasks on some machines, around what is under way there.
+
+    The planner is told when each machine has a free slot. Of what tasks wait for outside of ``tasks`` it knows nothing:
+    where that is still under way, they keep the machines that it gives them, and others fill the time until then.
 
     Args:
         flow: The workflow.
         platform: All machines.
         tasks: The tasks that are left.
         vms: The machines that are left.
-        busy: Seconds until each of them has a free slot.
+        under_way: What runs on them, or will by itself.
         planner: Who plans.
 
     Returns:
@@ -54,10 +76,71 @@ def plan_rest(
     Raises:
         WorkflowError: A task fits on no machine that is left.
     """
+    there = [each for each in under_way if each.vm in set(vms)]
+    busy = _busy(flow, platform, there)
     machines = tuple(replace(platform.vms[vm], boot_seconds=busy.get(vm, 0.0)) for vm in vms)
     left = replace(platform, vms=machines)
     rest = rest_of(flow, tasks)
     left.check(rest)
     schedule = planner.plan(rest, left)
+    if there:
+        schedule = _around(flow, rest, left, tasks, vms, there, schedule)
     orders = {vms[vm]: tuple(tasks[task] for task in places) for vm, places in schedule.order_in(rest).items()}
     return orders, np.array(vms)[schedule.vm], schedule.start, schedule.finish
+
+
+def _busy(flow: Workflow, platform: Platform, under_way: Sequence[UnderWay]) -> dict[int, float]:
+    """Seconds until each machine has a free slot, of those that have none; what begins by itself counts as run."""
+    left: dict[int, dict[int, float]] = {}
+    for each in sorted(under_way, key=lambda each: len(each.after)):
+        ends = left.setdefault(each.vm, {})
+        ends[each.task] = max((ends.pop(task) for task in each.after), default=0.0) + each.seconds
+    return {
+        vm: min(ends.values())
+        for vm, ends in left.items()
+        if sum(flow.tasks[task].cores for task in ends) >= platform.vms[vm].slots
+    }
+
+
+def _around(
+    flow: Workflow,
+    rest: Workflow,
+    left: Platform,
+    tasks: Sequence[int],
+    vms: Sequence[int],
+    under_way: Sequence[UnderWay],
+    schedule: Schedule,
+) -> Schedule:
+    """The same tasks on the same machines, none of them before what it waits for can have ended.
+
+    They are placed in the order of the schedule, behind what is under way, and each where it can begin first: so one
+    that waits leaves its machine to those after it, and none begins later than in that order.
+    """
+    place = {each.task: len(rest) + number for number, each in enumerate(under_way)}
+    speeds = [left.vms[vms.index(each.vm)].speed for each in under_way]
+    extended = Workflow(
+        name=rest.name,
+        tasks=(
+            *rest.tasks,
+            *(
+                replace(flow.tasks[each.task], runtime=each.seconds * speed, inputs=(), outputs=())
+                for each, speed in zip(under_way, speeds, strict=True)
+            ),
+        ),
+        parents=(
+            *(
+                (*parents, *(place[parent] for parent in flow.parents[task] if parent in place))
+                for task, parents in zip(tasks, rest.parents, strict=True)
+            ),
+            *(tuple(place[task] for task in sorted(each.after)) for each in under_way),
+        ),
+        sizes=rest.sizes,
+    )
+    booted = replace(left, vms=tuple(replace(vm, boot_seconds=0.0) for vm in left.vms))
+    given = np.array([*schedule.vm, *(vms.index(each.vm) for each in under_way)])
+    elsewhere = np.where(given[:, None] == np.arange(len(vms))[None, :], 0.0, np.inf)
+    first = sorted(under_way, key=lambda each: len(each.after))
+    sequence = np.array([*(place[each.task] for each in first), *schedule.sequence(rest)])
+    around = Machines(extended, booted).insert(sequence, elsewhere)
+    count = len(rest)
+    return Schedule(around.vm[:count], around.start[:count], around.finish[:count])
