@@ -393,3 +393,13 @@ def test_the_present_budget_is_stored_with_a_study_that_goes_on(base: Path, stor
     study = store.find_studies("recorded")[0]
     assert study.spec["budget"]["trials"] == 3
     assert len(store.trials(study.id)) == 3
+
+
+def test_time_that_another_process_stored_after_the_study_was_found_counts(base: Path, store: Store) -> None:
+    search = search_of(spec_of(base), store)
+    store.write(search.parts.study.id, Change(study={"elapsed": 77.0}))
+    search.begin()
+    try:
+        assert search.parts.machine.elapsed >= 77.0
+    finally:
+        search.end()

@@ -10,6 +10,7 @@ import tradewind
 from tradewind import Study, tunable
 from tradewind.errors import ConfigurationError, SpecError, StoreError, StudyBusyError
 from tradewind.problem import Trial, TrialState
+from tradewind.store.base import Change
 
 JOB: dict[str, Any] = {
     "name": "bowl",
@@ -299,3 +300,49 @@ def test_public_names_load_lazily_and_unknown_ones_are_refused() -> None:
     assert "Study" in dir(tradewind)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tradewind.nothing
+
+
+def test_a_study_that_is_worked_on_stays_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.engine.study._LEASE", 0.3)
+    monkeypatch.setattr("tradewind.engine.study._RENEWED_AFTER", 0.1)
+    with Study(JOB) as study:
+        for _ in range(2):
+            time.sleep(0.12)
+            asked = study.ask()[0]
+            time.sleep(0.12)
+            study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+        with pytest.raises(StudyBusyError, match="is being run by"):
+            study._store.hold(study.row.id, "elsewhere:1:2.0", 60.0)
+
+
+def test_a_study_that_goes_on_is_stored_as_it_is_now() -> None:
+    with Study({**JOB, "budget": {"trials": 1}}) as study:
+        study.tell(study.ask()[0], runtime=1.0, metrics={"value": 1.0})
+        store, number = study._store, study.row.id
+        assert store.study(number).state == "finished"
+    with Study({**JOB, "budget": {"trials": 1}}) as looked_at:
+        assert looked_at._store.study(number).state == "finished"
+    with Study({**JOB, "budget": {"trials": 6}, "searcher": "exhaustive"}) as again:
+        asked = again.ask()[0]
+        row = again._store.study(number)
+        assert (row.state, row.reason) == ("open", "")
+        assert (row.spec["budget"]["trials"], row.spec["searcher"]) == (6, "exhaustive")
+        again.tell(asked, runtime=1.0, metrics={"value": 2.0})
+
+
+def test_time_and_state_that_another_process_stored_after_the_study_was_found_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Study(JOB) as study:
+        study.tell(study.ask()[0], runtime=1.0, metrics={"value": 1.0})
+        number = study.row.id
+    found = Study.__init__.__globals__["find_or_create_study"]
+
+    def find(spec: Any, store: Any, **more: bool) -> Any:
+        row = found(spec, store, **more)
+        store.write(number, Change(study={"elapsed": 77.0}))
+        return row
+
+    monkeypatch.setattr("tradewind.engine.study.find_or_create_study", find)
+    with Study(JOB) as again:
+        assert again._machine.elapsed >= 77.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from tradewind.engine.events import NothingProposed, Priced, Proposed
@@ -10,7 +11,7 @@ from tradewind.engine.state import SearchMachine
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Problem, Proposal
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
-from tradewind.store.base import StudyRow
+from tradewind.store.base import Store, StudyRow
 
 
 def ask(machine: SearchMachine, searcher: Searcher, count: int) -> Proposed | NothingProposed:
@@ -51,6 +52,12 @@ def stored_state(searcher: Searcher) -> dict[str, Any]:
     """The fields of a study that keep what a searcher cannot learn again from the trials."""
     state = searcher.state()
     return {"searcher_state": {"searcher": searcher.name, "state": dict(state)}} if state else {}
+
+
+def as_held(store: Store, study: StudyRow) -> StudyRow:
+    """A study's row as it is now that we hold it: whoever held it before may have gone on after it was found."""
+    now = store.study(study.id)
+    return replace(study, elapsed=now.elapsed, searcher_state=now.searcher_state)
 
 
 def restore_state(searcher: Searcher, study: StudyRow) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tradewind.clock import Clock, SimulatedClock
-from tradewind.engine.asking import ask, restore_state, stored_state
+from tradewind.engine.asking import as_held, ask, restore_state, stored_state
 from tradewind.engine.due import due_in
 from tradewind.engine.events import (
     Ask,
@@ -265,7 +265,7 @@ class Search:
     # ------------------------------------------------------------------ the loop
 
     def _open(self) -> None:
-        parts = self.parts
+        parts = self.parts = replace(self.parts, study=as_held(self.parts.store, self.parts.study))
         study_id = parts.study.id
         runs = parts.store.runs(study_id)
         self.swept = parts.deployer.sweep({run.run_id for run in runs if not run.state.ended})

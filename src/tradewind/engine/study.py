@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tradewind import plugins
-from tradewind.engine.asking import ask, restore_state, stored_state
+from tradewind.engine.asking import as_held, ask, restore_state, stored_state
 from tradewind.engine.assemble import build_problem, build_searcher, find_or_create_study
 from tradewind.engine.events import (
     Ask,
@@ -35,6 +35,7 @@ from tradewind.errors import ConfigurationError
 from tradewind.paths import data_folder, store_url
 from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
 from tradewind.problem.spec import Spec, load_spec, parse_spec
+from tradewind.processes import Moment
 from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, this_process
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 _LEASE = 24 * 3600.0
 """Seconds a study stays taken between two calls; a process that has died lets go of it at once."""
+
+_RENEWED_AFTER = 600.0
+"""Seconds after which a call takes it for that long anew."""
 
 Told = Literal["succeeded", "failed", "aborted", "lost"]
 
@@ -125,7 +129,11 @@ class Study:
         self._metrics: dict[str, float] = {}
         self._events: deque[Event] = deque()
         self._instructions: deque[Instruction] = deque()
+        # Written with the first rows: who opens a study that is finished to look at it leaves it so.
+        self._present: dict[str, Any] = {"state": "open", "reason": "", "spec": self.row.spec}
         self._token = self._store.hold(self.row.id, this_process(), _LEASE)
+        self._held = Moment.now()
+        self.row = as_held(self._store, self.row)
         restore_state(self._searcher, self.row)
         self._feed(Opened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
 
@@ -139,6 +147,7 @@ class Study:
         """
         if count < 1:
             raise ConfigurationError(f"ask({count}): at least one configuration must be asked for")
+        self._hold_on()
         self._carry_out()
         if not self._new:
             self._machine.parallel = len(self._machine.runs) + count
@@ -181,6 +190,7 @@ class Study:
             ConfigurationError: No such trial is waiting to be told, or what is told of it makes no sense.
             StoreError: It could not be written.
         """
+        self._hold_on()
         self._carry_out()
         number = asked if isinstance(asked, int) else asked.number
         if number not in self._told:
@@ -308,6 +318,11 @@ class Study:
 
     # ------------------------------------------------------------------ the state machine
 
+    def _hold_on(self) -> None:
+        if self._held.ago() > _RENEWED_AFTER:
+            self._store.renew(self.row.id, self._token, _LEASE)
+            self._held = Moment.now()
+
     def _feed(self, event: Event) -> None:
         self._events.append(event)
         self._carry_out()
@@ -334,10 +349,11 @@ class Study:
 
     def _write(self, rows: Write) -> None:
         trials, runs = rows.trials, rows.runs
-        every = {**rows.study, **stored_state(self._searcher)}
+        every = {**self._present, **rows.study, **stored_state(self._searcher)}
         # What was only asked for need not wait for the disk: who asked dies in a power cut, too.
         ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
+        self._present = {}
 
 
 def _numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
