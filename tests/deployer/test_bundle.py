@@ -429,3 +429,9 @@ def test_old_archives_are_dropped(tmp_path: Path) -> None:
     (work / "a").write_text("2")
     new = pack(work, tmp_path / "cache", limit_bytes=_ROOM)
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {".lock", new.path.name}
+
+
+def test_what_is_not_kept_is_not_looked_at(tmp_path: Path) -> None:
+    archive = _archive(_member("a.csv", data=b"1"), _member("../b", data=bytes(_ROOM)), _member("c", data=bytes(_ROOM)))
+    unpack(io.BytesIO(archive), tmp_path / "there", limit_bytes=1, keep=lambda member: member.name == "a.csv")
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["a.csv"]

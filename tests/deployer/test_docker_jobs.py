@@ -265,8 +265,8 @@ def test_images_written_by_root_keep_their_modes(make: Make, tmp_path: Path) -> 
 def test_what_a_job_leaves_is_unpacked_safely(make: Make, tmp_path: Path) -> None:
     runner = make(files="copy", copy_limit=1 << 20)
     hostile = in_container(tmp_path, code("import os; os.symlink('/etc', 'x')"), "a", outputs=("x",))
-    with pytest.raises(DeployError, match="refused"):
-        finish(runner, hostile)
+    assert finish(runner, hostile).state is RunState.DONE
+    assert not os.path.lexists(hostile.folder / "outputs" / "x")
     large = in_container(tmp_path, ("sh", "-c", "head -c 3000000 /dev/zero > big"), "b", outputs=("big",))
     with pytest.raises(DeployError, match="too large"):
         finish(runner, large)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import io
+import os
+import posixpath
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -20,6 +24,8 @@ from tradewind.problem import RunRequest
 
 _PIECE = 1 << 20
 _NOT_FOUND = 404
+_LINKS = 5
+"""An archive is read so often at most, for links that lead to links."""
 
 
 def send(client: Any, container: str, request: RunRequest, cache: Path, limit: int) -> None:
@@ -92,19 +98,22 @@ def fetch(client: Any, container: str, request: RunRequest, limit: int) -> None:
     """
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=request.folder.parent, ignore_cleanup_errors=True) as made:
         place = Path(made)
-        if _get(client, container, f"{names.RUN_PLACE}/{METRICS}", place / "metrics", limit):
-            (place / "metrics" / METRICS).replace(request.folder / METRICS)
-        if _get(client, container, f"{names.RUN_PLACE}/{OUTPUTS}", place / OUTPUTS, limit):
-            merge_folder(place / OUTPUTS / OUTPUTS, request.folder / OUTPUTS, move=True)
+        metrics = place / "metrics" / METRICS
+        there = _get(client, container, f"{names.RUN_PLACE}/{METRICS}", metrics.parent, limit)
+        if there and metrics.is_file() and not metrics.is_symlink():
+            metrics.replace(request.folder / METRICS)
+        left = place / OUTPUTS / OUTPUTS
+        if _get(client, container, f"{names.RUN_PLACE}/{OUTPUTS}", left.parent, limit) and left.is_dir():
+            merge_folder(left, request.folder / OUTPUTS, move=True)
         work = place / "work"
         for base in _bases(request.outputs):
             target = work / base
             target.parent.mkdir(parents=True, exist_ok=True)
-            if (
-                _get(client, container, str(PurePosixPath(names.WORK_PLACE) / base), place / "piece", limit)
-                and not target.exists()
-            ):
-                (place / "piece" / (base.name or PurePosixPath(names.WORK_PLACE).name)).replace(target)
+            source, wanted = str(PurePosixPath(names.WORK_PLACE) / base), Wanted.below(base, request.outputs)
+            piece = place / "piece" / (base.name or PurePosixPath(names.WORK_PLACE).name)
+            there = _get(client, container, source, piece.parent, limit, wanted)
+            if there and os.path.lexists(piece) and not target.exists():
+                piece.replace(target)
         if work.exists():
             stage_out(replace(request, workdir=work))
 
@@ -120,18 +129,87 @@ def _bases(patterns: tuple[str, ...]) -> list[PurePosixPath]:
     return sorted(base for base in found if not any(other in base.parents for other in found))
 
 
-def _get(client: Any, container: str, source: str, target: Path, limit: int) -> bool:
-    """Unpack one place of a container into a folder; False when it is not there."""
+class Wanted:
+    """Which members of an archive some patterns of outputs need.
+
+    An archive comes in one go: where a link leads to what was not taken, it is to be read again.
+
+    Args:
+        patterns: The parts of each pattern, below the folder that is archived; no parts are all of it.
+    """
+
+    def __init__(self, patterns: Collection[tuple[str, ...]]) -> None:
+        self._patterns = set(patterns)
+        self._linked: set[tuple[str, ...]] = set()
+        self._taken: set[tuple[str, ...]] = set()
+
+    @classmethod
+    def below(cls, base: PurePosixPath, patterns: Collection[str]) -> Wanted:
+        """What some patterns match in a folder of the working folder."""
+        split = [PurePosixPath(pattern).parts for pattern in patterns if not pattern.startswith("/")]
+        return cls([parts[len(base.parts) :] for parts in split if parts[: len(base.parts)] == base.parts])
+
+    def __call__(self, member: tarfile.TarInfo) -> bool:
+        """True when a member is to be unpacked."""
+        place = PurePosixPath(member.name).parts[1:]  # the first is the name of what is archived
+        if not place:
+            return True
+        rests = {rest for pattern in self._patterns for rest in _rests(place, pattern)}
+        if member.issym():
+            self._follow(posixpath.join(*place[:-1], member.linkname), rests)
+            return bool(rests)
+        if () not in rests:
+            return False
+        if member.islnk():
+            origin = PurePosixPath(member.linkname).parts[1:]
+            if origin not in self._taken:
+                self._linked.add(tuple(map(glob.escape, origin)))
+                return False
+        self._taken.add(place)
+        return True
+
+    def _follow(self, target: str, rests: Collection[tuple[str, ...]]) -> None:
+        parts = PurePosixPath(posixpath.normpath(target)).parts
+        if parts[:1] not in (("..",), ("/",)):
+            self._linked |= {(*map(glob.escape, parts), *rest) for rest in rests if rest or parts not in self._taken}
+
+    def more(self) -> bool:
+        """True when links lead to what was not unpacked, and will be if the archive is read again."""
+        taken = {tuple(map(glob.escape, place)) for place in self._taken}
+        found = self._linked - self._patterns - taken
+        self._patterns |= found
+        self._linked, self._taken = set(), set()
+        return bool(found)
+
+
+def _rests(parts: tuple[str, ...], pattern: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """What is left of a pattern below a path: nothing where it matches the path, or a folder above it."""
+    if not pattern:
+        yield ()
+    elif not parts:
+        yield pattern
+    elif pattern[0] == "**":  # which follows no links
+        for i in range(len(parts)):
+            yield from _rests(parts[i:], pattern[1:])
+    elif fnmatchcase(parts[0], pattern[0]):
+        yield from _rests(parts[1:], pattern[1:])
+
+
+def _get(client: Any, container: str, source: str, target: Path, limit: int, wanted: Wanted | None = None) -> bool:
+    """Unpack one place of a container into a folder, or what is wanted of it; False when it is not there."""
     from docker.errors import APIError
 
-    try:
-        pieces, _ = client.get_archive(container, source, chunk_size=_PIECE)
-    except APIError as error:
-        if error.status_code == _NOT_FOUND:
-            return False
-        raise
-    with closing(_Stream(pieces)) as stream:
-        unpack(cast("IO[bytes]", stream), target, limit_bytes=limit)
+    for _ in range(_LINKS):
+        try:
+            pieces, _ = client.get_archive(container, source, chunk_size=_PIECE)
+        except APIError as error:
+            if error.status_code == _NOT_FOUND:
+                return False
+            raise
+        with closing(_Stream(pieces)) as stream:
+            unpack(cast("IO[bytes]", stream), target, limit_bytes=limit, lenient=True, keep=wanted)
+        if wanted is None or not wanted.more():
+            break
     return True
 
 
