@@ -171,7 +171,7 @@ def test_a_job_on_several_nodes_starts_once_and_finds_them(make: Make, tmp_path:
     runner = make()
     script = (
         'echo start; echo "$TRADEWIND_NODES"; echo "$TRADEWIND_NODE_IPS"; cat "$TRADEWIND_HOSTFILE"; '
-        "srun sh -c 'echo at $SLURMD_NODENAME' | sort"
+        "srun sh -c 'echo at $SLURMD_NODENAME with $SLURM_CPUS_PER_TASK' | sort"
     )
     request = request_for(tmp_path, ("sh", "-c", script), offer=replace(OFFER, vcpu=2, nodes=2))
     assert ended(runner, runner.submit(request, [])).state is RunState.DONE
@@ -179,6 +179,7 @@ def test_a_job_on_several_nodes_starts_once_and_finds_them(make: Make, tmp_path:
     assert lines[:4] == ["start", "2", "127.0.0.1", "127.0.0.1"]
     assert lines[4:6] == ["127.0.0.1 slots=2"] * 2
     assert len(set(lines[6:])) == 2
+    assert all(line.endswith(" with 2") for line in lines[6:])
 
 
 def test_mpi_starts_one_task_for_each_cpu(make: Make, tmp_path: Path) -> None:

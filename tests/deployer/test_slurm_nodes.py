@@ -12,6 +12,8 @@ n4|4|8192|(null)|drained
 n5|8|16384|gpu:1|allocated+
 n6|8|16384|(null)|idle*
 n7|8|16384|(null)|idle~
+n8|4|8192|(null)|planned
+n9|4|8192|(null)|mixed-
 """
 
 
@@ -20,5 +22,7 @@ def test_nodes_that_take_work_with_what_they_have() -> None:
         "n1": {"cpu": 4.0, "memory": 8.0},
         "n2": {"cpu": 64.0, "memory": 512.0, "gpu": 6.0},
         "n5": {"cpu": 8.0, "memory": 16.0, "gpu": 1.0},
+        "n8": {"cpu": 4.0, "memory": 8.0},
+        "n9": {"cpu": 4.0, "memory": 8.0},
     }
     assert read_nodes("") == {}

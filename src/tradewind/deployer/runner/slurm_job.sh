@@ -215,6 +215,8 @@ if [ "$nodes" -gt 1 ]; then
   environment+=("TRADEWIND_NODE_IPS=$addresses" "TRADEWIND_HOSTFILE=$folder/hostfile")
 fi
 
+# Since 22.05 srun takes the CPUs of a task from nothing else: without it each task is bound to a single one.
+[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK="${SRUN_CPUS_PER_TASK:-$SLURM_CPUS_PER_TASK}"
 unset SLURM_JWT
 set -m # a process group of its own, without another program
 now

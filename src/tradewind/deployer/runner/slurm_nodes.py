@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tradewind.deployer.runner.slurm_programs import Programs
 from tradewind.errors import InputError
 
-_WORKS = frozenset({"idle", "mixed", "allocated", "completing", "reserved"})
+_WORKS = frozenset({"idle", "mixed", "allocated", "completing", "reserved", "planned"})
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
 
 
@@ -37,8 +37,9 @@ def read_nodes(text: str) -> dict[str, Mapping[str, float]]:
     found: dict[str, Mapping[str, float]] = {}
     for line in text.splitlines():
         name, cpus, megabytes, devices, state = line.strip().split("|")
-        # A star behind the state: the node does not answer. Other signs say that it sleeps or reboots.
-        if state.rstrip("+") not in _WORKS:
+        # A star behind the state: the node does not answer. A minus: it is kept for a job that is about to start, which
+        # may be one of ours. Other signs say that it sleeps or reboots.
+        if state.rstrip("+-") not in _WORKS:
             continue
         gpus = sum(int(count) for count in _GPUS.findall(devices))
         amounts = {"cpu": float(cpus), "memory": float(megabytes) / 1024.0, "gpu": float(gpus)}

@@ -124,13 +124,16 @@ def words_of(request: RunRequest, folder: Path, settings: SlurmSettings, variabl
     Raises:
         ImageError: The job names an image, and nothing is said about what runs it.
     """
-    words = [*_container(request, folder, settings, variables), *request.argv]
-    if not settings.mpi:
-        return words
+    around = _container(request, folder, settings, variables)
+    step = around[:1] == ["srun"]  # the container is one of a step of the job
     tasks = tasks_of(request, settings) * request.offer.nodes
     if settings.mpi == "mpirun":
-        return ["mpirun", "-n", str(tasks), *words]
-    return ["srun", f"--mpi={settings.mpi}", f"--ntasks={tasks}", *words]
+        return ["mpirun", "-n", str(tasks), *around, *request.argv]
+    if settings.mpi:
+        return ["srun", f"--mpi={settings.mpi}", f"--ntasks={tasks}", *around[step:], *request.argv]
+    if step:
+        return ["srun", "--nodes=1", "--ntasks=1", *around[1:], *request.argv]
+    return [*around, *request.argv]
 
 
 def _container(request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str]) -> list[str]:

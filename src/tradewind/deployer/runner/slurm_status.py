@@ -34,6 +34,8 @@ _HOPELESS = {
     "launch failed requeued held": "a node could not start it",
     "job_requeued_in_held_state": "it was put back into the queue, held",
 }
+_TOO_MUCH = re.compile(r"(?:QOS|Assoc)Max\w+Per(?:Node|Job)(?:Limit)?|QOSMin\w+")
+"""Limits of one job, that no end of another job changes; those of a user or a group may be kept later."""
 _EXITS = {
     78: "{nodes} does not see {folder}: set `folder` of the slurm runner to one on a file system of all nodes",
     79: "{nodes} cannot write into {folder}: the disk is full, or the folder is not the user's there",
@@ -51,6 +53,8 @@ def waiting(row: Row) -> RunStatus | None:
 def hopeless(row: Row) -> str:
     """Why Slurm will never start a job that waits, or an empty text."""
     why = _HOPELESS.get(row.reason, "") if row.state in WAITS else ""
+    if row.state in WAITS and _TOO_MUCH.fullmatch(row.reason):
+        why = "it asks for more, or less, than one job may: offer other sizes, set deploy.longest, or name another qos"
     return f"Slurm will never start it: {why} ({row.reason})" if why else ""
 
 

@@ -1,0 +1,59 @@
+"""What the settings of the Slurm runner make of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.helpers import OFFER, request_for
+
+from tradewind.deployer.runner.slurm_options import SlurmSettings, words_of
+from tradewind.deployer.runner.slurm_queue import Row
+from tradewind.deployer.runner.slurm_status import hopeless
+
+
+def command(base: Path, image: str | None = None, **settings: Any) -> list[str]:
+    offer = replace(OFFER, vcpu=2, nodes=3)
+    request = replace(request_for(base, ("app", "-x"), offer=offer), image=image)
+    return words_of(request, base, SlurmSettings.model_validate(settings), [])
+
+
+def waiting(reason: str) -> Row:
+    return Row("7", "7", "batch", 0, "PENDING", reason, 0.0, {})
+
+
+def test_a_command_is_started_once_or_once_for_each_task(tmp_path: Path) -> None:
+    assert command(tmp_path) == ["app", "-x"]
+    assert command(tmp_path, mpi="pmix") == ["srun", "--mpi=pmix", "--ntasks=6", "app", "-x"]
+    assert command(tmp_path, mpi="mpirun") == ["mpirun", "-n", "6", "app", "-x"]
+
+
+def test_a_container_of_slurm_is_one_step_on_the_first_node(tmp_path: Path) -> None:
+    once = ["srun", "--nodes=1", "--ntasks=1"]
+    assert command(tmp_path, "/bundle", container="oci") == [*once, "--container=/bundle", "app", "-x"]
+    found = command(tmp_path, "some/image:1", container="pyxis")
+    assert found[:4] == [*once, "--container-image=some/image:1"]
+    assert found[-2:] == ["app", "-x"]
+
+
+def test_a_container_of_slurm_is_that_of_the_tasks(tmp_path: Path) -> None:
+    found = command(tmp_path, "some/image:1", container="pyxis", mpi="pmix")
+    assert found[:4] == ["srun", "--mpi=pmix", "--ntasks=6", "--container-image=some/image:1"]
+    assert found.count("srun") == 1
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerNode", "QOSMaxMemoryPerJob", "AssocMaxCpuPerJobLimit", "QOSMinGRES"],
+)
+def test_limits_of_a_single_job_do_not_go_away(reason: str) -> None:
+    found = hopeless(waiting(reason))
+    assert reason in found
+    assert "one job may" in found
+
+
+@pytest.mark.parametrize("reason", ["QOSMaxJobsPerUserLimit", "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "Resources"])
+def test_limits_of_all_jobs_together_are_waited_for(reason: str) -> None:
+    assert hopeless(waiting(reason)) == ""
