@@ -131,7 +131,7 @@ class ConfigurationError(InputError):
 
 
 class FormError(InputError):
-    """What was typed into the form of an application is wrong.
+    """A value that was typed into the form of an application is wrong.
 
     Args:
         fields: What is wrong, by field.
@@ -239,7 +239,7 @@ class CredentialsError(DeployError):
 
 
 class PrerequisiteError(DeployError):
-    """What every run of the job needs is not there, or is not what it should be: an input, a secret, the folder.
+    """Something that every run of the job needs is missing, or not as it should be: an input, a secret, the folder.
 
     Args:
         message: What is missing, and where it was looked for.
@@ -351,7 +351,7 @@ class FetchError(TradewindError):
 
 
 class NoHistoryError(TradewindError):
-    """Nothing is known that a recommendation could be made from."""
+    """The store knows nothing that a recommendation could be made from."""
 
     exit_code = 15
     code = "no-history"
@@ -383,7 +383,7 @@ class NotFoundError(ServiceError):
 
 
 class ConflictError(ServiceError):
-    """It is not in a state for that, its name is taken, or somebody else has changed it meanwhile."""
+    """The object is not in a state for that, its name is taken, or somebody else has changed it meanwhile."""
 
     code = "service.conflict"
 

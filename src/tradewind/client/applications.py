@@ -56,7 +56,7 @@ class ApplicationCalls(Calls):
         return Application.from_json(self._wire.call("POST", "/applications", params=params, **sent).json())
 
     def retire(self, name: str) -> None:
-        """Let no request begin with an application, or with one version of it, any more.
+        """Retire an application, or one version of it: no new request can use it.
 
         Raises:
             NotFoundError: There is none.

@@ -60,11 +60,11 @@ class SpentShareSettings(Settings):
 class AllFailedSettings(Settings):
     """When nothing works."""
 
-    trials: int = Field(default=8, ge=1, description="Stop when so many first trials all failed.")
+    trials: int = Field(default=8, ge=1, description="Stop when the first so many trials have all failed.")
     silent: int = Field(
         default=2,
         ge=1,
-        description="Stop when so many first trials all ran to their end without the objective's metric.",
+        description="Stop when the first so many trials all ran to their end without the objective's metric.",
     )
 
 

@@ -106,7 +106,7 @@ class JobModel(Part):
     inputs: list[Input] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
     outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
     image: str | None = Field(None, description="Container image, for runners that use one.")
-    parameters: dict[str, Number | str] = Field({}, description="What one job differs in from another: input size, ...")
+    parameters: dict[str, Number | str] = Field({}, description="Values in which jobs differ: input size, ...")
     load: LoadModel | None = Field(None, description="A load generator; the command is the application under test.")
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(
         [], description="Ports that are made reachable from outside, for runners in containers."
@@ -182,7 +182,7 @@ def _budget(value: Any) -> Any:
 
 
 class BudgetModel(Part):
-    """What the search may spend; what is left out is not limited."""
+    """What the search may spend; a limit that is left out does not apply."""
 
     dollars: PositiveMoney | None = Field(None, description="USD in total, over all runs: $2.")
     hours: PositiveHours | None = Field(None, description="Hours on the wall clock: 2, or 30m.")
@@ -239,7 +239,7 @@ Hooks = Annotated[
 
 
 class PlaceModel(Part):
-    """How a server or bucket is entered, where its own usual places do not say."""
+    """How to log in to a server or bucket, where the usual places do not say."""
 
     user: Text = Field("", description="The user, or the id of the access key.")
     password: Reference | None = Field(
@@ -249,20 +249,20 @@ class PlaceModel(Part):
     identity: str = Field("", description="For sftp://: the file with the private key.")
     known_hosts: str = Field("", description="For sftp://: the file with the server's host key.")
     reach: Literal["public"] | None = Field(
-        None, description="Only to addresses that everybody can reach, judged at each connection; else to all."
+        None, description="Connect only to addresses that everybody can reach, judged each time; else to all."
     )
 
 
 class DeployModel(Part):
     """Where and how runs take place."""
 
-    runner: Runner = Field(ChoiceModel(use="process"), description="Who runs the job.")
-    provisioner: Provisioner = Field(ChoiceModel(use="none"), description="Who makes the machines.")
+    runner: Runner = Field(ChoiceModel(use="process"), description="What runs the job.")
+    provisioner: Provisioner = Field(ChoiceModel(use="none"), description="What makes the machines.")
     billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
     retries: int = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
     longest: PositiveDuration | None = Field(
         None,
-        description="The longest that a run may take which nothing else limits; machines expire after it. Without it "
+        description="The longest time for a run that nothing else limits; machines expire after it. Without it "
         "7d, or less where the engine has a limit of its own (Slurm).",
     )
     fallback: list[Literal["region", "on_demand"]] = Field(
@@ -275,10 +275,10 @@ class DeployModel(Part):
     log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
     hooks: dict[HookName, Hooks] = Field({}, description="What to do before and after the stages of a run.")
     results: Address | None = Field(
-        None, description="A folder, here or elsewhere, that what each run kept is uploaded to: s3://bucket/folder."
+        None, description="A folder, here or elsewhere, for the files that each run kept: s3://bucket/folder."
     )
     places: dict[Address, PlaceModel] = Field(
-        {}, description="How servers and buckets of inputs and results are entered, by the beginning of their address."
+        {}, description="How to log in to servers and buckets of inputs and results, by the beginning of the address."
     )
 
 
@@ -306,7 +306,7 @@ class JobFile(Part):
         [ChoiceModel(use="exit_code"), ChoiceModel.model_validate({"use": "json_lines", "optional": True})],
         description="How metrics are read from a run, one after the other.",
     )
-    searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="Who proposes what to try.")
+    searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="What proposes the trials.")
     parallel: int = Field(1, ge=1, le=10_000, description="Trials at the same time.")
     seed: Seed = Field(0, description="Equal seeds give equal proposals.")
     stop: Annotated[list[Stop], _read_list] = Field([], description="Further reasons to stop the search.")

@@ -21,7 +21,7 @@ class Part(BaseModel):
 
 
 class QueryModel(Part):
-    """Bounds on the offers of the catalogue; what is left out does not restrict."""
+    """Bounds on the offers of the catalogue; a bound that is left out does not restrict them."""
 
     provider: Names | None = Field(None, description="Catalogues to ask: aws, gcp, azure, local, csv, ...")
     region: Names | None = Field(None, description="Regions.")

@@ -65,7 +65,7 @@ constraints:
   deadline: 60s                   # of one run: 90s, 45m, 2h30m
   metrics: {ratio: ">= 3"}        # or {at_least: 3, at_most: 9}
 
-# What the search may spend in total; what is left out is not limited.
+# What the search may spend in total; a limit that is left out does not apply.
 budget:
   dollars: $0.50
   hours: 5m                       # on the wall clock: 2 (hours), 5m

@@ -38,7 +38,7 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """It for people and logs: without the path, which may have a secret in it."""
+        """The target for people and logs: without the path, which may have a secret in it."""
         return f"{self.scheme}://{self.host}" + ("" if self.port in (80, 443) else f":{self.port}")
 
 

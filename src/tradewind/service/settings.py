@@ -42,7 +42,7 @@ class ServiceSettings(BaseModel):
         public_url: What users type to come here, where a proxy stands before the server; empty without one.
         database: Address of the store; without it that of ``TRADEWIND_STORE``, or the user's own.
         behind_proxy: Whether ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
-        proxies: Addresses and networks of the proxies that they are believed from.
+        proxies: Addresses and networks of the proxies whose headers are believed.
         tls_certificate: PEM file of the certificate chain; plain HTTP without it.
         tls_key: PEM file of its key.
         session_hours: Hours after which a session that nobody uses ends.
@@ -53,18 +53,18 @@ class ServiceSettings(BaseModel):
         lease_seconds: Seconds after which another server takes over what a silent one carried out.
         stop_seconds: Seconds that open calls and the worker have to end in, when the server is told to.
         log_format: ``text`` or ``json``, one line an event, on standard error.
-        log_level: What is written at least: ``debug``, ``info``, ``warning`` or ``error``.
+        log_level: The least severe lines that are written: ``debug``, ``info``, ``warning`` or ``error``.
         streams: Event streams that may be open at a time; beyond it, 503.
-        streams_per_user: Likewise of one user; beyond it, 429.
+        streams_per_user: Event streams that one user may have open at a time; beyond it, 429.
         stream_minutes: Minutes after which a stream ends, so that its client comes again and says who it is.
         beat_seconds: Seconds of silence after which a stream says that it is still there.
         event_seconds: Seconds between two looks for new events.
         upload_mib: MiB that the files which a tenant hands in with forms may take together.
         free_mib: MiB that the disks of runs and of the database must have left for the server to count as ready.
-        metrics_token: Reference to what ``/metrics`` is asked with; without it, it answers this machine only.
+        metrics_token: Reference to the token that ``/metrics`` asks for; without one it answers this machine only.
         link_days: Days after which a link to results leads nowhere, unless its maker says otherwise.
-        secret_key: Reference to the key that secrets of users are sealed with; all servers of a database have the same
-            one. Without it, it is a file of the data folder.
+        secret_key: Reference to the key that secrets of users are sealed with; all servers of a database need the same
+            one. Without this setting, the key is a file in the data folder.
         private_addresses: Whether webhooks and results of users may go to addresses inside the server's network.
         results_places: Places of the administrator's that results of users may go to, by address, each with how it is
             entered (``user``, ``password``, ``endpoint``, ``identity``, ``known_hosts``; the password is a reference);
@@ -102,7 +102,7 @@ class ServiceSettings(BaseModel):
     log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="What is logged.")
     streams: int = Field(default=5000, ge=0, description="Event streams that may be open at a time; beyond it, 503.")
-    streams_per_user: int = Field(default=100, ge=1, description="Likewise of one user; beyond it, 429.")
+    streams_per_user: int = Field(default=100, ge=1, description="The same for one user; beyond it, 429.")
     stream_minutes: float = Field(default=15.0, gt=0, description="Minutes after which a stream's client comes again.")
     beat_seconds: float = Field(default=15.0, gt=0, description="Silence after which a stream says that it is there.")
     event_seconds: float = Field(default=0.25, gt=0, description="Seconds between two looks for new events.")

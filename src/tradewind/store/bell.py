@@ -34,8 +34,8 @@ def ring(connection: Connection) -> None:
 class Bell:
     """Hears when something is asked of those who carry out requests.
 
-    Who hears nothing has to look by itself: a message is lost where the connection was gone at that moment, and none
-    comes through a pooler that gives a connection to somebody else after each transaction.
+    A worker that hears nothing has to look by itself: a message is lost if the connection was gone at that moment, and
+    none comes through a pooler that gives a connection to somebody else after each transaction.
 
     Args:
         url: Address of the store; on SQLite it is never heard.

@@ -22,7 +22,7 @@ _Cluster = Annotated[
 
 def submit(
     file: Annotated[Path, typer.Argument(help="The job YAML.", show_default=False)],
-    tenant: Annotated[str, typer.Option(help="Whose search it is.")] = "default",
+    tenant: Annotated[str, typer.Option(help="The tenant that the search belongs to.")] = "default",
     weight: Annotated[float | None, typer.Option(help="The tenant's weight from now on.", show_default=False)] = None,
     parallel: Annotated[int | None, typer.Option(help="Trials at the same time.", show_default=False)] = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials at most.", show_default=False)] = None,

@@ -28,7 +28,7 @@ application_app = command_group("application", "Register the programs that peopl
 
 File = Annotated[Path, typer.Argument(help="A job YAML with a block 'application'.", show_default=False)]
 Tenant = Annotated[
-    str, typer.Option(help="Whose it is, on this machine's store; without it everybody's.", show_default=False)
+    str, typer.Option(help="The tenant that has it, on this machine's store; else all tenants.", show_default=False)
 ]
 Name = Annotated[str, typer.Argument(help="NAME, or NAME@VERSION.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -181,7 +181,7 @@ def propose(
 
 @application_app.command("retire")
 def retire(name: Name, tenant: Tenant = "", server: Server = None, database: Database = None) -> None:
-    """Let no request begin with an application, or with one version of it, any more."""
+    """Retire an application, or one version of it: no new request can use it."""
     if server and database is None:
         from tradewind.cli.service.places import open_client
 

@@ -47,10 +47,10 @@ def submit(
     results: Annotated[str, typer.Option(help="Where results go: s3://bucket/folder.", show_default=False)] = "",
     name: Annotated[str, typer.Option(help="What you call it.", show_default=False)] = "",
     key: Annotated[
-        str | None, typer.Option(help="Asked again with the same one, it is the same request.", show_default=False)
+        str | None, typer.Option(help="A call with the same key again is the same request.", show_default=False)
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is over; fail if it does.")] = False,
-    user: Annotated[str, typer.Option(help="Whose it is, on this machine's store.", show_default=False)] = "",
+    user: Annotated[str, typer.Option(help="The user that asks, on this machine's store.", show_default=False)] = "",
     as_json: Json = False,
     server: Server = None,
     database: Database = None,

@@ -35,7 +35,8 @@ def add(
     admin: Annotated[bool, typer.Option("--admin", help="An administrator: as --role admin.")] = False,
     role: Annotated[str, typer.Option(help="admin or user.")] = "user",
     tenant: Annotated[
-        str | None, typer.Option(help="Whose requests the user sees and makes; else its own.", show_default=False)
+        str | None,
+        typer.Option(help="The tenant whose requests the user sees and makes; else its own.", show_default=False),
     ] = None,
     email: Annotated[str | None, typer.Option(help="Where notices go.", show_default=False)] = None,
     password_stdin: Stdin = False,

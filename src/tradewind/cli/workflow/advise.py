@@ -73,7 +73,7 @@ def advise(
     storage: _Storage = "none",
     bandwidth: Annotated[float, typer.Option(help="MB/s at which a VM reads files.")] = 15.0,
     latency: Annotated[str, typer.Option(help="Time for each file that is read.")] = "0s",
-    planner: Annotated[str, typer.Option(help="Who plans while sets are compared.")] = "heft",
+    planner: Annotated[str, typer.Option(help="The planner while sets are compared.")] = "heft",
     searcher: _Searcher = "bounds",
     trials: Annotated[int, typer.Option(min=1, help="Sets of one type to try at most, and as many mixed ones.")] = 300,
     seconds: Annotated[str, typer.Option(help="Processor time that the search may take.")] = "20s",

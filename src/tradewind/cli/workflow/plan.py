@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def plan(
     file: File,
     vms: Vms = None,
-    planner: Annotated[str, typer.Option(help="Who plans: heft, search, peft, ...; tradewind plugins lists all.")] = (
+    planner: Annotated[str, typer.Option(help="The planner: heft, search, peft, ...; tradewind plugins lists all.")] = (
         "heft"
     ),
     set_: Set = None,

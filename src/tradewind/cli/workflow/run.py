@@ -37,7 +37,7 @@ _Isolate = Annotated[
     bool, typer.Option("--isolate", help="A working folder for each task, with nothing but its inputs.")
 ]
 _Retries = Annotated[int, typer.Option(min=0, help="Times a task that failed is tried again.")]
-_Planner = Annotated[str, typer.Option(help="Who plans what is left when a machine is lost.")]
+_Planner = Annotated[str, typer.Option(help="The planner of what is left when a machine is lost.")]
 _Online = Annotated[
     bool, typer.Option("--online", help="The planner decides during the run where each task goes, not the plan.")
 ]

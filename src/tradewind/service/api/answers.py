@@ -48,7 +48,7 @@ Number = Annotated[int, Path(ge=1, le=BIGGEST_ID, description="Its number.", exa
 
 Before = Annotated[
     int | None,
-    Query(ge=1, le=BIGGEST_ID, description="Only what is older than this one: the header Link has the next page."),
+    Query(ge=1, le=BIGGEST_ID, description="Only entries before this number: the header Link has the next page."),
 ]
 """Where a page of a list begins."""
 

@@ -22,7 +22,7 @@ Tenant = Annotated[
     str | None,
     Query(
         max_length=200,
-        description="Whose it is; empty for one that all tenants see. Without it one's own comes before a shared one.",
+        description="The tenant that has it; empty for a shared one. Without it, your tenant's comes first.",
     ),
 ]
 
@@ -142,7 +142,7 @@ def get_application(
 
 @router.delete("/applications/{name}", status_code=204)
 def retire_application(who: Who, shared: Shared, name: Name, tenant: Tenant = None) -> None:
-    """Let no request begin with an application, or with one version of it, any more."""
+    """Retire an application, or one version of it: no new request can use it."""
     shared.applications.retire(who, _reference(name, tenant))
 
 

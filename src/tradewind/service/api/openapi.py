@@ -45,7 +45,7 @@ _PROBLEMS = {
     "403": "This user may not do that.",
     "404": "There is no such thing, or it is another tenant's.",
     "408": "The body did not arrive in time.",
-    "409": "It is not in a state for that, its name is taken, or somebody else has changed it meanwhile.",
+    "409": "The object is not in a state for that, its name is taken, or somebody else has changed it meanwhile.",
     "413": "The body is too large.",
     "422": "Something in the call is wrong; `title` says what.",
     "429": "Asked too often, or a quota is used up; the header Retry-After says when to try again.",

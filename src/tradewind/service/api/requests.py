@@ -43,7 +43,7 @@ router = APIRouter(tags=["requests"], route_class=ExpressRoute)
 
 Trial = Annotated[
     int | None,
-    Query(ge=0, le=answers.BIGGEST_ID, description="Of this trial of a search; else of the one that began last."),
+    Query(ge=0, le=answers.BIGGEST_ID, description="A trial of a search; without it, the one that began last."),
 ]
 _LOCATION = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
 _ONE = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/RequestAnswer"}}}}
@@ -62,7 +62,7 @@ def submit_request(
     document: Annotated[RequestDocument, Body(openapi_examples=REQUEST)],
     idempotency_key: Annotated[
         str | None,
-        Header(min_length=1, max_length=200, description="Sent again with the same one, it is the same request."),
+        Header(min_length=1, max_length=200, description="A call with the same key again is the same request."),
     ] = None,
 ) -> Response:
     """Ask for a run of an application or of a program of your own, or for a search with a budget.

@@ -52,7 +52,7 @@ class Wishes:
         )
 
     def document(self) -> dict[str, Any]:
-        """It as it is kept."""
+        """The wishes as a document, as the database keeps them."""
         kept = {"email": list(self.email), "webhook": self.webhook, "calls": list(self.calls)}
         return {**kept, "generation": self.generation}
 

@@ -49,7 +49,7 @@ class SearchModel(Part):
     )
     deadline: PositiveDuration | None = Field(None, description="Time that one run may take: 30m.")
     parallel: int | None = Field(None, ge=1, le=_MOST_PARALLEL, description="Trials at the same time.")
-    searcher: Annotated[str, Field(max_length=100)] | None = Field(None, description="Who proposes what to try.")
+    searcher: Annotated[str, Field(max_length=100)] | None = Field(None, description="What proposes the trials.")
     seed: Seed | None = Field(None, description="Equal seeds give equal proposals.")
     objective: str | None = Field(None, max_length=200, description="The figure to make small: cost, runtime, ...")
 
@@ -78,14 +78,14 @@ class RequestModel(Part):
 
 
 class SchedulerModel(Part):
-    """Who runs the job on the machines."""
+    """What runs the job on the machines."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: Words = Field("", description="htcondor, slurm, or the name of a backend of this server.")
 
 
 class BackendModel(Part):
-    """Who makes the machines."""
+    """What makes the machines."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: Words = Field("", description="opennebula, or the name of a backend of this server.")
@@ -108,8 +108,8 @@ class FigureFour(Part):
         min_length=1, max_length=65_536, description="The job file, with variables: a script, or a submit description."
     )
     resources: ResourcesModel = Field(ResourcesModel(), description="Nodes; cpu, memory (MiB) of each; time (s).")
-    scheduler: SchedulerModel = Field(SchedulerModel(), description="Who runs the job.")
-    backend: BackendModel | None = Field(None, description="Who makes the machines; without it there are some.")
+    scheduler: SchedulerModel = Field(SchedulerModel(), description="What runs the job.")
+    backend: BackendModel | None = Field(None, description="What makes the machines; else they are there already.")
     user_data: dict[str, Any] = Field({}, description="What the template's variables are, and what hooks may read.")
     hooks: list[HookModel] = Field([], max_length=50, description="Scripts before and after stages.")
     status: Any = Field(None, description="Filled in by the server.")

@@ -41,7 +41,7 @@ class WorkflowRunnerSettings(plugins.Settings):
 
     file: Path = Field(description="The workflow: DAX, WfFormat, Pegasus 5 or own YAML; .gz is unpacked")
     planner: str | dict[str, Any] = Field(
-        "heft", description="Who plans: a name, or {use: NAME, ...} with settings; tradewind plugins lists them"
+        "heft", description="The planner: a name, or {use: NAME, ...} with settings; tradewind plugins lists them"
     )
     speeds: dict[str, Factor] = Field(
         default_factory=dict,
