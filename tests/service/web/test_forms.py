@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.service.live import principal
 from tests.service.web.visitor import Visitor, words
 
 from tradewind.service.accounts.passwords import SHORTEST
 from tradewind.service.context import Context
+from tradewind.service.web.words import exact, rounded, setting
 
 
 @pytest.mark.parametrize(("name", "page"), [("ann", "/account"), ("root", "/admin/users")])
@@ -22,6 +25,39 @@ def test_what_an_administrator_does_on_a_page_is_noted_once(shared: Context) -> 
     rows = shared.audit.page(principal(shared, "root"), user="root", limit=10)
     noted = [row.action for row in rows if row.subject == "backend other"]
     assert noted == ["backend.remove", "backend.set"]
+
+
+def test_a_tenant_that_is_saved_as_it_stands_keeps_its_quota(shared: Context) -> None:
+    root, quota = Visitor(shared, "root"), {"dollars": 1234567.89, "memory": 1e15}
+    shared.users.set_tenant(principal(shared, "root"), "chemistry", weight=0.12345678, quota=quota)
+    page = root.get("/admin/tenants?name=chemistry").text
+    names = ("name", "weight", "priority", "dollars", "memory")
+    found = {name: re.search(rf'<input[^>]* name="{name}"[^>]* value="([^"]*)"', page) for name in names}
+    assert root.post("/admin/tenants", {name: hit[1] for name, hit in found.items() if hit}).status_code == 303
+    row = next(row for row in shared.users.tenants(principal(shared, "root")) if row.name == "chemistry")
+    assert (row.weight, dict(row.quota)) == (0.12345678, quota)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (2.0, "2"),
+        (1234567.5, "1234567.5"),
+        (0.00001, "0.00001"),
+        (1e22, "1e+22"),
+        (0.1, "0.1"),
+        (-3.5e14, "-350000000000000"),
+    ],
+)
+def test_a_number_of_a_form_is_all_of_it(number: float, text: str) -> None:
+    assert (exact(number), setting(number), float(exact(number))) == (text, text, number)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0.00012345678901, "0.0001235"), (0.125, "0.125"), (True, "yes"), ("a", "a")]
+)
+def test_what_a_search_drew_is_cut(number: object, text: str) -> None:
+    assert rounded(number) == text
 
 
 @pytest.mark.parametrize("depth", [60, 700, 3_000, 100_000])

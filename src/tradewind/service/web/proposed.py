@@ -14,7 +14,7 @@ from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.proposals import Candidate, Proposal
 from tradewind.service.web.draft import BEST, OWN, Draft
-from tradewind.service.web.words import setting, short
+from tradewind.service.web.words import rounded, setting, short
 from tradewind.units import format_money
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def choice_of(one: Candidate) -> Choice:
     """A candidate in words."""
     offer = one.offer
     names = {str(offer.instance_type), str(offer.nodes)}
-    rest = [(name, setting(value)) for name, value in one.configuration.items() if not _is_machine(name, value, offer)]
+    rest = [(name, rounded(value)) for name, value in one.configuration.items() if not _is_machine(name, value, offer)]
     return Choice(
         value=json.dumps(dict(one.configuration), sort_keys=True) if names else BEST,
         machines=machines_of(offer),

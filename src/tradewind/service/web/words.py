@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from markupsafe import Markup
@@ -70,18 +71,34 @@ def pretty(value: Any) -> str:
 
 
 def setting(value: Any) -> str:
-    """One value of a form or configuration, short."""
+    """One value of a form or configuration, short; a number is all of it, as forms are read again."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        if value.is_integer() and abs(value) < 1e9:
-            return str(int(value))
-        return f"{value:.9f}".rstrip("0") if 1e-9 <= abs(value) < 1e-4 else f"{value:.4g}"
+        return exact(value)
     if isinstance(value, Mapping) and "file" in value:
         return f"{value.get('name') or 'a file'} ({size(value.get('size'))})"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {setting(item)}" for name, item in value.items())
     return str(value)
+
+
+def exact(number: float) -> str:
+    """The shortest text that is read as the same number: ``1234567.5``, ``2``, ``0.00001``."""
+    text = repr(float(number))
+    if "e" in text and 1e-9 <= abs(number) < 1e15:
+        text = f"{Decimal(text):f}"
+    return text.removesuffix(".0")
+
+
+def rounded(value: Any) -> str:
+    """One value of a configuration that a search found: numbers of many digits are cut to four that mean something."""
+    text = setting(value)
+    return f"{value:.4g}" if isinstance(value, float) and len(text.lstrip("-0.")) > _DIGITS else text
+
+
+_DIGITS = 9
+"""Digits that somebody may have written; values drawn from a range have more."""
 
 
 def short(seconds: float | None) -> str:
@@ -150,6 +167,8 @@ FILTERS = {
     "moment": moment,
     "pretty": pretty,
     "setting": setting,
+    "exact": exact,
+    "rounded": rounded,
     "agent": agent,
     "badge_of": badge_of,
     "backend_option": backend_option,

@@ -17,6 +17,7 @@ from tradewind.service.faults import status_of
 from tradewind.service.people import ROLES, Principal
 from tradewind.service.web.access import Administrator, Posted, Shared
 from tradewind.service.web.page import redirect, render
+from tradewind.service.web.words import exact
 
 router = APIRouter(include_in_schema=False, prefix="/admin")
 
@@ -152,8 +153,8 @@ def tenants(request: Request, who: Administrator, shared: Shared, name: str = ""
     row = next((one for one in shared.users.tenants(who) if one.name == name), None)
     if row is None:
         return _tenants_page(request, who, shared)
-    given = {"name": row.name, "weight": f"{row.weight:g}", "priority": str(row.priority)}
-    return _tenants_page(request, who, shared, given=given | {key: f"{amount:g}" for key, amount in row.quota.items()})
+    given = {"name": row.name, "weight": exact(row.weight), "priority": str(row.priority)}
+    return _tenants_page(request, who, shared, given=given | {key: exact(amount) for key, amount in row.quota.items()})
 
 
 @router.post("/tenants")
