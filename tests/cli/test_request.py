@@ -79,7 +79,7 @@ def test_parameters_configuration_and_searches(server: str, capsys: Output, tmp_
     assert run(["request", "submit", *words]) == 0
     first = json.loads(capsys.readouterr().out)
     assert first["document"]["parameters"] == {"words": "a b", "times": 3}
-    assert first["document"]["configuration"] == {"nodes": 2}
+    assert first["document"]["configuration"] == {"nodes": "2"}, "as it was typed: the parameter reads it"
     assert run(["request", "submit", *words]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == first["id"]
     assert run(["request", "submit", "hello", "--trials", "1", "--budget", "$1", "--deadline", "1m", "--json"]) == 0

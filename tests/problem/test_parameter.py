@@ -112,6 +112,11 @@ def test_nonsense_is_refused(make: Callable[[], Parameter], message: str) -> Non
         (Categorical(name="x", values=(True, False)), "true", True),
         (Categorical(name="x", values=("gzip", "BZ2")), "bz2", "BZ2"),
         (Nodes(name="x", values=(1, 2)), "2", 2),
+        (Nodes(name="x", values=(1, 2)), "2.0", 2),
+        (Categorical(name="x", values=(True, False)), "no", False),
+        (Categorical(name="x", values=("yes", "no")), "no", "no"),
+        (Categorical(name="x", values=("1.1", "1.10")), "1.10", "1.10"),
+        (Categorical(name="x", values=(1000, "1e3")), "1e3", "1e3"),
     ],
 )
 def test_values_from_a_command_line_are_understood(parameter: Parameter, value: Value, wanted: Value) -> None:
@@ -131,6 +136,9 @@ def test_values_from_a_command_line_are_understood(parameter: Parameter, value: 
         (Float(name="x", low=0, high=1), 1.01),
         (Categorical(name="x", values=("a", "b")), "c"),
         (Ordinal(name="x", values=(0, 1)), True),
+        (Categorical(name="x", values=("1.10", "2.0")), 1.1),
+        (Categorical(name="x", values=("1.10", "2.0")), "2"),
+        (Categorical(name="x", values=(1, 2)), "two"),
     ],
 )
 def test_values_outside_are_refused_with_what_is_wanted(parameter: Parameter, value: Value) -> None:

@@ -262,18 +262,39 @@ class _Listed(Parameter):
         return _pick(levels, unit)
 
     def coerce(self, value: Value) -> Value:
-        """The listed value that equals the given one, or is written like it."""
+        """The listed value that equals the given one, or is written like it; a text is read as the list has it."""
         for known in self.values:
             if known == value and isinstance(known, bool) == isinstance(value, bool):
                 return known
-        for known in self.values:
-            if str(known).lower() == str(value).lower():
-                return known
+        for fits in (_written_alike, _read_alike):
+            for known in self.values:
+                if fits(known, value):
+                    return known
         raise self._refuse(value, "one of " + ", ".join(str(v) for v in self.values[:12]))
 
     def _indices(self, values: Column) -> NDArray[np.intp]:
         place = {token(v): i for i, v in enumerate(self.values)}
         return np.array([place[token(v)] for v in values], dtype=np.intp)
+
+
+def _written_alike(known: Value, value: Value) -> bool:
+    return str(known).lower() == str(value).lower()
+
+
+def _read_alike(known: Value, value: Value) -> bool:
+    """Whether a text says a listed number or truth; a listed text is that text alone, as ``1.1`` is not ``1.10``."""
+    if not isinstance(value, str) or isinstance(known, str):
+        return False
+    if isinstance(known, bool):
+        return _TRUTH.get(value.lower()) is known
+    try:
+        return float(value) == known
+    except ValueError:
+        return False
+
+
+_TRUTH = {"yes": True, "on": True, "no": False, "off": False}
+"""What else people write for true and false."""
 
 
 def column(values: Sequence[Value]) -> Column:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import FormData
 
+from tradewind.problem.parameter import Categorical
 from tradewind.service.applications.form import Form, FormField
 from tradewind.service.web import draft as drafts
 from tradewind.service.web.draft import BEST, OWN, Draft
@@ -63,12 +64,20 @@ def test_what_was_typed_becomes_a_document() -> None:
     assert draft.document(FORM.application, draft.parameters) == {
         "application": "plate@2",
         "parameters": {"size": "500", "pictures": True},
-        "configuration": {"instance": "local.c1", "threads": 2},
+        "configuration": {"instance": "local.c1", "threads": "2"},
         "budget": "$1",
         "resources": {"time": "20m"},
         "name": "mine",
         "notify": {"email": True, "webhook": "https://example.org/x"},
     }
+
+
+@pytest.mark.parametrize("typed", ["1.10", "08", "1e3", "nan", "2"])
+def test_an_own_configuration_is_sent_as_it_was_chosen(typed: str) -> None:
+    space = Categorical(name="version", values=("1.1", "1.10", "08", "1e3", "nan", "2"))
+    configuration = drafts.sent(FORM, FormData({"choice": OWN, "c.version": typed})).configuration()
+    assert configuration is not None
+    assert space.coerce(configuration["version"]) == typed
 
 
 def test_a_search_leaves_the_configuration_open() -> None:
@@ -134,7 +143,7 @@ def test_a_request_can_be_made_again(kind: str, own: dict[str, str], label: str,
         ({"configuration": {"instance": "local.c1", "threads": 2}, "budget": 2.5, "resources": {"time": None}}, []),
         ({"search": {"budget": {"dollars": 2}, "deadline": "30m"}, "results": None, "name": None}, []),
         ({"resources": {"memory": 6000, "cpu": 2, "time": "30m"}}, ["resources.cpu", "resources.memory"]),
-        ({"configuration": {"threads": "2"}}, ["configuration.threads"]),
+        ({"configuration": {"threads": "2"}}, []),
         (
             {"search": {"budget": {"trials": 2, "dollars": 1}, "parallel": 2, "objective": "runtime", "seed": 1}},
             ["search.budget.trials", "search.objective", "search.parallel", "search.seed"],

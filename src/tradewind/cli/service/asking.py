@@ -69,11 +69,12 @@ def _values(place: Client | Here, params: Sequence[str] | None) -> dict[str, Any
 
 
 def _more(more: Mapping[str, Any]) -> dict[str, Any]:
-    from tradewind.cli.common import pairs
+    from tradewind.cli.common import pair, pairs
 
     found = {key: more[key] for key in ("backend", "results", "name") if more[key]}
     if more["configuration"]:
-        found["configuration"] = pairs(more["configuration"], "--configure", "nodes=2")
+        # As texts: only the parameter knows whether 1.10 is a number.
+        found["configuration"] = dict(pair(word, "--configure", "nodes=2") for word in more["configuration"])
     resources = pairs(more["resources"], "--resource", "nodes=2")
     limits = {"dollars": more["budget"], "trials": more["trials"]}
     budget = {key: value for key, value in limits.items() if value is not None}

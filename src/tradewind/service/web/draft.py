@@ -62,7 +62,7 @@ class Draft:
     def configuration(self) -> dict[str, Any] | None:
         """The configuration that was chosen; None to leave it to the proposal."""
         if self.choice == OWN:
-            return {name: _number(value) for name, value in self.own.items() if value != ""} or None
+            return {name: value for name, value in self.own.items() if value != ""} or None
         if self.choice == BEST:
             return None
         try:
@@ -215,7 +215,11 @@ def _text(value: Any) -> str:
 def _said(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a document says, in one way of the many that there are to write it: every value by its keys."""
     own = read_document(document).own
-    return dict(_leaves(own.model_dump(exclude=_OF_THE_FORM))) if own is not None else {}
+    if own is None:
+        return {}
+    leaves = _leaves(own.model_dump(exclude=_OF_THE_FORM))
+    # Values of a configuration are sent as texts, and read by their parameters.
+    return {name: str(value) if name.startswith("configuration.") else value for name, value in leaves}
 
 
 def _leaves(document: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -228,16 +232,6 @@ def _leaves(document: Mapping[str, Any], before: str = "") -> Iterator[tuple[str
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _number(text: str) -> Any:
-    """A number where it is one: spaces of numbers refuse texts."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _try(reader: Any, text: str, name: str, wrong: dict[str, str]) -> None:
