@@ -179,7 +179,11 @@ def test_an_ignored_parameter_does_not_keep_runs_apart() -> None:
     rng = np.random.default_rng(4)
     inputs = [{"size": float(2 ** (i % 5)), "seed": float(rng.integers(1, 1000))} for i in range(30)]
     searcher = make(replace(sized({"size": 4.0, "seed": 0.5}), past=history(inputs, noise=0.03)))
-    assert "30 runs of sized, 6 of them with these job parameters" in searcher.basis()
+    line = "30 runs of sized, 0 of them with these job parameters, 6 with these apart from what does not matter"
+    assert line in searcher.basis()
+    reasons = {one.reason.partition("x ")[2] for one in searcher.recommend(50)}
+    assert "with these job parameters apart from what does not matter" in reasons
+    assert "with these job parameters" not in reasons
 
 
 def test_nothing_is_ignored_when_told_so() -> None:

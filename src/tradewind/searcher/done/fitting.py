@@ -132,8 +132,8 @@ class Response:
 
     def __init__(self, family: Family, shape: Shape, z: Array, y: Array) -> None:
         self.shape = shape
+        self.spread = family.spread
         self._expansion = family.shaped(shape)
-        self._spread = family.spread
         self._offset = float(y.mean())
         self.count = len(y)
         columns = self._expansion.columns(z)
@@ -169,7 +169,7 @@ class Response:
 
     def deviation(self, z: Array) -> Array:
         """Scale of the Student distribution of a further run's figure, shape (n,)."""
-        amplitude = (_PRIOR_RUNS * self._spread**2 + self._ridge.misfit) / self.freedom
+        amplitude = (_PRIOR_RUNS * self.spread**2 + self._ridge.misfit) / self.freedom
         found: Array = np.sqrt(amplitude * (self._ridge.variance(self._expansion.columns(z)) + self.shape.penalty))
         return found
 

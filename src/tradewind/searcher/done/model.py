@@ -13,7 +13,15 @@ from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, R
 from tradewind.searcher.done.places import Outlook, Places
 from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.remembered import Remembered
-from tradewind.searcher.done.runs import ParameterMap, PastRun, select, wanted_parameters
+from tradewind.searcher.done.runs import (
+    LOG_SPREAD,
+    ParameterMap,
+    PastRun,
+    select,
+    shared_values,
+    unknown_spread,
+    wanted_parameters,
+)
 from tradewind.searcher.done.settings import DoneSettings
 from tradewind.searcher.window import bounds_time, window
 
@@ -52,15 +60,17 @@ class Model:
         self._problem = problem
         self._settings = settings
         self._seed = seed
-        self._wanted = wanted_parameters(problem)
+        self.wanted = wanted_parameters(problem)
         runs = [run for run in (*earlier, *own) if math.isfinite(run.log_seconds)][-_MOST:]
         timed = [run for run in runs if not run.seen.censored and not run.failed]
         both = settings.inputs == "both"
-        self.parameters = ParameterMap(self._wanted, runs)
+        self.parameters = ParameterMap(self.wanted, runs)
         self.profiles = ProfileMap(timed if both and settings.profile else [])
+        self._unknown = 0.0
         self._width = runs[0].row.size if runs else 0
         self.dropped: frozenset[str] = frozenset()
         self.ignored: tuple[str, ...] = ()
+        self.shared: dict[str, float | str] = {}
         self.runs: list[PastRun] = []
         self.time: Response | None = None
         self.success: Response | None = None
@@ -69,6 +79,9 @@ class Model:
         if not runs:
             return
         self.runs = runs
+        values = shared_values(self.wanted, timed or runs)
+        self.shared = {name: values[name] for name in self.parameters.groups if name in values}
+        self._unknown = unknown_spread(self.wanted, self.shared) if both else 0.0
         self.dropped = self._judge(timed)
         self.ignored = tuple(name for name in self.parameters.groups if name in self.dropped)
         distances = self.distance(runs)
@@ -111,10 +124,14 @@ class Model:
         return np.hstack([rows, given, self.profiles.of_runs(runs)])
 
     def _here(self, rows: Array) -> Array:
-        """Inputs of configurations with the present job parameters."""
+        """Inputs of configurations with the present job parameters.
+
+        A parameter that never varied stands at what all runs had: what another value does goes into the deviation.
+        """
         if self._settings.inputs == "configuration":
             return rows
-        given = np.hstack([self.parameters.rows([self._wanted])[0], self.profiles.of(self._wanted)])
+        wanted = {**self.wanted, **self.shared}
+        given = np.hstack([self.parameters.rows([wanted])[0], self.profiles.of(self.wanted)])
         return np.hstack([rows, np.broadcast_to(given, (len(rows), len(given)))])
 
     def distance(self, runs: Sequence[PastRun]) -> Array:
@@ -124,7 +141,7 @@ class Model:
         kept = [i for name, places in self.parameters.groups.items() if name not in gone for i in places]
         if not kept:
             return np.zeros(len(runs))
-        away = self.parameters.rows([run.parameters for run in runs]) - self.parameters.rows([self._wanted])
+        away = self.parameters.rows([run.parameters for run in runs]) - self.parameters.rows([self.wanted])
         found: Array = np.sqrt((away[:, kept] ** 2).mean(axis=1)) / 2.0
         return found
 
@@ -142,7 +159,7 @@ class Model:
     def _spread(self, values: Array) -> float:
         """How far the figure is expected to vary, before the model has explained anything."""
         if self._settings.target == "log":
-            return 0.7
+            return LOG_SPREAD
         return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
 
     def _judge(self, timed: Sequence[PastRun]) -> frozenset[str]:
@@ -150,8 +167,10 @@ class Model:
         profiles = frozenset(self.profiles.names)
         if self._settings.inputs == "configuration":
             return frozenset()
+        # Of what never varied nobody can say that it does not matter.
+        varied = [name for name in self.parameters.groups if name not in self.shared]
         if self._known is not None:
-            return self._known.without(self.parameters.groups, profiles)
+            return self._known.without(varied, profiles)
         if len(timed) < _FEWEST:
             return profiles
         newest = timed[-JUDGED:]
@@ -163,7 +182,8 @@ class Model:
         # A profile may say better what a parameter's name stands for: it comes first, the parameter may go then.
         best = max([start, *tries], key=lambda shape: shape.evidence)
         if self._settings.ignore:
-            best = family.eliminate(z, y, tuple(family.groups), best)
+            same = shared_values(self.wanted, newest)
+            best = family.eliminate(z, y, tuple(name for name in family.groups if name not in same), best)
         return best.dropped
 
     def _fit(self) -> None:
@@ -201,7 +221,7 @@ class Model:
         z, values = self._inputs([run for run, _ in known]), np.array([value for _, value in known])
         log = bool((values > 0).all())
         values = np.log(values) if log else values
-        spread = 0.7 if log else max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
+        spread = LOG_SPREAD if log else max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
         family = self._family(spread)
         self.figures[name] = (Response(family, family.choose(z, values - values.mean()), z, values), log)
 
@@ -221,6 +241,11 @@ class Model:
         return np.maximum(expected, bound)
 
     @property
+    def unknown(self) -> tuple[str, ...]:
+        """The job parameters that never varied, and are wanted to be something else than they were."""
+        return tuple(name for name, value in self.shared.items() if value != self.wanted[name])
+
+    @property
     def remembered(self) -> Remembered | None:
         """What it chose before its weights; None where there was nothing to choose on."""
         return None if self.time is None else Remembered.of(self.time.shape, self.profiles.names)
@@ -228,7 +253,8 @@ class Model:
     @property
     def grows(self) -> bool:
         """True when `learn` can take in a run that came to its end, which is where it is quicker than fitting anew."""
-        return self.time is not None and self.time.grows and not self._named() and self.success is None
+        fixed = self.time is None or self._named() or self.success is not None or self.unknown
+        return self.time is not None and self.time.grows and not fixed
 
     def learn(self, run: PastRun) -> bool:
         """Take in one more run of this study without fitting anew; False where that cannot be done."""
@@ -267,8 +293,8 @@ class Model:
 
         assert self.time is not None
         z, freedom = self._here(places.rows), self.time.freedom
-        mean, sd = self.time.mean(z), self.time.deviation(z)
-        mean = mean - optimism * sd
+        mean = self.time.mean(z) - optimism * self.time.deviation(z)
+        sd = self._deviation(self.time, z)
         far = float(stdtrit(freedom, _RANGE)) * sd
         seconds, low, high = (self._seconds(mean + shift, places) for shift in (0.0, -far, far))
 
@@ -286,6 +312,11 @@ class Model:
         cost, cheap, dear = (self._money(t, places.hourly) for t in (seconds, low, high))
         loss = self._loss(z, seconds, cost)
         return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), loss)
+
+    def _deviation(self, response: Response, z: Array) -> Array:
+        """Scale of the distribution of a figure, with what is not known of job parameters that never varied."""
+        own = response.deviation(z)
+        return np.hypot(own, self._unknown * response.spread / LOG_SPREAD) if self._unknown else own
 
     def _seconds(self, figure: Array, places: Places) -> Array:
         if self._settings.target == "plain":
@@ -319,7 +350,7 @@ class Model:
 
         response, log = self.figures[metric]
         mean = response.mean(z)
-        far = float(stdtrit(response.freedom, _RANGE)) * response.deviation(z)
+        far = float(stdtrit(response.freedom, _RANGE)) * self._deviation(response, z)
         found: list[Array] = [mean, mean - far, mean + far]
         middle, low, high = (np.exp(np.clip(v, -700.0, 700.0)) if log else v for v in found)
         return middle, low, high
@@ -333,7 +364,7 @@ class Model:
             if bound.metric not in self.figures:
                 continue
             response, log = self.figures[bound.metric]
-            mean, sd = response.mean(z), response.deviation(z)
+            mean, sd = response.mean(z), self._deviation(response, z)
             limits = [-math.inf if bound.at_least is None else bound.at_least]
             limits.append(math.inf if bound.at_most is None else bound.at_most)
             if log:
@@ -341,6 +372,6 @@ class Model:
             low, high = (stdtr(response.freedom, (limit - mean) / sd) for limit in limits)
             chance = chance * np.maximum(high - low, 0.0)
         if self.success is not None:
-            mean, sd = self.success.mean(z), self.success.deviation(z)
+            mean, sd = self.success.mean(z), self._deviation(self.success, z)
             chance = chance * stdtr(self.success.freedom, mean / sd)
         return chance

@@ -15,6 +15,9 @@ from tradewind.searcher.surrogate.features import FeatureMap
 FRACTION = "(fraction of the input)"
 """The name under which the share of the input that a run took is treated as one more job parameter."""
 
+LOG_SPREAD = 0.7
+"""Standard deviation of the logarithm of a figure before anything is known of it: runs differ by a factor of two."""
+
 _LEAST_SECONDS = 1e-6
 
 
@@ -40,6 +43,10 @@ class PastRun:
     def group(self) -> tuple[tuple[str, float | str], ...]:
         """What runs with the same job parameters have in common."""
         return group_of(self.parameters)
+
+    def given(self, wanted: Mapping[str, float | str]) -> bool:
+        """True when it had just these job parameters."""
+        return all(self.parameters[name] == value for name, value in wanted.items())
 
     @property
     def log_seconds(self) -> float:
@@ -120,6 +127,32 @@ def _read(trial: Trial, parameters: Mapping[str, float | str], features: Feature
 
 def _comparable(given: Mapping[str, float | str], wanted: Mapping[str, float | str]) -> bool:
     return all(name in given and isinstance(given[name], str) == isinstance(wanted[name], str) for name in wanted)
+
+
+def shared_values(wanted: Mapping[str, float | str], runs: Sequence[PastRun]) -> dict[str, float | str]:
+    """The job parameters that are the same in all of some runs, at least one, with their values."""
+    return {name: runs[0].parameters[name] for name in wanted if len({run.parameters[name] for run in runs}) == 1}
+
+
+def unknown_spread(wanted: Mapping[str, float | str], shared: Mapping[str, float | str]) -> float:
+    """How far the logarithm of the time may be off because job parameters are wanted that never varied.
+
+    The standard deviation of a time that grows or falls with any power of a number, as likely as not with the first or
+    none, is taken to be that of the number itself: |Δ ln value|. The share of the input is such a number. For words,
+    and numbers of which one is not above zero, it is that of a figure of which nothing is known.
+
+    Args:
+        wanted: The present job's parameters.
+        shared: What all runs had, by name; those that are as wanted add nothing.
+    """
+    total = 0.0
+    for name, value in shared.items():
+        other = wanted[name]
+        if isinstance(value, str) or isinstance(other, str) or min(value, other) <= 0:
+            total += LOG_SPREAD**2 if value != other else 0.0
+        else:
+            total += math.log(other / value) ** 2
+    return math.sqrt(total)
 
 
 class ParameterMap:

@@ -9,6 +9,8 @@ from tradewind.problem.configuration import plain_number
 from tradewind.searcher.done.model import Model
 from tradewind.searcher.done.runs import FRACTION
 
+_APART = "apart from what does not matter"
+
 
 def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
     """What the model rests on: one sentence each.
@@ -23,11 +25,18 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
         return [f"of {_runs(len(model.runs))}, none came to its end"]
     if model.used:
         away = model.distance(model.used)
-        same = int((away == 0.0).sum())
-        lines.append(f"{_runs(len(model.used))} of {problem.job.name}, {same} of them with these job parameters")
-        if not same:
-            nearest = model.used[int(away.argmin())].parameters
+        same, like = sum(run.given(model.wanted) for run in model.used), int((away == 0.0).sum())
+        line = f"{_runs(len(model.used))} of {problem.job.name}, {same} of them with these job parameters"
+        lines.append(line if like <= same else f"{line}, {like} with these {_APART}")
+        nearest = model.used[int(away.argmin())].parameters
+        if (
+            any(nearest[name] != value for name, value in model.wanted.items() if name not in model.unknown)
+            and not like
+        ):
             lines.append(f"the nearest runs had {_values(nearest)}")
+    for name in model.unknown:
+        had = f"{name}={plain_number(model.shared[name])}"
+        lines.append(f"all runs had {had}: how the time depends on it is not known")
     aim = problem.objective.metric
     if model.time is not None and aim not in (COST, RUNTIME, *model.figures):
         lines.append(f"no run says its {aim} yet: the quickest come first")
@@ -35,7 +44,7 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
         bounded = dict.fromkeys(threshold.metric for threshold in problem.constraints.thresholds)
         unknown = [metric for metric in bounded if metric not in (COST, RUNTIME, *model.figures)]
         lines += [f"no run says its {metric} yet: its bound is not judged" for metric in unknown]
-    varying = [name for name in model.parameters.groups if name not in model.dropped]
+    varying = [name for name in model.parameters.groups if name not in model.dropped and name not in model.shared]
     helping = [name for name in model.profiles.names if name not in model.dropped]
     if model.ignored and not helping:
         lines.append(f"found not to matter: {', '.join(model.ignored)}")
@@ -59,10 +68,11 @@ def reason(model: Model, offer: Offer, configuration: Configuration) -> str:
     mine = [run for run in model.runs if run.trial.configuration == configuration and run.trial.offer.key == offer.key]
     if not mine:
         return "never run; by what others took"
-    away = model.distance(mine)
-    same = int((away == 0.0).sum())
+    same, like = sum(run.given(model.wanted) for run in mine), int((model.distance(mine) == 0.0).sum())
     if same:
         return f"run {same}x with these job parameters"
+    if like:
+        return f"run {like}x with these job parameters {_APART}"
     return f"run {len(mine)}x with other job parameters"
 
 
