@@ -87,9 +87,8 @@ class Scalar:
     """A process on one metric: on its logarithm where all values are positive and it is to be small.
 
     Args:
-        x: Features, shape (n, d).
-        y: Values, shape (n,).
-        log: True to model the logarithm.
+        process: The process, fitted to the values or to their logarithms.
+        log: Whether those were their logarithms.
     """
 
     def __init__(self, process: GaussianProcess, log: bool) -> None:
@@ -98,7 +97,13 @@ class Scalar:
 
     @classmethod
     def fit(cls, x: Array, y: Array, *, may_log: bool) -> Scalar:
-        """Fit it."""
+        """Fit it.
+
+        Args:
+            x: Features, shape (n, d).
+            y: Values, shape (n,).
+            may_log: Whether the metric is to be small.
+        """
         log = may_log and bool((y > 0).all())
         return cls(GaussianProcess().fit(x, np.log(y) if log else y), log)
 

@@ -17,9 +17,9 @@ class FidelityPriors(Priors):
     """Priors of the hyper-parameters, for standardised targets, features and levels in [0, 1].
 
     Attributes:
+        noise: Centre of the noise's standard deviation, as in `Priors`, but larger by default.
         slope: Standard deviation of how much of the whole's function returns in the effect of the level.
         own: Centre of the standard deviation of the level's own effect.
-        mean: Standard deviation of the constant and of the common slope, which are integrated out.
     """
 
     noise: float = 0.05
