@@ -16,9 +16,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, Any
 
-from tradewind.deployer.bundle import unpack
 from tradewind.errors import DeployError, UnreachableError
-from tradewind.whole import set_aside
 
 TRANSFER_SECONDS = 3600.0
 """How long a transfer may take; a connection that is dead ends it within seconds anyway."""
@@ -123,46 +121,6 @@ class Transfers(ABC):
             if late.is_set():
                 raise UnreachableError(f"sending files took longer than {timeout:g} s")
             self.judge([shlex.join(argv[4:5])], Answer(code, b"", errors.read()))
-
-    def get(self, remote: str, target: Path, *, limit_bytes: int, timeout: float = TRANSFER_SECONDS) -> None:
-        """Bring a file back; it has its name here when it is whole.
-
-        Args:
-            remote: Its path there.
-            target: Its path here.
-            limit_bytes: The most that it may have.
-            timeout: Seconds that it may take.
-
-        Raises:
-            UnreachableError: The machine does not answer, or the connection is lost.
-            CredentialsError: It does not let us in.
-            DeployError: It is not there, too large, or cannot be written here.
-        """
-
-        def receive(stream: IO[bytes]) -> None:
-            size = 0
-            with part.open("wb") as file:
-                while piece := stream.read(_PIECE):
-                    size += len(piece)
-                    if size > limit_bytes:
-                        raise DeployError(f"{remote} has more than {limit_bytes} bytes", retryable=False)
-                    file.write(piece)
-
-        try:
-            with set_aside(target) as part:
-                self.receive(["cat", remote], receive, timeout=timeout)
-        except OSError as error:
-            raise DeployError(f"{target} cannot be written: {error.strerror}") from error
-
-    def get_folder(self, remote: str, target: Path, *, limit_bytes: int, timeout: float = TRANSFER_SECONDS) -> None:
-        """Bring a folder back, in place of what has its name here; links that lead out of it are left out.
-
-        See `get`; and `unpack` for what is refused.
-        """
-        argv = ["tar", "cf", "-", "-C", remote, "."]
-        self.receive(
-            argv, lambda stream: unpack(stream, target, limit_bytes=limit_bytes, lenient=True), timeout=timeout
-        )
 
     def receive(
         self, argv: Sequence[str], take: Callable[[IO[bytes]], None], *, timeout: float = TRANSFER_SECONDS

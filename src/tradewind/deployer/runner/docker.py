@@ -48,7 +48,6 @@ from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
 
 _DEAF_SECONDS = 0.25
-_APART_SECONDS = 5.0
 
 
 class DockerRunner(

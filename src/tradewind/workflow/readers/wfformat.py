@@ -22,25 +22,6 @@ VERSIONS = ("1.4", "1.5", "1.6")
 _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
 
-def read_wfformat(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
-    """The workflow of a WfFormat file; see `from_document`.
-
-    Args:
-        text: The file's content.
-        file: Its name, for messages.
-        lenient: Accept sizes and run times below zero, as `Builder` says.
-
-    Raises:
-        WorkflowError: It is no WfFormat file, or something in it is wrong; with the task.
-    """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        raise WorkflowError(f"it is no JSON: {error}", file=file, line=line) from None
-    return from_document(document, file, text=text, lenient=lenient)
-
-
 def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool = False) -> Workflow:
     """The workflow of a WfFormat document.
 
