@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 
 from tradewind.errors import NotFoundError, StoreError
 from tradewind.store import codec, rows
+from tradewind.store.database import Database
 from tradewind.store.request_values import DELETED, Remark, RequestEvent, RequestRow
 from tradewind.store.schema import applications, request_events, requests, users
 
@@ -82,6 +83,12 @@ def note(connection: Connection, number: int, remarks: Sequence[Remark]) -> None
         # Numbers are given when a row is written: without the lock, a smaller one might be committed after a larger.
         connection.execute(_LOCK)
     connection.execute(ADD_EVENT, events_of(number, remarks))
+
+
+def last_event(database: Database) -> int:
+    """Number of the newest event of all requests; 0 when there is none."""
+    with database.read() as connection:
+        return int(connection.scalar(sa.select(sa.func.max(request_events.c.id))) or 0)
 
 
 def events_of(number: int, remarks: Sequence[Remark]) -> list[dict[str, Any]]:

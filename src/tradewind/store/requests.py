@@ -219,11 +219,6 @@ class RequestStore:
             found = connection.scalar(query)
         return None if found is None else int(found)
 
-    def last_event(self) -> int:
-        """Number of the newest event; 0 when there is none."""
-        with self._database.read() as connection:
-            return int(connection.scalar(sa.select(sa.func.max(request_events.c.id))) or 0)
-
     def change_free(
         self,
         number: int,

@@ -102,11 +102,6 @@ class UploadStore:
             last = {owner: _last(connection, number) for owner, number in found}
         return {o for o, event in last.items() if since is not None or (event and event.details["results"] == AGAIN)}
 
-    def last_event(self) -> int:
-        """Number of the newest event of all requests; 0 when there is none."""
-        with self._database.read() as connection:
-            return int(connection.scalar(sa.select(sa.func.max(request_events.c.id))) or 0)
-
 
 def _note(connection: sa.Connection, number: int, text: str, results: str) -> None:
     row = one(connection, requests.c.id == number, lock=True)

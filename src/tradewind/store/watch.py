@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tradewind.store import codec
 from tradewind.store.database import Database
+from tradewind.store.request_rows import last_event
 from tradewind.store.schema import request_events, requests
 
 _MOST = 1000
@@ -53,7 +54,7 @@ class EventWatch:
         self._database = database
         self._file = None if database.path is None else sqlite3.connect(database.path, check_same_thread=False)
         self._version: int | None = None
-        self.last = self._newest()
+        self.last = last_event(database)
 
     def look(self) -> list[SeenEvent]:
         """The events since the last look, the oldest first; at most 1,000, the rest at the next look."""
@@ -81,10 +82,6 @@ class EventWatch:
         """Give back its own connection."""
         if self._file is not None:
             self._file.close()
-
-    def _newest(self) -> int:
-        with self._database.read() as connection:
-            return int(connection.scalar(sa.select(sa.func.max(request_events.c.id))) or 0)
 
     def _changed(self) -> int | None:
         """SQLite's counter of what other connections have written; None where there is no such thing."""

@@ -23,6 +23,7 @@ from tradewind.errors import (
 from tradewind.service.people import Principal
 from tradewind.service.requests.functions import merged
 from tradewind.store.cluster import TenantRow
+from tradewind.store.request_rows import last_event
 from tradewind.store.requests import Remark
 
 
@@ -68,10 +69,10 @@ def test_a_request_is_checked_and_kept(there: World) -> None:
 def test_what_cannot_be_carried_out_is_refused_at_once(
     there: World, document: dict[str, Any], error: type[TradewindError], message: str
 ) -> None:
-    before = there.context.requests.store.last_event()
+    before = last_event(there.context.database)
     with pytest.raises(error, match=message):
         there.submit(**document)
-    assert there.context.requests.store.last_event() == before
+    assert last_event(there.context.database) == before
 
 
 def test_figure_4_is_for_those_who_may_run_their_own_programs(there: World) -> None:

@@ -18,6 +18,7 @@ from tradewind.deployer.runner.files import document
 from tradewind.errors import InputError, TradewindError
 from tradewind.service.results.functions import Results
 from tradewind.store.database import Database
+from tradewind.store.request_rows import last_event
 from tradewind.store.request_values import RequestRow
 from tradewind.store.uploads import UploadStore
 
@@ -55,6 +56,7 @@ class Uploads:
     """
 
     def __init__(self, database: Database, results: Results, data_folder: Path, seconds: float = 5.0) -> None:
+        self._database = database
         self._store = UploadStore(database)
         self._results = results
         self._folder = data_folder / "uploads"
@@ -84,7 +86,8 @@ class Uploads:
 
     def turn(self) -> None:
         """Try what is due, each once."""
-        newest = self._store.last_event()  # before the folders: what is asked of a later one is heard of the next time
+        # Before the folders: what is asked of a later one is heard of the next time.
+        newest = last_event(self._database)
         folders = [folder for folder in sorted(self._folder.glob("*")) if _notes(folder) or _notes(folder, _GIVEN_UP)]
         if folders:
             # After a start those count that nobody has answered; later each server hears each wish once.
