@@ -188,3 +188,43 @@ def test_other_tables_of_a_postgresql_database_are_left_alone(postgresql_url: st
             assert connection.scalar(sa.text("SELECT count(*) FROM theirs")) == 2
     finally:
         engine.dispose()
+
+
+@pytest.mark.parametrize("damage", ["head", "rest", "gone"])
+def test_a_damaged_store_is_replaced_and_its_log_does_not_come_back(
+    sqlite_url: str, tmp_path: Path, damage: str
+) -> None:
+    put(sqlite_url, fruit="apple")
+    copy, path = tmp_path / "copy", Path(sqlite_url.removeprefix("sqlite:///"))
+    back_up(sqlite_url, copy)
+    log = path.with_name(f"{path.name}-wal")
+    with closing(sqlite3.connect(path)) as killed:  # a process that was killed leaves its log
+        killed.execute("UPDATE service_values SET value = 'pear'")
+        killed.commit()
+        left = log.read_bytes()
+    log.write_bytes(left)
+    if damage == "gone":
+        path.unlink()
+    else:
+        with path.open("r+b") as file:
+            file.seek(0 if damage == "head" else 4096)
+            file.write(b"\xff" * (100 if damage == "head" else path.stat().st_size - 4096))
+        with pytest.raises(StoreCorruptError):
+            restore(sqlite_url, copy)
+    kept = restore(sqlite_url, copy, force=True)
+    assert (kept is None) is (damage == "gone")
+    assert not log.exists()
+    assert get(sqlite_url, "fruit") == "apple"
+    with closing(sqlite3.connect(path)) as opened:
+        assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_another_programs_database_is_not_taken_for_a_damaged_store(sqlite_url: str, tmp_path: Path) -> None:
+    put(sqlite_url, fruit="apple")
+    copy, other = tmp_path / "copy", tmp_path / "other.db"
+    back_up(sqlite_url, copy)
+    with closing(sqlite3.connect(other)) as opened:
+        opened.execute("CREATE TABLE mine (x)")
+        opened.commit()
+    with pytest.raises(StoreCorruptError, match="another program"):
+        restore(f"sqlite:///{other}", copy, force=True)

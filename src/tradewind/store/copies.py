@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine import URL
 
-from tradewind.errors import InputError, StoreCorruptError, StoreError, StudyBusyError
+from tradewind.errors import InputError, StoreCorruptError, StoreError, StoreLockedError, StudyBusyError
 from tradewind.programs import find_program
 from tradewind.store import faults
 from tradewind.store.database import parse_address
@@ -118,12 +118,32 @@ def restore(url: str, file: Path, *, force: bool = False) -> Path | None:
     if is_dump is (path is not None):
         kind, other = ("PostgreSQL", "an SQLite file") if is_dump else ("SQLite", "PostgreSQL")
         raise InputError(f"{file} is a copy of a {kind} store, and {_shown(url)} is {other}")
-    if version_at(url) is not None and not force:
+    if _is_store(url, path, force=force) and not force:
         raise StoreError(f"there is a store at {_shown(url)}", hint="write --force to replace it")
     if path is None:
         _restore_dump(parsed, file)
         return None
     return _restore_file(path, file)
+
+
+def _is_store(url: str, path: Path | None, *, force: bool) -> bool:
+    """True where a store is; a damaged one is what a copy is kept for, and is replaced where ``force`` allows it."""
+    try:
+        return version_at(url) is not None
+    except StoreCorruptError:
+        if not force or (path is not None and _is_foreign(path)):
+            raise
+        return True
+
+
+def _is_foreign(path: Path) -> bool:
+    """True for a database that can be read, and has another program's tables."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            tables = {row[0] for row in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.Error:
+        return False
+    return bool(tables) and VERSION_TABLE not in tables
 
 
 def _version_of(path: Path) -> str | None:
@@ -168,15 +188,27 @@ def _restore_file(path: Path, file: Path) -> Path | None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
         _copy_sqlite(file, aside)
-        if path.exists():
-            _alone(path)
-            kept = _free_name(path)
-            path.rename(kept)
+        kept = _put_away(path)
         aside.replace(path)
     except OSError as error:
         raise faults.of_os(error, str(path)) from None
     finally:
         aside.unlink(missing_ok=True)
+    return kept
+
+
+def _put_away(path: Path) -> Path | None:
+    """Move what is at a store's place to another name, with its log: SQLite would apply that to whatever comes next."""
+    kept: Path | None = None
+    if path.exists():
+        _alone(path)
+        kept = _free_name(path)
+        path.rename(kept)
+    for ending in ("-wal", "-shm", "-journal"):
+        beside = path.with_name(path.name + ending)
+        if kept is not None and beside.exists():
+            beside.rename(kept.with_name(kept.name + ending))
+        beside.unlink(missing_ok=True)
     return kept
 
 
@@ -190,10 +222,13 @@ def _alone(path: Path) -> None:
         with contextlib.closing(sqlite3.connect(path, timeout=1.0)) as opened:
             # SQLite leaves WAL mode only for the one who has the file alone.
             opened.execute("PRAGMA journal_mode = DELETE").fetchone()
-    except sqlite3.OperationalError:
-        raise StudyBusyError(f"{path} is in use", hint="end the server, and what else uses it, first") from None
-    except sqlite3.Error:
-        return  # a damaged file is replaced all the more
+    except sqlite3.Error as error:
+        fault = faults.of_database(error, str(path), path)
+        if isinstance(fault, StoreLockedError):
+            raise StudyBusyError(f"{path} is in use", hint="end the server, and what else uses it, first") from None
+        if not isinstance(fault, StoreCorruptError):
+            raise fault from None
+        # A damaged file is replaced all the more.
 
 
 def _free_name(path: Path) -> Path:
