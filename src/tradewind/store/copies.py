@@ -19,6 +19,7 @@ from tradewind.store import faults
 from tradewind.store.database import parse_address
 from tradewind.store.encoding import refuse_other_encodings
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
+from tradewind.whole import set_aside
 
 _MAGIC = b"PGDMP"
 _LONGEST = 24 * 3600.0
@@ -75,22 +76,16 @@ def back_up(url: str, file: Path, *, force: bool = False) -> None:
     if version_at(url) is None:
         raise StoreError(f"there is no store at {_shown(url)} yet", hint="tradewind serve makes one")
     parsed, path = parse_address(url)
-    aside = file.with_name(f".{file.name}.part-{os.getpid()}")
     try:
-        os.close(os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
-        if path is not None:
-            _copy_sqlite(path, aside)
-        else:
-            tables = [f"--table={name}" for name in (*metadata.tables, VERSION_TABLE)]
-            words = ["--format=custom", "--no-owner", "--no-privileges", *tables, f"--file={aside}"]
-            _run("pg_dump", words, parsed)
-        with aside.open("rb") as written:
-            os.fsync(written.fileno())
-        aside.replace(file)
+        with set_aside(file, mode=0o600, durable=True) as aside:
+            if path is not None:
+                _copy_sqlite(path, aside)
+            else:
+                tables = [f"--table={name}" for name in (*metadata.tables, VERSION_TABLE)]
+                words = ["--format=custom", "--no-owner", "--no-privileges", *tables, f"--file={aside}"]
+                _run("pg_dump", words, parsed)
     except OSError as error:
         raise StoreError(f"{file} cannot be written: {error.strerror or error}") from None
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def restore(url: str, file: Path, *, force: bool = False) -> Path | None:
@@ -183,17 +178,13 @@ def _restore_file(path: Path, file: Path) -> Path | None:
             f"{file} is no copy of a store that this program knows" + (f" (schema {version})" if version else "")
         )
     kept: Path | None = None
-    aside = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
-        _copy_sqlite(file, aside)
-        kept = _put_away(path)
-        aside.replace(path)
+        with set_aside(path, mode=0o600) as aside:
+            _copy_sqlite(file, aside)
+            kept = _put_away(path)
     except OSError as error:
         raise faults.of_os(error, str(path)) from None
-    finally:
-        aside.unlink(missing_ok=True)
     return kept
 
 
