@@ -103,12 +103,10 @@ def _write(store: Store, study_id: int, chosen: Format, stream: IO[str]) -> int:
 
 def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
     """Write a file beside the wanted one and put it in its place: a reader never sees half of it."""
-    import os
-
     from tradewind.reporting import export as writers
+    from tradewind.whole import set_aside
 
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
+    with set_aside(out) as part:
         if chosen is Format.PARQUET:
             from tradewind.store import frames
 
@@ -118,9 +116,6 @@ def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
         else:
             with part.open("w", encoding="utf-8", newline="") as stream:
                 count = _write(store, study_id, chosen, stream)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
     return count
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -11,6 +10,7 @@ from urllib.parse import quote
 from tradewind.client.models import File, LogPart
 from tradewind.client.wire import Calls, plain
 from tradewind.errors import InputError, ServiceError
+from tradewind.whole import set_aside
 
 
 class FileCalls(Calls):
@@ -101,14 +101,14 @@ class FileCalls(Calls):
         if target.is_dir():
             target = target / (Path(path).name or "file")
         place = f"/requests/{int(request)}/files/{quote(path)}"
-        unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
         try:
-            with self._wire.stream(place, params=plain({"trial": trial})) as response, unfinished.open("wb") as file:
+            with (
+                self._wire.stream(place, params=plain({"trial": trial})) as response,
+                set_aside(target) as part,
+                part.open("wb") as file,
+            ):
                 for piece in response.iter_bytes():
                     file.write(piece)
-            unfinished.replace(target)
         except OSError as error:
             raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
-        finally:
-            unfinished.unlink(missing_ok=True)
         return target

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -501,9 +500,9 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: Any) -> None:
+    def refuse(*_: object) -> None:
         raise OSError(30, os.strerror(30))
 
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(StoreReadOnlyError, match="the old prices stay"):
         price_list.write_prices(tmp_path / "prices" / "aws.json", [offer()])

@@ -69,15 +69,12 @@ def keep_tokens(kept: Mapping[str, str]) -> None:
         InputError: It cannot be written.
     """
     from tradewind.errors import InputError
+    from tradewind.whole import write_whole
 
     file = tokens_file()
-    new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w") as opened:
-            json.dump(dict(kept), opened, indent=1)
-        new.replace(file)
+        write_whole(file, json.dumps(dict(kept), indent=1), mode=0o600)
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror or error}") from error
 

@@ -6,8 +6,6 @@ import datetime
 import errno
 import json
 import math
-import os
-import tempfile
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +20,7 @@ from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue, Refreshable
 from tradewind.selector.catalogue.families import MachineType
 from tradewind.selector.catalogue.fetch import Fetcher
+from tradewind.whole import write_whole
 
 _VERSION = 1
 
@@ -208,15 +207,7 @@ def write_prices(path: Path, offers: Sequence[Offer]) -> None:
     document: Mapping[str, Any] = {"version": _VERSION, "offers": [offer.to_json() for offer in offers]}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        write_whole(path, json.dumps(document), mode=0o600, durable=True)
     except OSError as error:
         kind = {
             errno.ENOSPC: StoreFullError,
