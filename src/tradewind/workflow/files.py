@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import WorkflowError
+from tradewind.whole import write_whole
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import FORMAT, Schedule, dump, from_json, to_json
 from tradewind.workflow.platform import Platform
@@ -282,26 +283,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         WorkflowError: It cannot be written.
     """
-    import os
-    import tempfile
-
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(name).chmod(0o666 & ~_umask())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, text)
     except OSError as error:
         raise WorkflowError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _umask() -> int:
-    import os
-
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Collection, Iterable
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.errors import DeployError, WorkflowError
+from tradewind.whole import write_whole
 from tradewind.workflow.execution.journal import key_of
 from tradewind.workflow.graph import Task, Workflow
 
@@ -85,10 +85,7 @@ class RunFolder:
                 place.mkdir(parents=True, exist_ok=True)
             secret = self.path / "secret"
             if not secret.exists():
-                part = self.path / f".secret.{os.getpid()}"
-                with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                    file.write(secrets.token_hex(32))
-                part.replace(secret)
+                write_whole(secret, secrets.token_hex(32), mode=0o600)
             return secret.read_text(encoding="utf-8")
         except OSError as error:
             raise _refused(self.path, error) from error
@@ -102,9 +99,7 @@ class RunFolder:
         try:
             self.programs.mkdir(exist_ok=True)
             for name in ("attempt.py", "agent.py"):
-                part = self.programs / f".{name}.{os.getpid()}"
-                shutil.copyfile(Path(__file__).with_name(name), part)
-                part.replace(self.programs / name)
+                write_whole(self.programs / name, Path(__file__).with_name(name).read_bytes())
         except OSError as error:
             raise _refused(self.programs, error) from error
 

@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tradewind.errors import WorkflowError
+from tradewind.whole import write_whole
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.learning.learners import LEARNERS, Episode, Learner
 from tradewind.workflow.plan import Schedule
@@ -61,7 +61,7 @@ class TrainingFolder:
                 raise WorkflowError(f"{path} has other files in it", hint="name a new folder")
             self._episodes.mkdir(parents=True, exist_ok=True)
             if not there.exists():
-                _write(there, json.dumps(head, indent=1) + "\n")
+                write_whole(there, json.dumps(head, indent=1) + "\n")
         except OSError as error:
             raise WorkflowError(
                 f"{path}: {error.strerror or error}", hint="name a folder that can be written"
@@ -140,7 +140,7 @@ class TrainingFolder:
             }
         )
         try:
-            _write(self._file(episode.number), f'{head[:-1]},\n"plan": [\n' + ",\n".join(rows) + "\n]}\n")
+            write_whole(self._file(episode.number), f'{head[:-1]},\n"plan": [\n' + ",\n".join(rows) + "\n]}\n")
             self.write_table()
         except OSError as error:
             raise WorkflowError(f"{self.path}: {error.strerror or error}", hint="--resume goes on") from None
@@ -149,7 +149,7 @@ class TrainingFolder:
         """Write the table as it is now."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(self._learner.lines())
-        _write(self.path / "table.csv", text.getvalue())
+        write_whole(self.path / "table.csv", text.getvalue())
 
 
 def digest(flow: Workflow, platform: Platform) -> str:
@@ -182,13 +182,6 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise WorkflowError("it is no document of learning", file=str(file))
     return document
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    new.write_text(text)
-    new.replace(file)
 
 
 def _difference(before: Any, now: Any) -> str:
