@@ -108,7 +108,7 @@ class SearchMachine:
         """
         if self.stopped:
             return []
-        # Who only waits for leave, because others are due or somebody has paused it, uses up nothing.
+        # A search that only waits for leave, because others are due or somebody has paused it, uses up no time.
         self._allowance.advance(now, counts=bool(self.runs) or not self._leave.waits())
         out: list[ev.Instruction] = []
         match event:
