@@ -268,6 +268,18 @@ def test_what_cannot_be_told_to_a_machine_is_refused(bench: SshBench) -> None:
         bench.submit(small, bench.request("good"))
 
 
+def test_a_folder_may_have_blanks_in_its_name(bench: SshBench) -> None:
+    bench.far = bench.folder / "my  runs" / "far off"
+    runner = _runner(bench)
+    script = 'echo "$TRADEWIND_OUTPUTS"; echo 1 >"$TRADEWIND_OUTPUTS/a"; echo \'{"x": 1}\' >"$TRADEWIND_METRICS"'
+    request = _sh(bench, script)
+    assert _brought(bench, request, runner).state is RunState.DONE
+    assert (request.folder / "stdout").read_text() == f"{bench.far}/runs/run-1/outputs\n"
+    assert (request.folder / "outputs/a").read_text() == "1\n"
+    assert (request.folder / "metrics.jsonl").read_text() == '{"x": 1}\n'
+    assert sorted(path.name for path in bench.folder.iterdir() if path.name.startswith("my")) == ["my  runs"]
+
+
 def test_usage_is_told(bench: SshBench) -> None:
     code = "import time; x = b'x' * 80_000_000; end = time.time() + 1\nwhile time.time() < end: pass"
     status = _brought(bench, replace(bench.request("good"), argv=(sys.executable, "-S", "-c", code)))
@@ -286,6 +298,32 @@ def test_memory_is_watched_where_there_are_no_control_groups(bench: SshBench) ->
     assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
     assert "memory" in status.reason
     assert processes_of("run-1") == []
+
+
+_FAMILY = """
+import os, sys, time
+x = b"x" * 60_000_000
+for _ in range(4):
+    if not os.fork():
+        y = b"y" * int(sys.argv[1])
+        time.sleep(0.8)
+        os._exit(0)
+time.sleep(0.8)
+"""
+
+
+@pytest.mark.parametrize(("own", "fits"), [(0, True), (60_000_000, False)])
+def test_memory_that_processes_share_counts_once(bench: SshBench, own: int, fits: bool) -> None:
+    runner = bench.make(groups=False)
+    bench._made.append(runner)
+    argv = (sys.executable, "-S", "-c", _FAMILY, str(own))
+    status = _brought(bench, replace(bench.request("good"), argv=argv, limits=Limits(memory_bytes=200_000_000)), runner)
+    assert status.state is (RunState.DONE if fits else RunState.FAILED), status
+    if fits:
+        assert status.usage.peak_memory_bytes is not None
+        assert 60e6 < status.usage.peak_memory_bytes < 160e6
+    else:
+        assert "memory" in status.reason
 
 
 def test_a_run_ends_and_is_cleaned_up_when_it_expires(bench: SshBench) -> None:

@@ -86,7 +86,9 @@ class Channel:
         except BaseException:
             self.close()
             raise
-        _, self.folder, self.host, *tools = hello.split(" ")
+        words, slash, rest = hello.partition(" /")  # the folder comes last: there may be blanks in it
+        self.folder = slash.strip() + rest
+        _, self.host, *tools = words.split(" ")
         self.tools = frozenset(tools)
 
     def request(self, *words: str, seconds: float, first: bool = False) -> list[str]:

@@ -16,7 +16,7 @@ do_hello() {
     fi
   done 2>/dev/null
   find bundles inputs -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + 2>/dev/null
-  echo "hello $_folder $_host$_tools"
+  printf '%s\n' "hello $_host$_tools $_folder"
 }
 
 do_submit() { # NAME TOKEN OWNER TAG SPEC BUNDLE INPUTS OPTION...

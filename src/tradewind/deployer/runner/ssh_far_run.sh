@@ -129,7 +129,23 @@ sample() { # -> _used, and _peak: KiB that all processes of the run have residen
   for _pid in $_pids; do
     { read -r _line _pages _line <"/proc/$_pid/statm"; } 2>/dev/null && _used=$((_used + _pages * _page))
   done
+  [ "$_used" -gt "$_peak" ] || return 0
+  set -- $_pids
+  [ "$#" -le 1 ] || share
   [ "$_used" -le "$_peak" ] || _peak=$_used
+}
+
+share() { # -> _used: what processes share counts once; only where the plain sum is too much, because the kernel walks all pages
+  _used=0
+  for _pid in $_pids; do
+    _kib=
+    while read -r _field _kib _line; do
+      [ "$_field" != Pss: ] || break
+      _kib=
+    done <"/proc/$_pid/smaps_rollup"
+    [ -n "$_kib" ] || { read -r _line _kib _line <"/proc/$_pid/statm" && _kib=$((_kib * _page)); }
+    _used=$((_used + ${_kib:-0}))
+  done 2>/dev/null
 }
 
 wait_ticks() { # sets the next timer: often at first, then once a second
@@ -207,7 +223,8 @@ supervise() { # NAME TOKEN OPTION...
         if [ -n "$_wall" ] && [ "$_now" -ge "$((_begun + _wall))" ]; then finish timed_out ""; fi
         [ "$_now" -lt "$_end" ] || finish expired ""
         sample
-        if [ -n "$_memory" ] && [ "$_used" -gt "$((_memory / 1024))" ]; then finish memory ""; fi
+        # A control group holds the job to its limit by itself, and counts exactly.
+        if [ -n "$_memory" ] && [ -z "$_group" ] && [ "$_used" -gt "$((_memory / 1024))" ]; then finish memory ""; fi
         wait_ticks
         ;;
     esac 2>/dev/null
