@@ -84,6 +84,21 @@ def test_scaled_time_is_told_in_seconds_of_the_plan(tmp_path: Path) -> None:
     assert carried.results["kept_cost"] >= 1.0
 
 
+def test_machines_that_went_while_nobody_was_there_are_paid_until_then(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    plan = plan_of(Workflow("short", (Task("t", "a", 0.1),), ((),)), vms=1, price_per_hour=3600.0)
+    carry(plan, run, synthetic=True)
+    journal = run / "journal.jsonl"
+    lines = [line for line in journal.read_text().splitlines(keepends=True) if '"down"' not in line]
+    [(_, up, _)] = history(run).ups
+    journal.write_text("".join(lines[:-1]))  # as if its controller had been killed
+    (run / "machines/vm-1/1/left.json").write_text(json.dumps({"at": up + 0.05}))
+    assert history(run).there == ["vm-1"]
+    carried = carry(plan, run, synthetic=True)
+    assert history(run).ups == [("vm-1", up, up + 0.05)]
+    assert carried.results["kept_cost"] == 1.0
+
+
 def masters(run: Path) -> list[psutil.Process]:
     """The agents of a run, without what they have forked for tasks that only sleep."""
     there = agents(run)

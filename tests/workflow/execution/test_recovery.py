@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tradewind.workflow.execution.arming import Armed
 from tradewind.workflow.execution.events import Opened
 from tradewind.workflow.execution.folder import RunFolder
 from tradewind.workflow.execution.journal import History, end_record, start_record
-from tradewind.workflow.execution.recovery import recover
+from tradewind.workflow.execution.recovery import departures, recover
 from tradewind.workflow.graph import Task, Workflow
 
 FLOW = Workflow("w", tuple(Task(name, "a", 1.0) for name in ("one", "two", "three")), ((), (0,), (0, 1)))
@@ -53,6 +54,21 @@ def arm(task: str, *after: str, attempt: int = 1) -> dict[str, Any]:
 
 def end(task: str, outcome: str, attempt: int = 1) -> dict[str, Any]:
     return end_record(task, attempt, {"outcome": outcome, "reason": ""}, 0.0)
+
+
+def test_when_machines_went_that_nobody_has_seen_go(tmp_path: Path) -> None:
+    """As they say themselves, or when their last task had ended and they had waited for long enough."""
+    names = ("said", "worked", "silent", "later")
+    run = Run(tmp_path, *({"e": "pilot", "vm": name, "pilot": 1} for name in names), {**start("one"), "vm": "worked"})
+    run.leave("one", 1, "done")  # it ended at 7 s
+    (run.folder.pilot("said", 1)).mkdir(parents=True)
+    write_document(run.folder.pilot("said", 1) / "left.json", {"at": 5.5})
+    (run.folder.pilot("silent", 1)).mkdir(parents=True)
+    found = departures(run.folder, run.history, names[:3], last=3.0, linger=60.0)
+    assert {each["vm"]: each["at"] for each in found} == {"said": 5.5, "worked": 67.0, "silent": 63.0}
+    soon = time.time()
+    [late] = departures(run.folder, run.history, ["later"], last=soon, linger=60.0)
+    assert soon <= late["at"] <= time.time(), "it is gone now"
 
 
 def test_while_what_it_waits_for_runs_it_is_armed_again(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.workflow.execution.journal import History, without
+from tradewind.workflow.execution.options import kept
 from tradewind.workflow.execution.results import chart, measured_runtimes, read_results, results_of
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
@@ -77,6 +78,19 @@ def test_planned_and_actual_times() -> None:
         "start": rows["c"]["planned_start"], "finish": rows["c"]["planned_finish"],
         "actual_vm": "slow", "actual_start": 6.0, "actual_finish": 26.0,
     }  # fmt: skip
+
+
+def test_a_start_that_was_only_played_is_paid_once() -> None:
+    boots = Platform(tuple(replace(vm, boot_seconds=20.0) for vm in PLATFORM.vms))
+    played = [
+        {**RUN[0], "synthetic": True, "scale": 0.5},
+        *RUN[1:],
+        {"e": "down", "at": 140.0, "vm": "fast", "lost": False},
+    ]
+    assert list(kept(told(*played), boots, 150.0)) == [0.0, 41.0 - 20.0 * 0.5]
+    assert list(kept(told(*RUN), boots, 150.0)) == [0.0, 51.0]  # who came after its start was not there meanwhile
+    early = [*played[:4], {"e": "down", "at": 104.0, "vm": "fast", "lost": False}]
+    assert list(kept(told(*early), boots, 150.0)) == [0.0, 1.0]
 
 
 def test_pauses_are_left_out() -> None:

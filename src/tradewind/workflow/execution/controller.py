@@ -42,7 +42,7 @@ from tradewind.workflow.execution.journal import History, Journal, end_record, k
 from tradewind.workflow.execution.options import Options, Progress, look
 from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Terms
 from tradewind.workflow.execution.planning import NewPlan, Planning
-from tradewind.workflow.execution.recovery import recover
+from tradewind.workflow.execution.recovery import departures, recover
 from tradewind.workflow.execution.state import ExecutionMachine
 from tradewind.workflow.execution.steps import Graph, Presence, Step
 from tradewind.workflow.files import Plan
@@ -122,6 +122,7 @@ class Controller:
         """
         secret = self._folder.prepare()
         run_id = self.history.header["run"] if self.history.header else self._begin()
+        last = self.history.last
         place = {"host": socket.gethostname(), "on": self._runner.name, "settings": mark_of(self._runner, secret)}
         self._record({"e": "session", "pid": os.getpid(), **place})
         vms = self._platform.vms
@@ -134,6 +135,8 @@ class Controller:
             names = {vm.name: place for place, vm in enumerate(vms)}
             self._numbers = {names[name]: n for name, n in self.history.pilots.items() if name in names}
             kept = pilots.alive(self._numbers)
+            left = [name for name in self.history.there if names[name] not in kept]
+            self._record(*departures(self._folder, self.history, left, last=last, linger=self._terms.linger))
             there = {vms[vm].name: (vm, self._numbers[vm]) for vm in kept}
             opened = recover(self._flow, self._folder, self.history, there, self._record)
             only = [task for task in range(len(self._flow)) if task not in opened.finished]
@@ -160,7 +163,8 @@ class Controller:
 
     def _begin(self) -> str:
         run_id = f"tw{secrets.token_hex(5)}"
-        self._record({"e": "run", "run": run_id, "plan": self._digest, "scale": self._options.scale})
+        how = {"scale": self._options.scale, "synthetic": self._options.synthetic}
+        self._record({"e": "run", "run": run_id, "plan": self._digest, **how})
         return run_id
 
     def _numbered(self, vms: Sequence[int]) -> dict[int, int]:
@@ -176,9 +180,7 @@ class Controller:
             self.history.take(record)
 
     def _close(self) -> None:
-        for vm, there in enumerate(self.machine.presence):
-            if there is Presence.UP:
-                self._record({"e": "down", "vm": self._platform.vms[vm].name, "lost": False})
+        self._record(*({"e": "down", "vm": name, "lost": False} for name in self.history.there))
         self._fleet.close()
         self._wake.close()
         self._bell.close()

@@ -22,6 +22,7 @@ from tradewind.workflow.execution.calling import call
 from tradewind.workflow.execution.fleet import STOP
 from tradewind.workflow.execution.folder import RunFolder
 from tradewind.workflow.execution.journal import History, Record
+from tradewind.workflow.execution.recovery import departures
 
 _GO_SECONDS = 15.0
 _CALL_SECONDS = 3.0
@@ -138,6 +139,7 @@ def settle(
     *,
     dismissed: bool = False,
     fresh: bool = False,
+    linger: float = 0.0,
 ) -> list[Record]:
     """See that no machine of an earlier session works on in the folder but those that the runner will go on with.
 
@@ -148,6 +150,7 @@ def settle(
         vms: The names of the plan's machines.
         dismissed: End the others, and go on without those that do not answer; their tasks are run again.
         fresh: End the others: nothing that they do is wanted; what the runner knows of has been given back.
+        linger: Seconds that machines wait without controller and tasks.
 
     Returns:
         What is to be written into the journal: which machines are not awaited any more.
@@ -179,7 +182,7 @@ def settle(
             raise WorkflowError(
                 _told(there), hint=f"--folder names another folder, --dismiss goes on without {them} if gone for good"
             )
-    return [{"e": "left", "vm": each.name} for each in left]
+    return departures(folder, history, [each.name for each in left], last=history.last, linger=linger)
 
 
 @contextmanager

@@ -265,6 +265,11 @@ class History:
         paused = sum(min(at, end) - begin for begin, end in self.pauses if at > begin)
         return max(0.0, at - self.began - paused)
 
+    @property
+    def there(self) -> list[str]:
+        """The machines that came up, and of which nobody has written that they went."""
+        return [name for name, _, down in self.ups if down is None]
+
     def _down(self, vm: str, at: float) -> None:
         self.ups = [(name, up, at) if name == vm and down is None else (name, up, down) for name, up, down in self.ups]
 

@@ -114,9 +114,14 @@ def look(
 
 
 def kept(history: History, platform: Platform, now: float) -> Numbers:
-    """Seconds that each machine has been there, over all sessions."""
+    """Seconds that each machine has been there, over all sessions, without the start that one has only played."""
     found = np.zeros(len(platform.vms))
     names = {vm.name: place for place, vm in enumerate(platform.vms)}
+    header = history.header or {}
     for name, up, down in history.ups:
-        found[names[name]] += (now if down is None else down) - up
+        place, end = names[name], now if down is None else down
+        found[place] += end - up
+        if header.get("synthetic") and history.began is not None:
+            booted = history.began + platform.vms[place].boot_seconds * header["scale"]
+            found[place] -= max(0.0, min(end, booted) - max(up, history.began))
     return found

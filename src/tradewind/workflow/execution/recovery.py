@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 from tradewind.workflow.execution.arming import Armed
@@ -64,6 +67,37 @@ class _Recovery:
     def _burn(self, task: int, attempt: int) -> None:
         """No later attempt may have this number, or one before it."""
         self.attempts[task] = max(self.attempts.get(task, 0), attempt)
+
+
+def departures(
+    folder: RunFolder, history: History, vms: Collection[str], *, last: float, linger: float
+) -> list[dict[str, Any]]:
+    """That machines which nobody has seen go have gone, for the journal: when they say themselves, or at the latest.
+
+    Args:
+        folder: The run's folder.
+        history: Its journal.
+        vms: The names of the machines; the newest pilot of each is meant.
+        last: When the last controller gave its last sign, in seconds since the epoch.
+        linger: Seconds that a machine waits without controller and tasks.
+    """
+    now, alive = time.time(), {(vm, history.pilots[vm]): last for vm in vms}
+    for each in history.open():
+        pilot = (each.vm, each.pilot)
+        if pilot in alive and (result := folder.end(each.task, each.attempt)) is not None:
+            alive[pilot] = max(alive[pilot], result["began"] + result["seconds"])
+    return [
+        {"e": "left", "vm": vm, "at": min(now, _said(folder.pilot(vm, number)) or seen + linger)}
+        for (vm, number), seen in alive.items()
+    ]
+
+
+def _said(pilot: Path) -> float | None:
+    """When a machine went, as it says itself."""
+    try:
+        return float(json.loads((pilot / "left.json").read_text(encoding="utf-8"))["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _split(key: str) -> tuple[str, int]:

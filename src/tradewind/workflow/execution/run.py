@@ -91,8 +91,10 @@ def carry_out(
         if fresh:
             _forget(journal, place, runner, dismissed=dismiss)
         vms = [vm.name for vm in plan.platform.vms]
-        journal.records += journal.write(*earlier.settle(place, _told(journal), runner, vms, dismissed=dismiss))
-        controller = Controller(plan, place, journal, runner, terms or Terms(), options, planner, digest, watch, wanted)
+        terms = terms or Terms()
+        gone = earlier.settle(place, _told(journal), runner, vms, dismissed=dismiss, linger=terms.linger)
+        journal.records += journal.write(*gone)
+        controller = Controller(plan, place, journal, runner, terms, options, planner, digest, watch, wanted)
         ending = controller.run()
         results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
         write_text(place.results, json.dumps(results, indent=1) + "\n")
