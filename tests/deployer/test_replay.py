@@ -18,7 +18,21 @@ from tradewind import plugins
 from tradewind.deployer.runner.records import plain
 from tradewind.deployer.runner.replay import ReplayRunner, ReplaySettings
 from tradewind.errors import RecordError, SpecError
-from tradewind.problem import Configuration, Fault, Handle, RunRequest, RunState, RunStatus
+from tradewind.problem import (
+    Categorical,
+    Configuration,
+    Fault,
+    Float,
+    Handle,
+    Instance,
+    Integer,
+    Nodes,
+    Offer,
+    RunRequest,
+    RunState,
+    RunStatus,
+    Space,
+)
 
 ROWS = """\
 workers,vm,ms,state,accuracy,price
@@ -159,6 +173,57 @@ def test_the_share_of_the_input_is_looked_up_where_it_was_recorded(tmp_path: Pat
     runner = make(tmp_path, "x,fraction,ms,state\n1,0.5,500,ok\n1,1,1000,ok\n")
     assert outcome(runner, replace(ask(tmp_path, x=1), fidelity=0.5)).runtime == 0.5
     assert outcome(runner, ask(tmp_path, "run-2", x=1)).runtime == 1.0
+
+
+def test_a_parameter_that_no_column_answers_is_refused(tmp_path: Path) -> None:
+    one, two = Categorical(name="level", values=(1,)), Categorical(name="level", values=(1, 2))
+    workers, real = Integer(name="workers", low=1, high=4), Float(name="rate", low=0, high=1)
+    runner = make(tmp_path, columns={"kind": "vm"})
+    runner.covers(Space([workers, one]))
+    runner.covers(Space([workers, Categorical(name="kind", values=("small", "large"))]))
+    for parameter in (two, real):
+        with pytest.raises(
+            RecordError, match=rf"no column '{parameter.name}' \(columns: workers, vm, ms, state, accuracy, price\)"
+        ) as caught:
+            runner.covers(Space([workers, parameter]))
+        assert caught.value.hint == f"map it with columns: {{{parameter.name}: COLUMN}}, or list it under ignore:"
+        make(tmp_path, ignore=[parameter.name]).covers(Space([workers, parameter]))
+    ignoring = make(tmp_path, ignore=["workers"])
+    assert outcome(ignoring, ask(tmp_path, workers=77, vm="large")).runtime == 2.0
+
+
+def test_machines_need_a_column_of_their_own(tmp_path: Path) -> None:
+    small, large = (replace(OFFER, instance_type=name, facts={}) for name in ("small", "large"))
+    far, twin = replace(small, region="far"), replace(small, instance_type="twin")
+    nodes = Nodes(name="nodes", values=(1, 2))
+
+    def instance(**offers: Offer) -> Instance:
+        return Instance(name="instance", values=tuple(offers), offers=offers)
+
+    one = instance(a=small)
+    with pytest.raises(RecordError, match="no column 'nodes'"):
+        make(tmp_path).covers(Space([one, nodes]))
+    make(tmp_path, columns={"nodes": "workers"}).covers(Space([one, nodes]))
+    several = Space([instance(a=small, b=large, c=far)])
+    for columns in ({}, {"region": "vm"}, {"vcpu": "workers"}):
+        with pytest.raises(RecordError, match="no column 'instance'"):
+            make(tmp_path, columns=columns).covers(several)
+    make(tmp_path, columns={"instance_type": "vm"}).covers(several)
+    make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=replace(large, vcpu=64.0))]))
+    with pytest.raises(RecordError, match="no column 'instance'"):
+        make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=twin)]))
+
+
+def test_trials_without_a_parameter_that_was_not_active_are_told_apart(tmp_path: Path) -> None:
+    def record(seconds: float, **values: Any) -> dict[str, Any]:
+        return {**RECORD, "configuration": values, "observation": {**RECORD["observation"], "runtime": seconds}}  # type: ignore[dict-item]
+
+    trials = [record(1, codec="a", level=1), record(2, codec="a", level=2), record(3, codec="b")]
+    runner = from_records(tmp_path, trials)
+    asked: list[dict[str, Any]] = [{"codec": "a", "level": 2}, {"codec": "b"}]
+    assert [outcome(runner, ask(tmp_path, f"r{i}", **each)).runtime for i, each in enumerate(asked)] == [2, 3]
+    level = Categorical(name="level", values=(1, 2))
+    runner.covers(Space([Categorical(name="codec", values=("a", "b")), level]))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ space:
   level: 1..4
 constraints: {deadline: 400s}
 budget: {trials: 14}
-deploy: {runner: {use: replay, file: SIZE.csv, time: seconds}}
+deploy: {runner: {use: replay, file: SIZE.csv, time: seconds, ignore: [instance]}}
 """
 
 

@@ -589,9 +589,16 @@ DATA = [
     Case(
         "runs-parameter",
         "recorded runs that know no parameter",
-        6,
-        "no feasible configuration was found: the budget of 2 trials is used up; the last one: /…/job/runs.csv: no column has the name of a parameter (map them with columns: {parameter: column}) (tradewind report sort shows what was tried)",
+        3,
+        "/…/job/runs.csv: no column 'level' (columns: l, w, runtime) (map it with columns: {level: COLUMN}, or list it under ignore:)",
         files=job(more=_REPLAY) | {"runs.csv": _RUNS.replace("level,workers", "l,w")},
+    ),
+    Case(
+        "runs-parameter-one",
+        "recorded runs that lack one of the parameters",
+        3,
+        "/…/job/runs.csv: no column 'workers' (columns: level, w, runtime) (map it with columns: {workers: COLUMN}, or list it under ignore:)",
+        files=job(more=_REPLAY) | {"runs.csv": _RUNS.replace("level,workers", "level,w")},
     ),
     Case(
         "runs-number",

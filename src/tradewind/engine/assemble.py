@@ -129,9 +129,12 @@ def _check_runner(spec: Spec, problem: Problem) -> None:
 
 
 def _check_offers(spec: Spec, problem: Problem, deployer: Deployer) -> None:
-    """Refuse, before any money is spent, offers that the provisioner can never make, or the runner never run on."""
+    """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
     from tradewind.deployer.combine import refusal
+    from tradewind.deployer.runner.base import AnswersFromRecords
 
+    if isinstance(deployer.runner, AnswersFromRecords):
+        deployer.runner.covers(problem.space)
     for offer in cast("Selector", problem.resolver).offers:
         if why := deployer.provisioner.refuses(offer):
             raise spec.error(
@@ -202,11 +205,11 @@ def find_or_create_study(spec: Spec, store: Store, *, fresh: bool = False) -> tu
     Returns:
         The study, and whether it is new.
     """
-    if not fresh:
-        found = store.find_studies(spec.name, spec.problem_key)
-        if found:
-            return replace(found[0], spec=study_document(spec)), False
-    return store.create_study(new_study(spec)), True
+    if fresh:
+        return store.create_study(new_study(spec)), True
+    found = store.find_studies(spec.name, spec.problem_key)
+    study, new = (found[0], False) if found else store.find_or_create_study(new_study(spec))
+    return replace(study, spec=study_document(spec)), new
 
 
 def build_search(

@@ -9,7 +9,7 @@ from pathlib import Path
 from tradewind.clock import Clock, SystemClock
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
-from tradewind.problem import Handle, Machine, Offer, RunRequest, RunStatus
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunStatus, Space
 
 
 class LimitsCpu(Capability):
@@ -62,6 +62,18 @@ class DrivesLoad(Capability):
 
 class HasOwnFiles(Capability):
     """Its runs work on copies of the job's files: ``collect`` brings the outputs too, and none are taken from here."""
+
+
+class AnswersFromRecords(Capability):
+    """Answers runs from recorded ones, and refuses a space that its records cannot tell apart."""
+
+    @abstractmethod
+    def covers(self, space: Space) -> None:
+        """Nothing, where the records have all that a configuration of the space says.
+
+        Raises:
+            RecordError: A parameter has several values and no column.
+        """
 
 
 class SubmitsTogether(Capability):

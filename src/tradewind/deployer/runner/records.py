@@ -229,11 +229,15 @@ class Table:
 
     Args:
         runs: The runs; at least one.
+
+    Attributes:
+        columns: What they tell, by name.
     """
 
     def __init__(self, runs: Sequence[Recorded]) -> None:
         self._runs = runs
-        self._names = frozenset.intersection(*(frozenset(run.values) for run in runs)) if runs else frozenset[str]()
+        # A trial's record lacks the parameters that were not active: those are empty in it.
+        self.columns = tuple(dict.fromkeys(name for run in runs for name in run.values))
         self._index: dict[tuple[str, ...], dict[tuple[str, ...], list[Recorded]]] = {}
 
     def __len__(self) -> int:
@@ -241,14 +245,14 @@ class Table:
 
     def names(self, configuration: Sequence[str], mapped: Sequence[str]) -> tuple[str, ...]:
         """The names that decide which recorded run answers: the configuration's, ``fraction``, and mapped ones."""
-        return tuple(sorted({*(n for n in (*configuration, FRACTION) if n in self._names), *mapped}))
+        return tuple(sorted({*(n for n in (*configuration, FRACTION) if n in self.columns), *mapped}))
 
     def exactly(self, names: tuple[str, ...], value: Callable[[str], Value | None]) -> list[Recorded]:
         """The recorded runs with the same values."""
         if names not in self._index:
             index: dict[tuple[str, ...], list[Recorded]] = {}
             for run in self._runs:
-                index.setdefault(tuple(run.values[name] for name in names), []).append(run)
+                index.setdefault(_cells(run, names), []).append(run)
             self._index[names] = index
         return self._index[names].get(tuple(plain(value(name)) for name in names), [])
 
@@ -263,7 +267,7 @@ class Table:
         def distance(run: Recorded) -> float:
             total = 0.0
             for name, mine, span in zip(names, wanted, spans, strict=True):
-                theirs = run.values[name]
+                theirs = run.values.get(name, "")
                 numbers = _number(mine), _number(theirs)
                 if numbers[0] is None or numbers[1] is None or not span:
                     total += mine != theirs
@@ -274,12 +278,16 @@ class Table:
         distances = [distance(run) for run in self._runs]
         least = min(distances)
         first = self._runs[distances.index(least)]
-        same = tuple(first.values[name] for name in names)
-        return [run for run in self._runs if tuple(run.values[name] for name in names) == same]
+        same = _cells(first, names)
+        return [run for run in self._runs if _cells(run, names) == same]
 
     def _span(self, name: str) -> float:
-        numbers = [number for run in self._runs if (number := _number(run.values[name])) is not None]
+        numbers = [number for run in self._runs if (number := _number(run.values.get(name, ""))) is not None]
         return max(numbers) - min(numbers) if numbers else 0.0
+
+
+def _cells(run: Recorded, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(run.values.get(name, "") for name in names)
 
 
 def _number(text: str) -> float | None:

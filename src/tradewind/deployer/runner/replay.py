@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from tradewind import plugins
+from tradewind.deployer.runner.base import AnswersFromRecords
 from tradewind.deployer.runner.clockwork import Answer, ClockworkRunner
 from tradewind.deployer.runner.records import FRACTION, Layout, Recorded, Table, read_csv, read_records
 from tradewind.errors import RecordError
-from tradewind.problem import RunRequest, Value
+from tradewind.problem import Categorical, Instance, Nodes, Ordinal, Parameter, RunRequest, Space, Value
 
 
 class ReplaySettings(plugins.Settings):
@@ -28,6 +29,9 @@ class ReplaySettings(plugins.Settings):
         default_factory=dict,
         description="Parameter -> column, where they differ in name; the offer's facts (instance_type, nodes, region) "
         "may be mapped too",
+    )
+    ignore: tuple[str, ...] = Field(
+        (), description="Parameters that the recorded runs do not depend on, and that need no column"
     )
     time: str = Field("runtime", description="Column of the run time")
     unit: float = Field(1.0, gt=0, description="Seconds in one unit of the time column (0.001 for milliseconds)")
@@ -92,12 +96,14 @@ def _table(settings: str, _changed: int) -> Table:
     return Table(runs)
 
 
-class ReplayRunner(ClockworkRunner):
+class ReplayRunner(ClockworkRunner, AnswersFromRecords):
     """Answers runs from recorded ones, on a simulated clock: a search of hours takes a second.
 
     A configuration is looked up by the columns that bear the names of its parameters (see ``columns``). Its run takes
     the recorded time, on a clock that jumps; metrics go into the run's metrics file. A configuration that was never
-    recorded fails, unless ``nearest`` is set. Time limits are kept to the second.
+    recorded fails, unless ``nearest`` is set. A parameter with several values and no column is refused at the start,
+    ``instance`` and ``nodes`` too (``columns: {nodes: n}``), unless it is under ``ignore``. Time limits are kept to the
+    second.
     """
 
     name = "replay"
@@ -124,6 +130,26 @@ class ReplayRunner(ClockworkRunner):
             changed = 0  # the reader says what is wrong
         return _table(self.settings.model_dump_json(), changed)
 
+    @property
+    def _source(self) -> str:
+        return str(self.settings.file or self.settings.records)
+
+    def _asked(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The parameters that recorded runs are told apart by."""
+        return tuple(name for name in names if name not in self.settings.ignore)
+
+    def covers(self, space: Space) -> None:
+        """Refuse parameters without a column; see `AnswersFromRecords.covers`."""
+        for name in self._asked(space.names):
+            if name in self.table.columns or _settled(space[name], self.settings.columns):
+                continue
+            there = [column for column in self.table.columns if column and column not in self.settings.columns]
+            raise RecordError(
+                f"no column {name!r} (columns: {', '.join(there)})",
+                file=self._source,
+                hint=f"map it with columns: {{{name}: COLUMN}}, or list it under ignore:",
+            )
+
     def answer(self, request: RunRequest) -> Answer:
         """Look a run up; see `ClockworkRunner.answer`."""
         found = self._look_up(request)
@@ -139,11 +165,11 @@ class ReplayRunner(ClockworkRunner):
             return request.fidelity if name == FRACTION else request.offer.attribute(name)
 
         table = self.table
-        names = table.names(tuple(request.configuration), tuple(self.settings.columns))
+        names = table.names(self._asked(request.configuration), tuple(self.settings.columns))
         if not names:
             raise RecordError(
                 "no column has the name of a parameter",
-                file=str(self.settings.file or self.settings.records),
+                file=self._source,
                 hint="map them with columns: {parameter: column}",
             )
         found = table.exactly(names, value) or (table.nearest(names, value) if self.settings.nearest else [])
@@ -155,6 +181,23 @@ class ReplayRunner(ClockworkRunner):
         sigma = self.settings.noise
         factor = math.exp(chance.gauss(-0.5 * sigma * sigma, sigma)) if sigma else 1.0
         return replace(chosen, seconds=chosen.seconds * factor)
+
+
+def _settled(parameter: Parameter, mapped: Mapping[str, str]) -> bool:
+    """Whether a parameter has one value only, or the mapped facts of the offer tell its values apart."""
+    if parameter.levels is not None and len(parameter.levels) == 1:
+        return True
+    if isinstance(parameter, Instance):
+        types: dict[tuple[object, ...], str] = {}  # the same type takes as long in another region, or on spot
+        offers = parameter.offers.values()
+        return all(
+            types.setdefault(tuple(offer.attribute(name) for name in mapped), offer.instance_type)
+            == offer.instance_type
+            for offer in offers
+        )
+    if isinstance(parameter, Nodes):
+        return "nodes" in mapped
+    return isinstance(parameter, Ordinal | Categorical) and parameter.attribute in mapped
 
 
 def _choose(found: Sequence[Recorded], repeat: str, chance: random.Random) -> Recorded:
