@@ -24,6 +24,7 @@ _LONGEST_LIST = 64 << 20
 _LONGEST_FILE = 64 << 20
 _PIECE = 1 << 20
 _NOTHING = (404, 409, 410)
+_MOVED = (301, 308)
 
 
 class WebdavPlace(Place):
@@ -99,12 +100,26 @@ class WebdavPlace(Place):
     def _list(self, path: str) -> dict[str, bool]:
         """What there is at a path and directly below it: path -> whether it is a folder."""
         found = {}
-        with self._ask("PROPFIND", path or "/", body=_LIST, headers={"Depth": "1"}) as answer:
-            text = answer.read(_LONGEST_LIST)
+        status, reason, elsewhere, text = self._entries(path or "/")
+        if status in _MOVED and self._wants_slash(path, elsewhere):
+            status, reason, elsewhere, text = self._entries(f"{path}/")
+        if status in _MOVED:
+            raise self._refusal(status, reason, elsewhere)
         for entry in ElementTree.fromstring(text).iter("{DAV:}response"):  # noqa: S314  (expat limits expansion)
             name = unquote(urlsplit(entry.findtext("{DAV:}href", "")).path).rstrip("/")
             found[name] = next(entry.iter("{DAV:}collection"), None) is not None
         return found
+
+    def _entries(self, path: str) -> tuple[int, str, str, bytes]:
+        """What the server answers to what there is: status and reason, where else it is, and the list."""
+        with self._ask("PROPFIND", path, body=_LIST, headers={"Depth": "1"}, may=_MOVED) as answer:
+            return answer.status, answer.reason, answer.headers.get("Location", ""), answer.read(_LONGEST_LIST)
+
+    def _wants_slash(self, path: str, elsewhere: str) -> bool:
+        """True when a server sends us to the same place with a slash at its end, as Apache does for folders."""
+        parts = urlsplit(elsewhere)
+        same = parts.hostname in (None, self.address.host.lower())
+        return same and unquote(parts.path) == f"{path}/"
 
     def _download(self, path: str, target: Path) -> None:
         with self._ask("GET", path) as answer, target.open("wb") as file:
