@@ -22,8 +22,9 @@ from tests.deployer.forks import controllers
 from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
 from tests.engines.kube_api import KubeApi, kube_cluster
 
-from tradewind.deployer.runner.kubernetes import KubernetesRunner, KubernetesSettings
+from tradewind.deployer.runner.kubernetes import KubernetesRunner
 from tradewind.deployer.runner.kubernetes_job import ENDING, job_of, literal, name_of, owner_label
+from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes_status import Patience, read_marked, verdict
 from tradewind.errors import (
     CapacityError,

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from pydantic import Field
-
 from tradewind import plugins
 from tradewind.deployer import bundle
 from tradewind.deployer.environment import resolve_secrets
@@ -52,10 +50,12 @@ from tradewind.deployer.runner.kubernetes_job import (
     secret_of,
     service_of,
 )
+from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes_status import (
     FOREVER,
     Patience,
     by_uid,
+    end_of,
     figures,
     first_pod,
     job_of_pod,
@@ -70,58 +70,10 @@ from tradewind.units import format_memory
 _log = logging.getLogger("tradewind.deployer")
 
 _POLL_SECONDS = 3.0
-_AGAIN_SECONDS = 0.25
+_AGAIN_SECONDS = 1.0
 _LOG_SECONDS = 120.0
 _SECRET_BYTES = 1_000_000
 _ATTEMPTS = 20
-
-
-class KubernetesSettings(plugins.Settings):
-    """Settings of the Kubernetes runner."""
-
-    kubeconfig: str = Field(
-        "", description="The file with the credentials; empty for KUBECONFIG, ~/.kube/config, or a pod's own"
-    )
-    context: str = Field("", description="The context in it; empty for the current one")
-    namespace: str = Field("", description="The namespace of the runs; empty for the context's")
-    service_account: str = Field("", description="The account of the pods; empty for one without rights")
-    image_pull_secrets: list[str] = Field(
-        default_factory=list, description="Secrets with logins for private registries"
-    )
-    helper_image: str = Field(
-        "busybox:1.36-musl", description="An image with a static busybox, for the step before the job"
-    )
-    queue: str = Field("", description="The local queue of Kueue that the runs wait in; empty for none")
-    priority_class: str = Field("", description="The priority class of the pods; empty for the default")
-    node_selector: dict[str, str] = Field(default_factory=dict, description="Labels that a node must have")
-    instance_type: bool = Field(
-        False,
-        description="Run on nodes labelled with the offer's instance type (node.kubernetes.io/instance-type) only",
-    )
-    tolerations: list[dict[str, str | int]] = Field(
-        default_factory=list, description="Taints that the pods put up with"
-    )
-    gpu_resource: str = Field("nvidia.com/gpu", description="What the cluster calls a GPU")
-    claim: str = Field("", description="A volume claim with the working folder, where that is too large to be sent")
-    claim_path: str = Field("", description="The working folder's path in the claim")
-    everywhere: bool = Field(
-        False,
-        description="Start the command on every node of a run, not the first only; JOB_COMPLETION_INDEX tells which",
-    )
-    schedule_seconds: float = Field(600.0, gt=0, description="Seconds in which the cluster must find a node")
-    image_seconds: float = Field(
-        120.0, gt=0, description="Seconds in which an image must be there once pulling it has failed"
-    )
-    start_seconds: float = Field(
-        900.0, gt=0, description="Seconds beside the time limit after which the cluster ends a pod"
-    )
-    ttl_seconds: int = Field(86400, ge=60, description="Seconds that an ended run is kept if no controller settles it")
-    output_bytes: int = Field(
-        5 * 2**20,
-        gt=0,
-        le=7 * 2**20,
-        description="The most that a run may bring back, compressed, in bytes; it comes through the pod's log",
-    )
 
 
 class KubernetesRunner(
@@ -154,6 +106,7 @@ class KubernetesRunner(
         self._api = ClusterApi(kubeconfig=given.kubeconfig, context=given.context, namespace=given.namespace)
         self._patience = Patience(given.image_seconds, given.schedule_seconds)
         self._silent = False
+        self._seen: dict[str, RunState] = {}
 
     @property
     def kill_seconds(self) -> float:
@@ -278,6 +231,7 @@ class KubernetesRunner(
                     self._mark(name, replace(status, reason=f"{status.reason}{why}"))
                 status = RunStatus(RunState.SUBMITTING)  # until its pods have gone
             statuses[handle.run_id] = status
+        self._seen = {name: status.state for name, status in statuses.items()}
         return statuses
 
     def _why(self, name: str) -> str:
@@ -299,10 +253,10 @@ class KubernetesRunner(
             _log.info("run %s: %s", name, error)
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
-        """Return when a run has changed its state, or after ``seconds``."""
+        """Return when a run has changed its state since the last look, or after ``seconds``."""
         until = time.monotonic() + seconds
-        before = {name: status.state for name, status in self.poll(handles).items()} if handles else {}
-        if any(state.ended for state in before.values()):
+        before = {handle.run_id: self._seen.get(handle.run_id) for handle in handles}
+        if any(state is not None and state.ended for state in before.values()):
             return
         while (left := until - time.monotonic()) > 0:
             self.clock.sleep(min(left, _AGAIN_SECONDS))
@@ -358,9 +312,7 @@ class KubernetesRunner(
         pod = self._pod_of(handle)
         if pod is None:
             return
-        ended = next(
-            (each["state"].get("terminated") or {} for each in pod["status"].get("containerStatuses") or []), {}
-        )
+        said = figures(end_of(pod) or {})
         log = read_marked(self._log_of(pod))
         folder = request.folder.absolute()
         try:
@@ -371,7 +323,7 @@ class KubernetesRunner(
                 unpack(log.archive, folder, request)
         except OSError as error:
             raise folder_error(error, folder) from error
-        large = figures(ended).get("large")
+        large = said.get("large")
         if large:
             raise DeployError(
                 f"the outputs have {format_memory(int(large))} compressed, and output_bytes is "
@@ -379,10 +331,11 @@ class KubernetesRunner(
                 hint="let the job keep less, or put large results into a storage of its own",
                 retryable=False,
             )
-        if log.archive is None and figures(ended).get("state") == "ended":
+        if log.archive is None and said.get("state") == "ended":
             raise DeployError(
                 "the cluster has not kept all of the run's log, and its outputs were in it",
                 hint="print less, or raise the cluster's containerLogMaxSize",
+                retryable=False,
             )
 
     def forget(self, handle: Handle) -> None:

@@ -19,7 +19,7 @@ from tradewind.deployer.environment import job_environment
 from tradewind.problem import RunRequest
 
 if TYPE_CHECKING:
-    from tradewind.deployer.runner.kubernetes import KubernetesSettings
+    from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
 
 Document = dict[str, Any]
 
@@ -37,6 +37,8 @@ FOLDER = "/tradewind"
 
 _FILES = "/tradewind-files"
 _END = "/dev/termination-log"
+_OF_A_NODE = 0.7
+"""What a cloud's node of some GiB lends, at the least; two pods that each ask for it do not share one."""
 _NAME_LENGTH = 52  # a pod of an indexed job adds its number and five letters, and a name has 63
 _LABEL_LENGTH = 63
 
@@ -268,7 +270,7 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
     offer, limits = request.offer, request.limits
     cpus = offer.vcpu if limits.cpus is None else limits.cpus
     memory = int(offer.memory_gib * 2**30) if limits.memory_bytes is None else limits.memory_bytes
-    amounts = {"cpu": f"{max(1, round(cpus * 1000))}m" if cpus else "", "memory": str(memory) if memory else ""}
+    amounts = {"cpu": _milli(cpus) if cpus else "", "memory": str(memory) if memory else ""}
     if offer.gpus:
         amounts[given.gpu_resource] = str(offer.gpus)
     amounts = {name: amount for name, amount in amounts.items() if amount}
@@ -291,7 +293,7 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
         "args": [literal(word) for word in request.argv],
         "env": _variables(variables),
         "volumeMounts": mounts,
-        "resources": {"requests": amounts, "limits": amounts},
+        "resources": {"requests": _requested(amounts, given), "limits": amounts},
         "terminationMessagePath": _END,
     }
     if request.secrets:
@@ -299,6 +301,21 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
     if request.ports:
         container["ports"] = [{"containerPort": port} for port in request.ports]
     return container
+
+
+def _milli(cpus: float) -> str:
+    return f"{max(1, round(cpus * 1000))}m"
+
+
+def _requested(limits: Mapping[str, str], given: KubernetesSettings) -> dict[str, str]:
+    """What a pod asks for of its limits: of CPUs and memory a share, for no node lends all that its type has."""
+    share = given.request_share or (_OF_A_NODE if given.instance_type else 1.0)
+    requests = dict(limits)
+    if "cpu" in requests:
+        requests["cpu"] = _milli(share * float(requests["cpu"].removesuffix("m")) / 1000)
+    if "memory" in requests:
+        requests["memory"] = str(math.floor(share * int(requests["memory"])))
+    return requests
 
 
 def _nodes(request: RunRequest) -> dict[str, str]:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import math
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _CANNOT = {"CreateContainerError", "RunContainerError", "CreateContainerConfigEr
 _CANNOT_START = {"ContainerCannotRun", "StartError"}
 _TERMINATING_SECONDS = 60.0
 _SIGNALLED = 128
+_ARCHIVE = re.compile(rb"T (\d+)\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def verdict(handle: Handle, job: Document | None, pods: Sequence[Document], now:
         return Verdict(RunStatus(RunState(mark["state"]), mark["runtime"], mark["reason"], fault))
     if pod is None:
         return _without_pod(job, now, patience)
-    ended = _container(pod).get("terminated")
+    ended = end_of(pod)
     if _taken(pod):
         return Verdict(gone(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
     if ended is not None:
@@ -169,6 +171,12 @@ def _container(pod: Document, name: str = CONTAINER, kind: str = "containerStatu
     return {}
 
 
+def end_of(pod: Document) -> Document | None:
+    """How the job's own container has ended, whatever else runs in its pod; None as long as it has not."""
+    found: Document | None = _container(pod).get("terminated")
+    return found
+
+
 def _taken(pod: Document) -> str:
     """Why the cluster took a pod away, or empty."""
     status = pod.get("status", {})
@@ -202,7 +210,7 @@ def _ended(handle: Handle, pod: Document, ended: Document) -> RunStatus:
     if said.get("state") == "timed_out":
         runtime = max(runtime, handle.data.get("wall_seconds") or 0.0)
         return RunStatus(RunState.TIMED_OUT, runtime, _limit(handle), Fault.JOB, usage=usage)
-    if reason == "OOMKilled":
+    if reason == "OOMKilled" and code != 0:
         words = f"out of memory: it used more than {format_memory(handle.data.get('memory_bytes') or 0)}"
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, -signal.SIGKILL, usage)
     if code == 0:
@@ -232,9 +240,13 @@ def _limit(handle: Handle) -> str:
 
 
 def _failed(handle: Handle, pod: Document) -> RunStatus:
-    """A pod that failed before its command began."""
+    """A pod that failed, of whose command no end is known: mostly it did not begin."""
     if pod["status"].get("reason") == "DeadlineExceeded":
-        return RunStatus(RunState.TIMED_OUT, 0.0, _limit(handle), Fault.JOB)
+        if _container(pod).get("running"):
+            return RunStatus(RunState.TIMED_OUT, 0.0, _limit(handle), Fault.JOB)
+        waits = _container(pod).get("waiting") or {}
+        words = f"it did not start before its time limit: {waits.get('reason', '')} {waits.get('message', '')}"
+        return RunStatus(RunState.FAILED, 0.0, words.strip(" :"), Fault.INFRASTRUCTURE)
     prepared = _container(pod, "prepare", "initContainerStatuses").get("terminated") or {}
     words = f"the files could not be prepared: exit code {prepared.get('exitCode')} {prepared.get('message', '')}"
     return RunStatus(RunState.FAILED, 0.0, words.strip(), Fault.INFRASTRUCTURE)
@@ -287,9 +299,11 @@ def read_marked(text: bytes) -> Log:
     streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
     packed: list[bytes] | None = None
     archive = None
-    for line in text.splitlines(keepends=True):
-        if line.startswith(b"T ") and packed is None:
-            packed, size = [], int(line[2:])
+    lines = text.split(b"\n")  # a program's own carriage returns end no line
+    for line in [*(each + b"\n" for each in lines[:-1]), lines[-1]]:
+        begins = _ARCHIVE.fullmatch(line) if packed is None else None
+        if begins is not None:
+            packed, size = [], int(begins[1])
         elif packed is not None and line == b"T\n":
             try:
                 found = base64.b64decode(b"".join(packed))

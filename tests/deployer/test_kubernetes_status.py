@@ -1,0 +1,88 @@
+"""What the documents of Kubernetes say about a run, and what is asked of it: without any cluster."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.helpers import request_for
+
+from tradewind.deployer.runner.kubernetes_job import job_of
+from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
+from tradewind.deployer.runner.kubernetes_status import FOREVER, end_of, read_marked, verdict
+from tradewind.problem import Fault, Handle, RunState, RunStatus
+
+JOB: dict[str, Any] = {"metadata": {"name": "run-1", "uid": "u"}, "spec": {}, "status": {}}
+BEGAN, ENDED = "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:10+00:00"
+
+
+def status(state: dict[str, Any], **about: Any) -> RunStatus:
+    pod = {
+        "metadata": {"name": "p", "creationTimestamp": BEGAN},
+        "status": {
+            "containerStatuses": [{"name": "istio-proxy", "state": {}}, {"name": "job", "state": state}],
+            **about,
+        },
+    }
+    handle = Handle("run-1", "kubernetes", {"wall_seconds": 60.0, "memory_bytes": 2**30})
+    return verdict(handle, JOB, [pod], 1e9, FOREVER).status
+
+
+def terminated(code: int, reason: str, message: str = "") -> dict[str, Any]:
+    end = {"exitCode": code, "reason": reason, "message": message, "startedAt": BEGAN, "finishedAt": ENDED}
+    return {"terminated": end}
+
+
+def test_a_program_that_coped_with_a_killed_child_has_ended_well() -> None:
+    assert status(terminated(0, "OOMKilled", "state=ended")).state is RunState.DONE
+    found = status(terminated(137, "OOMKilled"))
+    assert (found.state, found.fault) == (RunState.FAILED, Fault.JOB)
+    assert "out of memory" in found.reason
+
+
+def test_a_pod_that_never_started_was_not_stopped_by_the_time_limit() -> None:
+    late = {"phase": "Failed", "reason": "DeadlineExceeded"}
+    found = status({"waiting": {"reason": "ContainerCreating", "message": "no such volume"}}, **late)
+    assert (found.state, found.fault) == (RunState.FAILED, Fault.INFRASTRUCTURE)
+    assert found.reason == "it did not start before its time limit: ContainerCreating no such volume"
+    assert status({}, **late).reason == "it did not start before its time limit"
+    found = status({"running": {"startedAt": BEGAN}}, **late)
+    assert (found.state, found.fault) == (RunState.TIMED_OUT, Fault.JOB)
+
+
+def test_the_end_is_that_of_the_jobs_own_container() -> None:
+    other = {"name": "istio-proxy", "state": terminated(1, "Error")}
+    pod = {"status": {"containerStatuses": [other, {"name": "job", "state": terminated(0, "Completed")}]}}
+    end = end_of(pod)
+    assert end is not None
+    assert end["exitCode"] == 0
+    assert end_of({"status": {"containerStatuses": [other]}}) is None
+
+
+@pytest.mark.parametrize("text", [b"10%\r 20%\r 30%\n", b"x\rT = 5.0\n", b"\rT 12\n", b"\x0b\x0c\x85 a\n"])
+def test_carriage_returns_of_a_program_end_no_line(text: bytes) -> None:
+    packed = base64.b64encode(b"archive")
+    found = read_marked(b"O" + text + b"Eoops\n" + b"T 7\n" + packed + b"\nT\n")
+    assert found.streams == {"stdout": text, "stderr": b"oops\n"}
+    assert found.archive == b"archive"
+
+
+def resources(base: Path, **settings: Any) -> dict[str, Any]:
+    request = request_for(base, ("true",))
+    request = replace(request, image="i", offer=replace(request.offer, vcpu=8, memory_gib=32.0, gpus=1))
+    job = job_of(request, "{}", {"work": "w"}, KubernetesSettings.model_validate(settings))
+    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]["resources"]
+    return found
+
+
+def test_a_node_of_a_type_does_not_lend_all_that_the_type_has(tmp_path: Path) -> None:
+    whole = {"cpu": "8000m", "memory": str(32 * 2**30), "nvidia.com/gpu": "1"}
+    assert resources(tmp_path) == {"requests": whole, "limits": whole}
+    found = resources(tmp_path, instance_type=True)
+    assert found["limits"] == whole
+    assert found["requests"] == {"cpu": "5600m", "memory": str(int(0.7 * 32 * 2**30)), "nvidia.com/gpu": "1"}
+    assert resources(tmp_path, instance_type=True, request_share=1.0)["requests"] == whole
+    assert resources(tmp_path, request_share=0.5)["requests"]["cpu"] == "4000m"
