@@ -99,6 +99,11 @@ def test_machines_that_went_while_nobody_was_there_are_paid_until_then(tmp_path:
     assert carried.results["kept_cost"] == 1.0
 
 
+def test_a_machine_that_does_not_linger_stays_as_long_as_it_is_wanted(tmp_path: Path) -> None:
+    plan = plan_of(Workflow("beat", (Task("t", "a", 1.2),), ((),)), vms=1)
+    assert carry(plan, tmp_path / "run", synthetic=True, terms=replace(QUICK, linger=0.0)).ending is Ending.DONE
+
+
 def masters(run: Path) -> list[psutil.Process]:
     """The agents of a run, without what they have forked for tasks that only sleep."""
     there = agents(run)

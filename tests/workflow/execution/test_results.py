@@ -16,9 +16,10 @@ from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.workflow.execution.journal import History, without
 from tradewind.workflow.execution.options import kept
-from tradewind.workflow.execution.results import chart, measured_runtimes, read_results, results_of
+from tradewind.workflow.execution.results import actual_schedule, chart, measured_runtimes, read_results, results_of
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import Repeated
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
 
@@ -136,6 +137,17 @@ def test_attempts_that_failed_or_were_lost_are_paid() -> None:
     assert said["serial"] == pytest.approx(60 + 30 + 6 + 30 + 4)
     assert said["utilisation"] == pytest.approx(130 / 260)
     assert said["cost"] == pytest.approx(PLATFORM.cost(np.array([90.0, 40.0])))
+
+
+def test_an_output_that_went_later_does_not_change_when_its_task_ran() -> None:
+    gone = {"e": "end", "at": 5000.0, "task": "a", "attempt": 1, "outcome": "gone", "reason": "r"}
+    again = [start("a", 5003.0, attempt=2), end("a", 5003.0, 6.0, attempt=2)]
+    later = [{"e": "session", "at": 5000.0}, gone, {"e": "up", "at": 5002.0, "vm": "fast"}, *again]
+    told_ = told(*RUN, *later)
+    assert told_.pauses == [(136.0, 5002.0)]
+    found = actual_schedule(plan(), told_, 1.0)
+    assert found.repeated == (Repeated(0, 1, 0.0, 6.0),)
+    assert found.attempts[0] == 2
 
 
 def test_an_unfinished_run_has_rows_of_what_was_done() -> None:

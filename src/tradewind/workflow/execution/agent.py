@@ -36,6 +36,8 @@ else:  # alone on a machine, where the folder of a program that is started with 
 
 BEAT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
+FIRST_SECONDS = 30.0
+"""So long it waits to be called for the first time at least, however short it lingers once it has been."""
 DOUBT_SECONDS = 0.5
 """A signal from outside that ends a task may be the first word of the machine being taken away."""
 _TAKEN = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGKILL)
@@ -66,7 +68,7 @@ class Agent:
         run: The run's folder.
         machine: The folder of this machine's pilot in it.
         host: Where to listen.
-        linger: Seconds without controller and tasks, after which it ends.
+        linger: Seconds without controller and tasks, after which it ends, once a controller has called.
     """
 
     def __init__(self, run: Path, machine: Path, host: str, linger: float) -> None:
@@ -84,6 +86,7 @@ class Agent:
         self._text = b""
         self._leaving = False
         self._alone_since = time.monotonic()
+        self._patience = max(linger, FIRST_SECONDS)
         self._wake, wake = os.pipe()
         for fd in (self._wake, wake):
             os.set_blocking(fd, False)
@@ -181,6 +184,7 @@ class Agent:
                 if self._controller is not None:
                     self._controller.close()
                 self._controller, self._text = guest, rest
+                self._patience = self._linger
                 self._say({"event": "welcome"})
                 return
         guest.close()
@@ -195,7 +199,7 @@ class Agent:
             self._alone_since = now
         if (self._machine / "fenced").exists() or not self._machine.is_dir():
             return False  # a controller has given this machine up, or has begun anew: its tasks run elsewhere
-        return now - self._alone_since < self._linger
+        return now - self._alone_since <= self._patience  # no time is none where it is not alone
 
     def _say(self, document: Document) -> None:
         if self._controller is not None:

@@ -233,8 +233,9 @@ class History:
                 self.attempts[key] = Attempted(*key, record["vm"], record["pilot"], record["at"])
             case "end":
                 found = self.attempts.get((record["task"], record["attempt"]))
-                if found is not None:
-                    found.end = record
+                if found is not None:  # what became of its outputs since does not change when it ran
+                    before = found.end or {}
+                    found.end = {name: before[name] for name in ("start", "finish") if name in before} | record
             case "plan":
                 self.replans += 1
 
