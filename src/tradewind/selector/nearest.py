@@ -34,7 +34,7 @@ class NearestSettings(plugins.Settings):
 class NearestSelector(AttributeSelector):
     """Takes the offer nearest to what is asked for; ties go to the cheapest, then by name.
 
-    So that a search may move through vCPU and memory freely although providers sell only certain pairs. Two
+    With it a search may move through vCPU and memory freely, although providers sell only certain pairs. Two
     configurations that come to the same offer are one trial.
     """
 

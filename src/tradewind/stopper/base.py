@@ -54,10 +54,10 @@ class StopperSettings(plugins.Settings):
 class Stopper(plugins.Plugin, ABC):
     """Says which running trials have no prospects, by what they and the others have reported.
 
-    It is a function of the curves alone: it keeps nothing, draws nothing, and asks no clock, so that the same events in
-    the same order give the same decisions. What holds for every stopper is seen to by the engine: nothing is stopped
-    before ``first_step`` or from ``last_step`` on, nor while it is no worse at its step than the best trial was there,
-    nor while it keeps the bound that it is judged by.
+    It is a function of the curves alone: it keeps nothing, draws no random numbers and reads no clock, so that the same
+    events in the same order give the same decisions. The engine sees to what holds for every stopper: no trial is
+    stopped before ``first_step`` or from ``last_step`` on, nor while it is no worse at its step than the best trial was
+    there, nor while it keeps the bound that it is judged by.
 
     Args:
         settings: Its settings; their model derives from `StopperSettings`.

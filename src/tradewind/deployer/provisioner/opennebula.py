@@ -67,8 +67,8 @@ class OpenNebulaProvisioner(
 ):
     """Makes virtual machines in an OpenNebula cloud, from a template, with the CPUs and the memory of the offer.
 
-    Machines are created on hold, tagged with owner, run and expiry, and released when all of a run are there: one whose
-    creation nobody remembers never starts. When their lease ends they turn themselves off, and OpenNebula
+    Machines are created on hold, tagged with owner, run and expiry, and released when all of a run are there: a machine
+    whose creation was forgotten in a crash never starts. When their lease ends they turn themselves off, and OpenNebula
     terminates them.
     """
 

@@ -56,8 +56,8 @@ class TerraformProvisioner(
 
     Each run has a folder of its own below the data folder: its record, which is written before anything is created, a
     copy of the module, Terraform's state, and its keys. Terraform runs in a session of its own and holds the run's
-    lock, so that it goes on when this process is killed, and the next one waits for it. What it may have created while
-    it was killed itself is found by tag at the provider.
+    lock, so that it goes on when this process is killed, and the next process waits for it. If Terraform itself is
+    killed, whatever it may have created is found by tag at the provider.
     """
 
     name = "terraform"

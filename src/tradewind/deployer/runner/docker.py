@@ -67,9 +67,9 @@ class DockerRunner(
     """Runs each job in a container of its image, held to the CPUs and the memory of its offer.
 
     The engine is Docker or Podman: of this machine, or of the machine that a provisioner gives, through an SSH tunnel.
-    The job starts in a copy of the working folder's place, ``/tradewind/work``; on this machine's engine that is the
-    folder itself. Memory is limited with swap off. The wall time is kept by whoever polls, and by a small process of
-    this machine when nobody does; a container on another machine outlives both when this machine is turned off.
+    The job starts in ``/tradewind/work``: the working folder itself with this machine's engine, a copy of it elsewhere.
+    Memory is limited with swap off. The process that polls enforces the wall time, and when none does, a small process
+    of this machine; if this machine is turned off, a container on another machine outlives both.
     """
 
     name = "docker"

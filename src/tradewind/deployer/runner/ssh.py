@@ -64,7 +64,7 @@ class SshRunner(
 
     The machines need nothing but a POSIX shell and the usual tools (coreutils or busybox, grep, find, tar). A small
     script there starts each run in a folder and a session of its own, holds it to its limits, and lives on when the
-    connection, or the controlling process, does not.
+    connection or the controlling process is gone.
     """
 
     name = "ssh"

@@ -56,9 +56,9 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
     """Spends least on the way to a good configuration.
 
     Three processes, weighed by how well they foresaw the runs so far, model ln(price x time) around a linear trend
-    (`TrendProcess`): a run twice as dear by the hour is
-    expected to cost 2^0.4 as much, give or take, until the runs say otherwise. That prior makes the cheapest machines
-    the natural beginning and lets the process extrapolate after two or three runs.
+    (`TrendProcess`): on machines that cost twice as much per hour, a run is expected to cost about 2^0.4 times as
+    much, until the runs say otherwise. That prior makes the cheapest machines the natural beginning and lets the
+    process extrapolate after two or three runs.
 
     - **First run**: the cheapest configuration by the hour, allowed to go far beyond the deadline. It costs little,
       and how far it is from the deadline tells how much more machine the job needs.

@@ -45,7 +45,7 @@ class DynamicPriority(Priority):
 
     With n results, n > k·m, the smallest gap g between neighbours among the m best is compared with the threshold G_j
     and with the mean g' of earlier rounds: g < G_j or g ≈ g' lowers the priority by one step and moves on to the next
-    threshold. What falls is kept for each search by itself: one P for all, as the paper writes it, would punish the
+    threshold. Each search has a falling priority P of its own: one P for all, as the paper writes it, would punish the
     search that improves. A search declines ``declines`` offers for each step; when nobody takes what was declined, the
     priority rises again by one step. Nothing that runs is touched.
 

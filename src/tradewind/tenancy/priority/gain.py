@@ -10,9 +10,9 @@ class GainPriority(Priority):
     """The search that expects most of its next run, for each second and share of the cluster that it takes, goes first.
 
     What a search expects is read from its own results, whatever its searcher is: from the tail of the best of them, as
-    if they were drawn at random (`tradewind.tenancy.expect`). A searcher with a model is not asked for what that says.
-    Of a search that says nothing, the chance that the next of n + 1 draws is the best counts, 1 / (n + 1): what holds
-    for random search, whatever the values were. A search without a result goes before all others.
+    if they were drawn at random (`tradewind.tenancy.expect`); the searcher's own model, if it has one, is not asked. A
+    search that gives no expectation counts with the chance that the next of n + 1 random draws is the best of them,
+    1 / (n + 1), whatever the values were. A search without a result goes before all others.
     """
 
     name = "gain"

@@ -7,9 +7,9 @@ from tradewind.workflow.learning.planning import LearningPlanner
 
 
 class AdaptivePlanner(LearningPlanner):
-    """HEFT's ranks, and each task to where it is expected to end first by the speeds seen during the run.
+    """HEFT's ranks; each task goes where it is expected to end first, by the speeds seen during the run.
 
-    For machines whose speeds are not known, drift, or noise; where everything is as stated, a search plans better. The
+    For machines whose speeds are unknown, drift or vary; where everything is as stated, a search plans better. The
     weights of its expectations were learned over simulated worlds, and can be learned anew for a workflow
     (``episodes``).
     """

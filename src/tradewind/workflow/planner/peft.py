@@ -13,7 +13,7 @@ from tradewind.workflow.platform import Platform
 
 
 class PeftPlanner(Planner):
-    """PEFT: as HEFT, but a machine is chosen also for the shortest possible way from it to the end.
+    """PEFT: like HEFT, but the choice of a machine also counts the shortest possible way from there to the end.
 
     Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table", IEEE TPDS
     25(3), 2014: the table of equation 6, its mean over the machines as priority, gaps included.

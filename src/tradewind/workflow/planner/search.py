@@ -31,11 +31,11 @@ class SearchSettings(Settings):
 class SearchPlanner(Planner):
     """Search: begins with HEFT, and changes priorities and choices of machines as long as the plan gets no longer.
 
-    A task's leaning says how much more than its end its own time counts where machines are compared: leaning to fast
-    machines it waits for one, away from them it leaves them to others. When nothing helps for long, the search begins
-    elsewhere and keeps the best plan (iterated local search: Lourenço, Martin and Stützle, in "Handbook of
-    Metaheuristics", 2003). It ends early when the lower bound is reached, which proves the plan optimal. With ``turns``
-    the plan depends on the seed alone; with ``seconds`` also on the machine that plans.
+    Where machines are compared for a task, its leaning says how much its own run time counts beside the time at which
+    it ends: a task that leans to fast machines waits for one, another leaves them to others. When nothing helps for
+    long, the search begins elsewhere and keeps the best plan (iterated local search: Lourenço, Martin and Stützle, in
+    "Handbook of Metaheuristics", 2003). It ends early when the lower bound is reached, which proves the plan optimal.
+    With ``turns`` the plan depends on the seed alone; with ``seconds`` also on the machine that plans.
     """
 
     Settings = SearchSettings
