@@ -14,7 +14,7 @@ from tests.service.live import not_uploaded, served
 from tests.service.shared import House, house
 
 from tradewind import errors
-from tradewind.client import Client, Event, Upload
+from tradewind.client import Client, Event, LogPart, Upload
 from tradewind.service.requests.worker import Worker
 from tradewind.service.settings import ServiceSettings
 
@@ -86,6 +86,14 @@ def test_from_the_form_to_the_files(place: Place, tmp_path: Path) -> None:
         assert client.study(done.study or 0).counts == {"succeeded": 1}
         assert done.study in [study.id for study in client.studies(single_runs=True, limit=5)]
         assert done.study not in [study.id for study in client.studies(limit=5)], "a single run is no search"
+
+
+def test_a_followed_log_names_each_further_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {("", 0): LogPart("a\n", 2, False, "r0", 0), ("r0", 2): LogPart("b\n", 2, True, "r1", 1)}
+    with Client("http://127.0.0.1:1", "x") as client:
+        monkeypatch.setattr(client, "log", lambda *_, offset, run, **__: parts[run, offset])
+        assert list(client.logs(1, follow=True)) == ["a\n", "trial 1\nb\n"]
+        assert list(client.logs(1)) == ["a\n"], "without follow it is the log of one run"
 
 
 def test_a_log_is_followed_while_the_program_runs(place: Place) -> None:

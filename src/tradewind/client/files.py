@@ -17,7 +17,14 @@ class FileCalls(Calls):
     """Logs and files."""
 
     def log(
-        self, request: int, stream: str = "stdout", *, offset: int = 0, limit: int = 65536, trial: int | None = None
+        self,
+        request: int,
+        stream: str = "stdout",
+        *,
+        offset: int = 0,
+        limit: int = 65536,
+        trial: int | None = None,
+        run: str = "",
     ) -> LogPart:
         """A part of what a request's program has printed.
 
@@ -27,14 +34,20 @@ class FileCalls(Calls):
             offset: Where to begin, in bytes.
             limit: Bytes at most.
             trial: Of this trial of a search; without it, of the one that began last.
+            run: Without a trial, the run that the offset is of, as ``run`` of the part before says it: once its log is
+                read to the end, that of the next run follows from its beginning.
 
         Raises:
             NotFoundError: There is no such request, trial or log.
         """
         path = f"/requests/{int(request)}/logs/{quote(stream, safe='')}"
-        response = self._wire.call("GET", path, params=plain({"offset": offset, "limit": limit, "trial": trial}))
+        response = self._wire.call(
+            "GET", path, params=plain({"offset": offset, "limit": limit, "trial": trial, "run": run or None})
+        )
         headers = response.headers
-        return LogPart(response.text, int(headers["x-next-offset"]), headers["x-log-ended"] == "true")
+        of = int(headers["x-log-trial"]) if "x-log-trial" in headers else None
+        ended = headers["x-log-ended"] == "true"
+        return LogPart(response.text, int(headers["x-next-offset"]), ended, headers.get("x-log-run", ""), of)
 
     def logs(
         self, request: int, stream: str = "stdout", *, follow: bool = False, trial: int | None = None
@@ -44,28 +57,34 @@ class FileCalls(Calls):
         Args:
             request: The request.
             stream: As in `log`.
-            follow: Go on until nothing more will come.
+            follow: Go on until nothing more will come; a line ``trial 3`` stands before what each further trial prints.
             trial: As in `log`.
 
         Raises:
             NotFoundError: There is no such request, trial or log.
         """
-        offset, pause = 0, 0.5
+        offset, run, shown, pause = 0, "", "", 0.5
         while True:
-            part = self.log(request, stream, offset=offset, limit=2**20, trial=trial)
+            part = self.log(request, stream, offset=offset, limit=2**20, trial=trial, run=run)
+            if run and part.run != run and not follow:
+                return
+            offset, run = part.next, part.run
             if part.text:
-                yield part.text
-                pause = 0.5
-            offset = part.next
+                yield headed(part.text, shown, run, part.trial)
+                pause, shown = 0.5, run
             if part.ended or not (part.text or follow):
                 return
             if not part.text:
                 try:
                     path = f"/requests/{int(request)}/logs/{quote(stream, safe='')}"
-                    for message in self._wire.messages(path, params=plain({"offset": offset, "trial": trial})):
+                    for message in self._wire.messages(
+                        path, params=plain({"offset": offset, "trial": trial, "run": run or None})
+                    ):
                         if message.kind == "log":
-                            offset = int(message.data["next"])
-                            yield str(message.data["text"])
+                            found, offset = message.data, int(message.data["next"])
+                            run = str(found.get("run", ""))
+                            yield headed(str(found["text"]), shown, run, found.get("trial"))
+                            shown = run
                         elif message.kind == "end":
                             return
                 except ServiceError:
@@ -112,3 +131,8 @@ class FileCalls(Calls):
         except OSError as error:
             raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
         return target
+
+
+def headed(text: str, before: str, run: str, trial: int | None) -> str:
+    """A piece of a log, below a line where it is of another run than the piece before it."""
+    return f"trial {trial}\n{text}" if before and run != before else text

@@ -114,11 +114,15 @@ class LogPart(_Said):
         text: What was written.
         next: The offset in bytes to go on with.
         ended: Nothing more will come after it.
+        run: Of this run; empty before there is one.
+        trial: Of this trial of a search.
     """
 
     text: str
     next: int
     ended: bool = False
+    run: str = ""
+    trial: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

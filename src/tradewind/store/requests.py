@@ -219,6 +219,25 @@ class RequestStore:
             found = connection.scalar(query)
         return None if found is None else int(found)
 
+    def trial_of(self, study_id: int, run: str) -> int | None:
+        """The trial of a run; None where there is no such run."""
+        query = sa.select(runs.c.trial).where(runs.c.study_id == study_id, runs.c.run_id == run)
+        with self._database.read() as connection:
+            found = connection.scalar(query)
+        return None if found is None else int(found)
+
+    def run_after(self, study_id: int, run: str) -> str | None:
+        """The run of a study that was started next after another one; None where that was the last."""
+        order = (sa.func.coalesce(runs.c.started, 0.0), runs.c.trial, runs.c.attempt)
+        of_study = runs.c.study_id == study_id
+        with self._database.read() as connection:
+            place = connection.execute(sa.select(*order).where(of_study, runs.c.run_id == run)).first()
+            if place is None:
+                return None
+            later = sa.tuple_(*order) > sa.tuple_(*(sa.literal(one) for one in place))
+            found = connection.scalar(sa.select(runs.c.run_id).where(of_study, later).order_by(*order).limit(1))
+        return None if found is None else str(found)
+
     def change_free(
         self,
         number: int,

@@ -180,7 +180,7 @@ def test_a_log_is_followed_while_it_grows(here: House, address: str, monkeypatch
     written = ["one\n", "two\r\nthree", "\x1b[1m\u00e9"]
     begun = threading.Event()
 
-    def log(who: object, request: int, stream: str, offset: int, limit: int, *, trial: int | None = None) -> LogPart:
+    def log(who: object, request: int, stream: str, offset: int, limit: int, *, trial: int | None, run: str) -> LogPart:
         assert (request, stream, trial) == (number, "stderr", 7)
         whole = "".join(written if begun.is_set() else written[:1]).encode()
         return LogPart(
@@ -199,6 +199,25 @@ def test_a_log_is_followed_while_it_grows(here: House, address: str, monkeypatch
         assert found[0] == "end"
     with listening(f"{address}/requests/{number}/logs/stderr?trial=7", {**here.ann, "Last-Event-ID": "4"}) as reader:
         assert reader.next()[2]["text"] == "two\r\nthr"
+
+
+def test_a_stream_of_a_log_says_where_another_trial_begins(
+    here: House, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = submit(here)
+
+    def log(who: object, request: int, stream: str, offset: int, limit: int, *, trial: int | None, run: str) -> LogPart:
+        if run == "a":
+            return LogPart("b begins\n", 9, True, "b", 1)
+        return LogPart("a\n", 2, False, "a", 0)
+
+    monkeypatch.setattr(here.context.requests, "log", log)
+    with listening(f"{address}/requests/{number}/logs/stdout", here.ann) as reader:
+        assert reader.next()[1:] == ("2", {"text": "a\n", "offset": 0, "next": 2, "run": "a", "trial": 0})
+        assert reader.next()[2] == {"text": "b begins\n", "offset": 0, "next": 9, "run": "b", "trial": 1}
+        assert reader.next()[0] == "end"
+    with here.client.stream("GET", f"/api/v1/requests/{number}/logs/stdout?run=a", headers=here.ann) as answer:
+        assert (answer.headers["X-Log-Run"], answer.headers["X-Log-Trial"]) == ("b", "1")
 
 
 def test_a_log_of_what_is_deleted_ends(here: House, address: str) -> None:

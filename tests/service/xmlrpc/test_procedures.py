@@ -72,7 +72,7 @@ def test_a_request_from_its_beginning_to_its_end(ann_rpc: Rpc, here: House) -> N
     assert isinstance(status["status_updated_at"], int)
     assert ann_rpc("list")[0]["id"] == number
     assert ann_rpc("list", {"states": ["done"]}) == []
-    assert ann_rpc("log", number) == {"text": "", "next": 0, "ended": False}
+    assert ann_rpc("log", number) == {"text": "", "next": 0, "run": "", "ended": False}
     assert ann_rpc("cancel", number) is True
     assert ann_rpc("status", number)["status"] == "cancelled"
     assert "cancelled by ann" in ann_rpc("status", number)["problem"]

@@ -126,21 +126,28 @@ class Here:
             time.sleep(_PAUSE)
         return found
 
-    def log(self, number: int, stream: str = "stdout", *, offset: int = 0, trial: int | None = None) -> LogPart:
+    def log(
+        self, number: int, stream: str = "stdout", *, offset: int = 0, trial: int | None = None, run: str = ""
+    ) -> LogPart:
         """A part of what a program has printed."""
-        part = self._requests.log(self._who, number, stream, offset, _PIECE, trial=trial)
-        return LogPart(part.text, part.next, part.ended)
+        part = self._requests.log(self._who, number, stream, offset, _PIECE, trial=trial, run=run)
+        return LogPart(part.text, part.next, part.ended, part.run, part.trial)
 
     def logs(
         self, number: int, stream: str = "stdout", *, follow: bool = False, trial: int | None = None
     ) -> Iterator[str]:
         """What a program has printed, in pieces."""
-        offset = 0
+        from tradewind.client.files import headed
+
+        offset, run, shown = 0, "", ""
         while True:
-            part = self.log(number, stream, offset=offset, trial=trial)
-            offset = part.next
+            part = self.log(number, stream, offset=offset, trial=trial, run=run)
+            if run and part.run != run and not follow:
+                return
+            offset, run = part.next, part.run
             if part.text:
-                yield part.text
+                yield headed(part.text, shown, run, part.trial)
+                shown = run
             elif part.ended or not follow:
                 return
             else:

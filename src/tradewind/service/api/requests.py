@@ -210,6 +210,11 @@ async def list_request_events(
                     "description": "Whether nothing more will come: true or false.",
                     "schema": {"type": "string"},
                 },
+                "X-Log-Run": {
+                    "description": "The run that the offset is of, for run of the next call.",
+                    "schema": {"type": "string"},
+                },
+                "X-Log-Trial": {"description": "The number of its trial.", "schema": {"type": "integer"}},
             },
         }
     },
@@ -225,14 +230,22 @@ async def read_request_log(
     offset: Annotated[int, Query(ge=0, le=2**53, description="Where to begin, in bytes.")] = 0,
     limit: Annotated[int, Query(ge=1, le=4 * 2**20, description="How many bytes at most.")] = 65536,
     trial: Trial = None,
+    run: Annotated[
+        str,
+        Query(
+            max_length=200,
+            description="The run that the offset is of, as X-Log-Run says it: the log of the next one follows it.",
+        ),
+    ] = "",
     last_event_id: LastEventId = None,
 ) -> Response:
     """What a request's program has printed, from an offset on, while it runs and after."""
     start = last_known(offset, last_event_id) or 0
-    part = await run_in_threadpool(shared.requests.log, who, number, stream, start, limit, trial=trial)
+    part = await run_in_threadpool(shared.requests.log, who, number, stream, start, limit, trial=trial, run=run)
     if answers.wants_stream(request):
-        return log_stream(shared, who, number, stream, start, limit, trial)
+        return log_stream(shared, who, number, stream, start, limit, trial, run)
     headers = {"X-Next-Offset": str(part.next), "X-Log-Ended": "true" if part.ended else "false"}
+    headers |= {"X-Log-Run": part.run, "X-Log-Trial": str(part.trial)} if part.run else {}
     return PlainTextResponse(part.text.encode("utf-8", "replace"), 200, headers)
 
 

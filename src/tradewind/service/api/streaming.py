@@ -88,7 +88,7 @@ async def event_stream(shared: Context, who: Principal, number: int | None, sinc
 
 
 def log_stream(
-    shared: Context, who: Principal, number: int, stream: str, offset: int, limit: int, trial: int | None
+    shared: Context, who: Principal, number: int, stream: str, offset: int, limit: int, trial: int | None, run: str
 ) -> Response:
     """A log while it grows, as a stream.
 
@@ -99,11 +99,11 @@ def log_stream(
     settings = shared.settings
     shared.streams.take_place(who)
 
-    def read(at: int) -> LogPart:
-        return shared.requests.log(who, number, stream, at, limit, trial=trial)
+    def read(at: int, of: str) -> LogPart:
+        return shared.requests.log(who, number, stream, at, limit, trial=trial, run=of)
 
     lifetime, pause = 60.0 * settings.stream_minutes, 2 * settings.event_seconds
-    return LogStream(shared.streams, who, read, offset, settings.beat_seconds, lifetime, pause)
+    return LogStream(shared.streams, who, read, (offset, run), settings.beat_seconds, lifetime, pause)
 
 
 async def over_since(shared: Context, who: Principal, number: int, since: int | None) -> bool:

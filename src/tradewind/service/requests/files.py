@@ -29,11 +29,15 @@ class LogPart:
         text: What was written; bytes that are not UTF-8 are shown as replacement characters.
         next: The offset in bytes to go on with.
         ended: Nothing more will come after it.
+        run: Of this run; empty before there is one.
+        trial: Of this trial of a search.
     """
 
     text: str
     next: int
     ended: bool
+    run: str = ""
+    trial: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tradewind.engine.deploying import run_folder
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
-from tradewind.problem import Run
 from tradewind.service.accounts.audit import line_of
 from tradewind.service.people import Principal
-from tradewind.service.requests import files
 from tradewind.service.requests.document import digest, filled
 from tradewind.service.requests.files import FileEntry, LogPart
 from tradewind.service.requests.left import Left
 from tradewind.service.requests.planning import Planner, Room, job_folder
+from tradewind.service.requests.runs import Runs
 from tradewind.service.requests.state import DOLLARS, SENT, check_money
 from tradewind.service.requests.waiting import Waiting
 from tradewind.store.base import Store
@@ -36,7 +34,6 @@ Entries = list[FileEntry]
 _LONGEST_KEY = 200
 _MOST_ROWS = 500
 _MOST_EVENTS = 5_000
-_MOST_BYTES = 4 * 2**20
 
 
 class Requests:
@@ -57,6 +54,7 @@ class Requests:
         self._wake: list[Callable[[], None]] = []
         self._waiting = Waiting(self.claims)
         self.left = Left(database, studies, room.data_folder)
+        self._runs = Runs(self.store, studies, self.left, room.data_folder)
         self._lock = threading.Lock()
 
     def on_change(self, wake: Callable[[], None]) -> None:
@@ -296,6 +294,7 @@ class Requests:
         limit: int = 65536,
         *,
         trial: int | None = None,
+        run: str = "",
     ) -> LogPart:
         """A part of what a request's program has printed, while it runs and after.
 
@@ -306,19 +305,13 @@ class Requests:
             offset: Where to begin, in bytes.
             limit: Bytes at most.
             trial: Of this trial of a search; without it, of the one that was started last.
+            run: Without a trial, the run that the offset is of: once its log is read to the end, that of the run that
+                was started next follows, from its beginning, and ``run`` of the answer is another one.
 
         Raises:
             NotFoundError: There is no such request, trial or log.
         """
-        if stream not in files.LOGS:
-            raise NotFoundError(f"there is no log {stream[:40]!r}", hint=f"known: {', '.join(files.LOGS)}")
-        row = self._row(who, number)
-        run = self._run(row, trial)
-        if run is None:
-            return LogPart("", 0, row.over)
-        most = max(4, min(limit, _MOST_BYTES))  # the longest character has four bytes
-        part = self.left.log(row, run, stream, offset, most)
-        return part if part is not None else LogPart("", max(0, offset), run.state.ended)
+        return self._runs.log(self._row(who, number), stream, offset, limit, trial=trial, run=run)
 
     def files(self, who: Principal, number: int, *, trial: int | None = None) -> Entries:
         """The files that a request's last run (or that of a trial) has left.
@@ -327,7 +320,7 @@ class Requests:
             NotFoundError: There is no such request or trial.
         """
         row = self._row(who, number)
-        run = self._run(row, trial)
+        run = self._runs.last(row, trial)
         return self.left.files(row, run) if run is not None else []
 
     def file(self, who: Principal, number: int, path: str, *, trial: int | None = None) -> Path:
@@ -337,7 +330,7 @@ class Requests:
             NotFoundError: There is no such request, trial or file.
         """
         self.open(who, number, path, trial=trial).close()
-        run = self._run(self._row(who, number), trial)
+        run = self._runs.last(self._row(who, number), trial)
         assert run is not None
         return Path(run.folder) / path
 
@@ -349,24 +342,10 @@ class Requests:
             UnreachableError: It is on another server, and too large to be sent, or that server does not answer.
         """
         row = self._row(who, number)
-        run = self._run(row, trial)
+        run = self._runs.last(row, trial)
         if run is None:
             raise NotFoundError("the request has no files yet")
         return self.left.open(row, run, path)
-
-    def _run(self, row: RequestRow, trial: int | None) -> Run | None:
-        """The last run of a request, or of one of its trials; None before there is one."""
-        if row.study_id is None:
-            return None
-        wanted = self.store.last_trial(row.study_id) if trial is None else trial  # of 10,000 runs, read those of one
-        runs = [] if wanted is None else self._studies.runs(row.study_id, trial=wanted)
-        if not runs and trial is not None:
-            raise NotFoundError(f"request {row.id} has no run of a trial {trial}")
-        last = max(runs, key=lambda run: (run.started or 0.0, run.trial, run.attempt), default=None)
-        if last is None or last.folder:
-            return last
-        owner = self._studies.study(row.study_id).owner  # the engine notes the folder when the run has ended
-        return replace(last, folder=str(run_folder(self._room.data_folder, owner, last.run_id)))
 
     def _changed(self) -> None:
         with self._lock:

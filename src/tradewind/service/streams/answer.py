@@ -162,8 +162,8 @@ class LogStream(_Open):
     Args:
         hub: The streams of this process.
         who: Who reads.
-        read: Reads a part from an offset in bytes.
-        offset: Where to begin.
+        read: Reads a part from an offset in bytes of a run's log, as `Requests.log` does.
+        begin: Where to begin: the offset, and the run that it is of, or nothing for the last.
         beat: Seconds of silence after which a comment is sent.
         lifetime: Seconds after which the client has to come again.
         pause: Seconds between two looks at a log that grows.
@@ -173,31 +173,38 @@ class LogStream(_Open):
         self,
         hub: Hub,
         who: Principal,
-        read: Callable[[int], LogPart],
-        offset: int,
+        read: Callable[[int, str], LogPart],
+        begin: tuple[int, str],
         beat: float,
         lifetime: float,
         pause: float,
     ) -> None:
         super().__init__(hub, who, beat, lifetime)
-        self._read, self._offset, self._pause = read, offset, pause
+        self._read, self._pause = read, pause
+        self._offset, self._run = begin
 
     async def _tell(self, said: _Said) -> None:
         await said.say(BEAT)
-        pause, silent = self._pause, time.monotonic()
+        pause, silent, first = self._pause, time.monotonic(), self._run
         while not self._over:
             try:
-                part = await run_in_threadpool(self._read, self._offset)
+                part = await run_in_threadpool(self._read, self._offset, self._run)
             except TradewindError as error:  # it was deleted, or its trial replaced by another one
                 await said.say(message(problem_of(error), kind="problem"))
                 return
+            if self._run and part.run != self._run:
+                self._offset = 0
+            first, self._run = first or part.run, part.run
+            # A client that comes back says where it was in the log that it asked for, not in one that came after it.
+            number = part.next if part.run == first else None
             if part.text:
-                document = {"text": part.text, "offset": self._offset, "next": part.next}
-                await said.say(message(document, number=part.next, kind="log"))
+                of = {"run": part.run, "trial": part.trial} if part.run else {}
+                document = {"text": part.text, "offset": self._offset, "next": part.next, **of}
+                await said.say(message(document, number=number, kind="log"))
                 pause, silent = self._pause, time.monotonic()
             self._offset = part.next
             if part.ended:
-                await said.say(message({"next": part.next}, number=part.next, kind="end"))
+                await said.say(message({"next": part.next}, number=number, kind="end"))
                 return
             if part.text:
                 continue

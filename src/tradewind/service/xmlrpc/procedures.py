@@ -93,16 +93,17 @@ class Procedures:
         self._shared.requests.retry(self._who, request)
         return True
 
-    def log(self, request: int, stream: str = "stdout", offset: int = 0) -> dict[str, Any]:
+    def log(self, request: int, stream: str = "stdout", offset: int = 0, run: str = "") -> dict[str, Any]:
         """A part of what a request's program has printed.
 
         request: its number.
         stream: stdout or stderr.
         offset: where to begin, in bytes.
-        Returns a struct: text, next (the offset to go on with) and ended (whether nothing more will come).
+        run: the run that the offset is of, as the last answer said it: the log of the next one follows it.
+        Returns a struct: text, next (the offset to go on with), run, and ended (whether nothing more will come).
         """
-        part = self._shared.requests.log(self._who, request, stream, offset)
-        return {"text": part.text, "next": part.next, "ended": part.ended}
+        part = self._shared.requests.log(self._who, request, stream, offset, run=run)
+        return {"text": part.text, "next": part.next, "run": part.run, "ended": part.ended}
 
     def optimal_configuration(
         self,

@@ -14,7 +14,7 @@ from tradewind.errors import NotFoundError
 from tradewind.service.api.download import Download
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
-from tradewind.service.requests.files import LOGS, FileEntry
+from tradewind.service.requests.files import LOGS, FileEntry, LogPart
 from tradewind.service.results.state import trouble_of, upload_again
 from tradewind.service.web.access import Cursor, Number, Posted, Shared, Viewer
 from tradewind.service.web.page import redirect, render, render_part
@@ -122,17 +122,26 @@ def _logs(shared: Context, who: Principal, number: int, files: Sequence[FileEntr
         offset = max(0, sizes.get(stream, 0) - _TAIL)
         part = shared.requests.log(who, number, stream, offset, _TAIL)
         if part.text or stream == "stdout":
-            found[stream] = {"text": part.text, "next": part.next, "ended": part.ended, "cut": offset > 0}
+            found[stream] = {**_said(part), "cut": offset > 0}
     return found
 
 
 @router.get("/requests/{number:int}/log/{stream}")
-def log(who: Viewer, shared: Shared, number: Number, stream: str, offset: Offset = 0) -> JSONResponse:
-    """More of a log, for the page's script."""
-    part = shared.requests.log(who, number, stream, offset, _TAIL)
-    return JSONResponse(
-        {"text": part.text, "next": part.next, "ended": part.ended}, headers={"Cache-Control": "no-store"}
-    )
+def log(
+    who: Viewer,
+    shared: Shared,
+    number: Number,
+    stream: str,
+    offset: Offset = 0,
+    run: Annotated[str, Query(max_length=200)] = "",
+) -> JSONResponse:
+    """More of a log, for the page's script; the run is that of the offset."""
+    part = shared.requests.log(who, number, stream, offset, _TAIL, run=run)
+    return JSONResponse(_said(part), headers={"Cache-Control": "no-store"})
+
+
+def _said(part: LogPart) -> dict[str, Any]:
+    return {"text": part.text, "next": part.next, "ended": part.ended, "run": part.run, "trial": part.trial}
 
 
 @router.get("/requests/{number:int}/files/{path:path}")

@@ -9,7 +9,7 @@ for (const part of card.querySelectorAll("[data-stream]")) read(part);
 
 function read(part) {
   const log = part.querySelector(".log");
-  let next = Number(part.dataset.next), ended = "ended" in part.dataset, own = false;
+  let next = Number(part.dataset.next), run = part.dataset.run, shown = run, ended = "ended" in part.dataset, own = false;
   const down = () => { own = true; log.scrollTop = log.scrollHeight; };
   if (follow.checked) down();
   part.addEventListener("toggle", () => { if (part.open && follow.checked) down(); });
@@ -24,11 +24,13 @@ function read(part) {
     if (ended) return;
     if (!document.hidden) {
       try {
-        const answer = await fetch(`${part.dataset.stream}?offset=${next}`);
+        const answer = await fetch(`${part.dataset.stream}?${new URLSearchParams({ offset: next, run })}`);
         if (answer.ok) {
           const found = await answer.json();
-          next = found.next; ended = found.ended;
+          next = found.next; run = found.run; ended = found.ended;
           if (found.text) {
+            if (shown && run !== shown) log.append(`${log.textContent.endsWith("\n") ? "" : "\n"}trial ${found.trial}\n`);
+            shown = run;
             log.append(found.text);
             log.hidden = part.querySelector(".under").hidden = false;
             part.querySelector("[data-size]").textContent = "";

@@ -1,0 +1,117 @@
+"""The logs of a search: those of its trials, one after the other, until it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from tests.service.requests.world import World, world
+
+from tradewind.problem import Configuration, Offer, Proposal, Run, RunState, Trial, TrialState
+from tradewind.service.requests.files import LogPart
+from tradewind.store.base import Change, StudyRow
+from tradewind.store.requests import RequestRow
+from tradewind.store.schema import requests
+
+OFFER = Offer("local", "local.c1", 1.0, 1.0, 0.045)
+
+
+class Search:
+    """A search whose trials print what a test says.
+
+    Args:
+        there: Where it is.
+        folder: The runs' folders are below it.
+    """
+
+    def __init__(self, there: World, folder: Path) -> None:
+        self._there, self._folder = there, folder
+        self.row: RequestRow = there.submit(search={"budget": {"trials": 3}})
+        self.study = there.context.store.create_study(StudyRow(0, "s", "s", {}, time.time(), owner="tw-s"))
+        self._set(study_id=self.study.id, state="executing")
+
+    def _set(self, **fields: object) -> None:
+        with self._there.context.database.write() as connection:
+            connection.execute(sa.update(requests).where(requests.c.id == self.row.id).values(**fields))
+
+    def trial(self, number: int, text: str, *, ended: bool = True) -> None:
+        """A trial that has printed something."""
+        folder = self._folder / f"run{number}"
+        folder.mkdir(exist_ok=True)
+        (folder / "stdout").write_text(text)
+        chosen = Configuration({"n": number})
+        state = TrialState.SUCCEEDED if ended else TrialState.RUNNING
+        run_state = RunState.DONE if ended else RunState.EXECUTING
+        run = Run(f"r{number}", number, state=run_state, started=100.0 + number, folder=str(folder))
+        trial = Trial(number, Proposal(chosen), OFFER, state, chosen.key, created=1.0)
+        self._there.context.store.write(self.study.id, Change([trial], [run]))
+
+    def end(self) -> None:
+        """It is over."""
+        self._set(state="done")
+
+    def log(self, after: LogPart | None = None) -> LogPart:
+        """Its log, from its last run or where a part ended."""
+        offset, run = (after.next, after.run) if after is not None else (0, "")
+        return self._there.context.requests.log(self._there.ann, self.row.id, "stdout", offset, run=run)
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> Iterator[Search]:
+    with world(tmp_path) as there:
+        yield Search(there, tmp_path)
+
+
+def test_a_log_goes_on_with_the_next_trial_from_its_beginning(search: Search) -> None:
+    search.trial(0, "trial zero\n" * 20)
+    first = search.log()
+    assert (first.text, first.ended, first.run, first.trial) == ("trial zero\n" * 20, False, "r0", 0)
+    idle = search.log(first)
+    assert (idle.text, idle.ended, idle.next) == ("", False, first.next), "the search is not over"
+    search.trial(1, "one: short\n")
+    search.trial(2, "two: be", ended=False)
+    second = search.log(idle)
+    assert (second.text, second.run, second.trial) == ("one: short\n", "r1", 1), "none is left out"
+    third = search.log(second)
+    assert (third.text, third.run, third.ended) == ("two: be", "r2", False)
+    search.trial(2, "two: begun\n")
+    search.end()
+    last = search.log(third)
+    assert (last.text, last.ended) == ("gun\n", True)
+
+
+def test_a_trial_that_runs_is_read_to_its_end_before_the_next(search: Search) -> None:
+    search.trial(0, "be", ended=False)
+    part = search.log()
+    search.trial(1, "other\n")
+    part = search.log(part)
+    assert (part.text, part.run) == ("", "r0")
+    search.trial(0, "begun\n")
+    part = search.log(part)
+    assert (part.text, part.run) == ("gun\n", "r0")
+    assert search.log(part).text == "other\n"
+
+
+def test_the_log_of_a_search_that_is_over_ends_with_its_last_trial(search: Search) -> None:
+    search.trial(0, "zero\n")
+    search.trial(1, "one\n")
+    search.end()
+    last = search.log()
+    assert (last.text, last.ended, last.run) == ("one\n", True, "r1")
+    before = search.log(LogPart("", 5, False, "r0", 0))
+    assert (before.text, before.ended, before.run) == ("one\n", True, "r1")
+
+
+def test_a_run_that_is_gone_gives_way_to_the_last(search: Search) -> None:
+    search.trial(0, "zero\n")
+    part = search.log(LogPart("", 3, False, "gone", 7))
+    assert (part.text, part.run) == ("zero\n", "r0")
+
+
+def test_one_trial_ends_with_it(search: Search) -> None:
+    search.trial(0, "zero\n")
+    there = search._there
+    assert there.context.requests.log(there.ann, search.row.id, trial=0).ended
