@@ -47,6 +47,17 @@ def test_broken_constraints_are_said_in_words() -> None:
     assert str(Threshold("x", 1, 2)) == "1 ≤ x ≤ 2"
 
 
+def test_how_far_from_feasible_a_run_is() -> None:
+    bounds = Constraints(
+        deadline=100.0, thresholds=(Threshold("accuracy", at_least=0.8), Threshold("loss", at_most=2.0))
+    )
+    assert bounds.miss(100.0, {"accuracy": 0.8, "loss": 2.0}) == 0.0
+    assert bounds.miss(150.0, {"accuracy": 0.6, "loss": 3.0}) == pytest.approx(0.5 + 0.25 + 0.5)
+    assert bounds.miss(1.0, {"accuracy": 0.9}) == math.inf
+    assert bounds.miss(1.0, {"accuracy": math.nan, "loss": 1.0}) == math.inf
+    assert Constraints().miss(1e9, {}) == 0.0
+
+
 def test_a_job_is_known_by_what_decides_its_time() -> None:
     job = Job("j", ("a", "b"), Path("/x"), parameters=JobParameters({"rows": 10.0}))
     assert job.key == Job("j", ("a", "b"), Path("/y"), secrets={"T": "env:T"}, parameters=job.parameters).key

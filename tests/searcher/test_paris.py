@@ -12,6 +12,7 @@ import pytest
 from tradewind import plugins
 from tradewind.errors import MissingProgramError, RecordError, SpecError
 from tradewind.problem import (
+    Billing,
     Budget,
     Configuration,
     Instance,
@@ -488,3 +489,25 @@ def test_a_single_machine_choice_needs_no_table() -> None:
     assert len(trials) == 1
     assert last_words(searcher) == "every configuration has been tried"
     assert searcher.map_basis() == ""
+
+
+def test_a_better_pair_that_could_not_be_paid_is_in_nobodys_way(tmp_path: Path) -> None:
+    """The best pair holds a machine that the budget never pays: the pair that has run predicts."""
+
+    def truth(_: Configuration, offer: Offer) -> Outcome:
+        return Outcome(10 + 500 / (offer.vcpu * offer.nodes) ** 0.8)
+
+    billing = Billing(minimum_seconds=600, granularity_seconds=1.0)
+    problem = make_problem(machine_parameters(6, (1, 2, 4)), truth, dollars=0.11, deadline=None, billing=billing)
+    lines = ["workload,instance,nodes,runtime"]
+    for job in range(4):
+        for place in range(len(problem.candidates)):
+            offer = problem.candidates.offer(place)
+            seconds = 50 + (5000 + 4000 * job) / (offer.vcpu * offer.nodes) ** (0.6 + 0.1 * job)
+            lines.append(f"w{job},{offer.instance_type},{offer.nodes},{seconds:.1f}")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(lines))
+    given = {"table": str(table), "trees": 10, "reference_pool": 4, "pairs_tried": 2}
+    searcher = plugins.create("searcher", "paris", given, problem=problem, seed=1)
+    stages = [trial.proposal.why["stage"] for trial in drive(searcher, problem, 12)]
+    assert stages == ["reference 1 of 2", "reference 2 of 2", "the predicted best"]

@@ -100,6 +100,15 @@ def test_an_impossible_continuous_space_has_nothing_left() -> None:
 # ---------------------------------------------------------------------- coordinate descent
 
 
+def test_a_descent_walks_towards_what_keeps_the_bounds() -> None:
+    """Accuracy must be 0.9 or more: by their run times alone, two of these seeds end where nothing is feasible."""
+    problem = problems.training_problem(goal="cost", limit=None)
+    for seed in range(8):
+        trials = drive(make("coordinate_descent", problem, seed, start="random"), problem, 25, abort=True)
+        kept = [t.observation.objective for t in trials if t.observation is not None and t.observation.feasible]
+        assert kept, f"seed {seed}"
+
+
 def test_it_finds_the_optimum_of_a_separable_problem_in_one_sweep() -> None:
     parameters = [Ordinal(name=f"p{i}", values=tuple(range(5))) for i in range(4)]
     goal = {"p0": 3, "p1": 0, "p2": 4, "p3": 2}

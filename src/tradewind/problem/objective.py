@@ -71,6 +71,14 @@ class Threshold:
         high = f" ≤ {self.at_most:g}" if self.at_most is not None else ""
         return f"{low}{self.metric}{high}"
 
+    def miss(self, value: float) -> float:
+        """How far a value is from keeping the bound, as a share of it; 0 within it, infinite for NaN."""
+        if math.isnan(value):
+            return math.inf
+        bounds = ((self.at_least, -1.0), (self.at_most, 1.0))
+        shares = (sign * (value - bound) / max(abs(bound), 1e-12) for bound, sign in bounds if bound is not None)
+        return max(0.0, *shares)
+
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
@@ -94,6 +102,16 @@ class Constraints:
             if not threshold.holds(value):
                 words.append(f"{threshold.metric} is {value:.4g}, wanted {threshold}")
         return words
+
+    def miss(self, runtime: float, metrics: Mapping[str, float]) -> float:
+        """How far a finished run is from feasible: the shares by which it missed each bound, added up.
+
+        Args:
+            runtime: Seconds.
+            metrics: Its metrics, ``cost`` and ``runtime`` among them where there are bounds on them.
+        """
+        late = 0.0 if self.deadline is None else max(0.0, runtime / self.deadline - 1.0)
+        return late + sum(each.miss(metrics.get(each.metric, math.nan)) for each in self.thresholds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
 from tradewind.units import format_money
@@ -240,6 +241,14 @@ class Searcher(Plugin, ABC):
     def taken(self, state: SearchState) -> set[str]:
         """Trial keys that must not be proposed again."""
         return self._told_keys.union(trial.key for trial in state.pending)
+
+    def sold(self, configuration: Configuration) -> bool:
+        """False for a configuration of a study that went on after the space, or what is sold, has changed."""
+        try:
+            self.problem.resolver.resolve(self.problem.space.check(configuration))
+        except (ConfigurationError, NoOfferError):
+            return False
+        return True
 
     def affordable(self, state: SearchState, hourly: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
         """Where the money left pays at least the smallest bill, as a mask of the shape of ``hourly``."""

@@ -12,7 +12,18 @@ from pydantic import Field
 
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Settings
-from tradewind.problem import Candidates, Categorical, Configuration, Parameter, Proposal, Trial, TrialState, Value
+from tradewind.problem import (
+    COST,
+    RUNTIME,
+    Candidates,
+    Categorical,
+    Configuration,
+    Parameter,
+    Proposal,
+    Trial,
+    TrialState,
+    Value,
+)
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
 from tradewind.searcher.pool import REFERENCES, found_none
 
@@ -285,7 +296,8 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
         if trial.state == TrialState.ABORTED or seen.objective is None:
             return (2, 0.0)
         if not seen.feasible:
-            return (1, seen.runtime)
+            metrics = {COST: seen.cost, RUNTIME: seen.runtime, **seen.metrics}
+            return (1, self.problem.constraints.miss(seen.runtime, metrics))
         loss = self.problem.objective.loss(seen.objective)
         return (0, loss) if np.isfinite(loss) else (3, 0.0)
 

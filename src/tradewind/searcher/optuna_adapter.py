@@ -53,6 +53,8 @@ _LISTED = 20_000
 
 _POOL = 2048
 _CONSTRAINTS = "tradewind:constraints"
+_JUST_BEYOND = 1e-6
+"""The excess of a run that was cut at a bound: zero would be within it."""
 
 
 class OptunaSettings(plugins.Settings):
@@ -281,8 +283,11 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         return 0 if seen is None else int(seen.metrics.get("step", 0))
 
     def _violations(self, seen: Observation | None) -> dict[str, float]:
-        """By how much of each bound a trial broke its constraints; zero or less where it keeps one."""
-        constraints, found = self.problem.constraints, {}
+        """By how much of each bound a trial broke its constraints; zero or less where it keeps one.
+
+        A run that was cut at a bound is beyond it, however exactly it was cut.
+        """
+        constraints, found = self.problem.constraints, dict[str, float]()
         if seen is None:
             return {}
         if constraints.deadline is not None:
@@ -294,6 +299,8 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
                 found[f"{i} {threshold.metric} at most"] = _excess(value, threshold.at_most)
             if threshold.at_least is not None:
                 found[f"{i} {threshold.metric} at least"] = _excess(-value, -threshold.at_least)
+        if seen.censored:
+            found = {name: _JUST_BEYOND if abs(excess) < _JUST_BEYOND else excess for name, excess in found.items()}
         return found
 
     def _suggest(self, trial: optuna.Trial) -> dict[str, Value]:

@@ -117,6 +117,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         times = standing.times + np.array([running[trial.key] for trial in trials])
         gain = gains(standing, times, moved)
         worth = (times < self.settings.repeats) & (gain >= LEAST_GAIN * abs(least)) & self._pays(gain, spend, least)
+        worth &= np.array([self.sold(trial.configuration) for trial in trials])
         if state.money_left is not None:
             worth &= spend <= state.money_left
         score = np.where(worth, gain / np.maximum(spend, 1e-12), 0.0)

@@ -257,9 +257,10 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         Only the first trials count, up to those that completed a pair: later ones check the prediction.
         """
         own = sorted((told[row].number, row) for row in task.rows.values() if row in told)
+        nothing = np.zeros(len(payable), dtype=bool)  # what could be paid has not run for that
         for count in range(2, len(own)):
             first = {row: told[row] for _, row in own[:count]}
-            choice = self._pair(task, first, (), payable)
+            choice = self._pair(task, first, (), nothing)
             if choice is not None and all(task.rows[place] in first for place in choice.pair):
                 return choice, set(first)
         first = {row: told[row] for _, row in own}
@@ -335,7 +336,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
 
     def _predicted(self) -> Forecast | None:
         told = whole_runs(self.problem.candidates, self.history)
-        payable = np.ones(len(self.problem.candidates), dtype=bool)
+        payable = np.zeros(len(self.problem.candidates), dtype=bool)  # only pairs that have run predict
         rows: list[int] = []
         time: list[float] = []
         late: list[float] = []

@@ -127,6 +127,8 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
     def _believing(self, models: Models, running: list[Proposal]) -> Models:
         rows, shares = [], []
         for proposal in running:
+            if not self.sold(proposal.configuration):
+                continue
             row = self._map.of(proposal.configuration, self.problem.resolver.resolve(proposal.configuration))
             if row is not None:
                 rows.append(row)
