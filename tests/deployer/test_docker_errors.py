@@ -32,6 +32,7 @@ from tradewind.errors import (
     ImageError,
     MissingProgramError,
     OfferRefusedError,
+    PrerequisiteError,
     TradewindError,
     UnreachableError,
 )
@@ -181,6 +182,16 @@ class RefusedError(Exception):
         ("Bind for 127.0.0.1:80 failed: port is already allocated", CapacityError, "port 80 of the machine is taken"),
         ("invalid mount config: bind source path does not exist: /x", DeployError, "does not see this machine's"),
         ('exec: "docker-init": executable file not found in $PATH', DeployError, "no init program"),
+        (
+            "NanoCPUs can not be set, as your kernel does not support CPU CFS scheduler or the cgroup is not mounted",
+            PrerequisiteError,
+            "limit the CPUs of containers.*Delegate=cpu",
+        ),
+        (
+            "OCI runtime error: unable to apply cgroup configuration: rootless needs no limits + no cgrouppath",
+            PrerequisiteError,
+            "limit the resources of containers.*Delegate=cpu",
+        ),
         ("something unheard of", DeployError, "refuses: something unheard of"),
     ],
 )

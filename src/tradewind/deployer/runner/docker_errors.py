@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tradewind.errors import (
@@ -12,6 +13,7 @@ from tradewind.errors import (
     ImageError,
     MissingProgramError,
     OfferRefusedError,
+    PrerequisiteError,
     TradewindError,
     UnreachableError,
 )
@@ -27,6 +29,7 @@ _NETWORK_WORDS = (
     "connection reset",
     "unexpected eof",
 )
+_LIMITS = (("Memory", "MemoryLimit", "memory"), ("NanoCpus", "CpuCfsQuota", "CPUs"))
 
 
 def words_of(error: Any) -> str:
@@ -56,6 +59,32 @@ def refusal(error: Any, *, image: str, program: str, place: str) -> TradewindErr
         or _image_refusal(said, low, image)
         or _resource_refusal(said, low, place)
         or DeployError(f"the container engine at {place} refuses: {said}", retryable=_status(error) >= 500)
+    )
+
+
+def unlimited(wanted: Mapping[str, Any], facts: Mapping[str, Any], place: str) -> PrerequisiteError | None:
+    """The error for an engine that would start a container without the limits it is to have.
+
+    Args:
+        wanted: The limits, as in the engine's ``HostConfig``.
+        facts: What the engine says of itself; where it says nothing of a limit it is taken to keep it.
+        place: Where it is.
+    """
+    lacking = [name for key, fact, name in _LIMITS if wanted.get(key) and facts.get(fact) is False]
+    return _without_limits(place, " and ".join(lacking)) if lacking else None
+
+
+def dropped(wanted: Mapping[str, Any], warnings: Sequence[str], place: str) -> PrerequisiteError | None:
+    """The error for an engine that has created a container and says that it does not have its memory limit."""
+    low = " ".join(warnings).lower()
+    memory = "memory limit capabilities" in low or "resource limits are not supported" in low
+    return _without_limits(place, "memory") if memory and wanted.get("Memory") else None
+
+
+def _without_limits(place: str, what: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"the container engine at {place} cannot limit the {what} of containers",
+        hint="it needs cgroup v2 and, when rootless, `Delegate=cpu cpuset memory pids` for its user",
     )
 
 
@@ -117,6 +146,10 @@ def _resource_refusal(said: str, low: str, place: str) -> DeployError | None:
             f"the container engine at {place} cannot give GPUs to containers: {said}",
             hint="install the NVIDIA Container Toolkit there, or use offers without GPUs",
         )
+    if "nanocpus can not be set" in low:
+        return _without_limits(place, "CPUs")
+    if "rootless needs no limits" in low:
+        return _without_limits(place, "resources")
     if "minimum memory limit" in low or "cpu-shares" in low or "range of cpus" in low:
         return OfferRefusedError(
             f"the container engine at {place} refuses the limits: {said}", hint="use a larger offer"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,15 @@ from tradewind.deployer.runner import docker_names as names
 from tradewind.deployer.runner.docker_collect import members, remove
 from tradewind.deployer.runner.docker_container import container
 from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
-from tradewind.deployer.runner.docker_errors import pull_refusal, refusal, words_of
+from tradewind.deployer.runner.docker_errors import dropped, pull_refusal, refusal, unlimited, words_of
 from tradewind.deployer.runner.docker_files import send
 from tradewind.deployer.runner.docker_names import Facts, Listed
 from tradewind.deployer.runner.docker_settings import DockerSettings
 from tradewind.deployer.runner.files import folder_error
 from tradewind.errors import DeployError, ImageError, TradewindError
 from tradewind.problem import RunRequest
+
+_log = logging.getLogger("tradewind.deployer")
 
 _IN_FLIGHT_SECONDS = 5.0
 _MISSING, _TAKEN = 404, 409
@@ -143,6 +147,9 @@ class _Start:
         if self._secrets is None:
             self._secrets = resolve_secrets(request.secrets)
         document = container(request, role, self._engine, self._settings, self._secrets)
+        lacking = unlimited(document["HostConfig"], self._engine.facts(), str(self._engine.address))
+        if lacking is not None:
+            raise lacking
         document["HostConfig"]["NetworkMode"] = network
         if role == names.APPLICATION:
             document["NetworkingConfig"] = {"EndpointsConfig": {network: {"Aliases": [names.APPLICATION]}}}
@@ -154,6 +161,7 @@ class _Start:
                 made = self._engine.call(
                     lambda client: client.create_container_from_config(document, name), CALL_SECONDS
                 )
+                self._heed(document["HostConfig"], made.get("Warnings") or ())
                 return str(made["Id"])
             except APIError as error:
                 if error.status_code == _TAKEN or "already in use" in words_of(error):
@@ -162,6 +170,15 @@ class _Start:
                 if not absent or image in self._pulled or self._settings.pull == "never":
                     raise self._refusal(error, role) from error
                 self._pull(image)
+
+    def _heed(self, wanted: Mapping[str, Any], warnings: Sequence[str]) -> None:
+        """Take in what the engine says of a container that it has created all the same."""
+        place = str(self._engine.address)
+        lacking = dropped(wanted, warnings, place)
+        if lacking is not None:
+            raise lacking
+        for words in warnings:
+            _warn_once(place, words)
 
     def _prepare(self) -> None:
         request = self._request
@@ -256,6 +273,11 @@ class _Start:
         image = (load.image if load else None) or request.image or ""
         program = (load.argv if load else request.argv)[0]
         return refusal(error, image=image, program=program, place=str(self._engine.address))
+
+
+@functools.cache
+def _warn_once(place: str, words: str) -> None:
+    _log.warning("the container engine at %s: %s", place, words)
 
 
 def _pull_error(error: DeployError, image: str) -> TradewindError:
