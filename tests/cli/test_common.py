@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.engine.test_book import tried
 
 from tradewind.cli.common import find_studies, find_study, open_store
 from tradewind.engine.assemble import new_study
 from tradewind.errors import StudyNotFoundError
 from tradewind.problem.spec import load_spec
-from tradewind.store.base import Store
+from tradewind.store.base import Change, Store
 
 JOB = """
 name: sort
@@ -64,4 +65,17 @@ def test_single_runs_are_found_where_there_is_no_search(tmp_path: Path) -> None:
     assert find_study(store, str(path)).id == runs
     search = stored(store, path)
     assert find_study(store, str(path)).id == search
+    store.close()
+
+
+def test_a_study_without_trials_hides_none_of_the_same_name(tmp_path: Path) -> None:
+    store = open_store()
+    path = job(tmp_path / "a")
+    mine = stored(store, path)
+    store.write(mine, Change(trials=[tried(0, 1.0)]))
+    empty = stored(store, path)
+    assert (find_study(store, "sort").id, find_study(store, str(path)).id) == (mine, mine)
+    assert find_study(store, str(empty)).id == empty
+    store.hold(empty, "elsewhere:1", 60.0)
+    assert find_study(store, "sort").id == empty, "a process has just begun with it"
     store.close()

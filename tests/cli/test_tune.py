@@ -151,3 +151,22 @@ def test_reports_are_written_at_the_end(job: Path, capsys: pytest.CaptureFixture
     assert run(["tune", str(job), "--html", "r.html", "--png", "plots"]) == 0
     assert "<svg" in (job.parent / "r.html").read_text()
     assert list((job.parent / "plots").glob("*.png"))
+
+
+def test_a_refused_search_or_run_leaves_no_study_and_does_not_say_that_it_resumes(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tune", "job.yaml", "--quiet"]) == 0
+    refused = "deploy: {runner: {use: replay, file: gone.csv}}\n"
+    job.write_text(JOB + refused)
+    capsys.readouterr()
+    for words in (["tune", "job.yaml"], ["tune", "job.yaml", "--fresh"], ["run", "job.yaml", "--set", "x=1"]):
+        assert run(words) == 3
+        out = capsys.readouterr()
+        assert "Resuming" not in out.out
+        assert "gone.csv" in out.err
+    assert run(["status", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+    job.write_text(JOB)
+    assert run(["tune", "job.yaml"]) == 0
+    assert capsys.readouterr().out.startswith("Resuming quick after 6 trials")

@@ -78,10 +78,17 @@ def open_store(url: str | None = None, *, must_exist: bool = False) -> Store:
 def find_study(store: Store, name: str | None) -> StudyRow:
     """The newest study of that name, or the newest of all; ``name`` may also be a study's id or a job YAML.
 
+    One that has no trial, and that no process is at, hides no other one.
+
     Raises:
         StudyNotFoundError: There is none.
     """
-    return find_studies(store, name)[0]
+    found = find_studies(store, name)
+    if len(found) == 1:
+        return found[0]
+    summaries = store.summaries([row.id for row in found])
+    known = {one.study.id: bool(one.counts) or bool(one.holder) for one in summaries}
+    return next((row for row in found if known[row.id]), found[0])
 
 
 def find_studies(store: Store, name: str | None) -> list[StudyRow]:
@@ -144,7 +151,9 @@ def _of_file(store: Store, path: Path) -> list[StudyRow]:
 
 def single_runs(spec: Spec) -> tuple[str, str]:
     """Name and problem of the studies that single runs of a job are kept in."""
-    return f"{spec.name}.runs", f"{spec.problem_key}/runs"
+    from tradewind.engine.past import SINGLE_RUNS
+
+    return f"{spec.name}{SINGLE_RUNS}", f"{spec.problem_key}/runs"
 
 
 def pair(word: str, option: str, example: str, *, error: type[InputError] | None = None) -> tuple[str, str]:

@@ -135,10 +135,11 @@ def run_once(
     found = [s for s in store.find_studies(name, key) if s.state != "interrupted"]
     while True:
         # Several commands may run the same job at once: each needs a study that nobody holds.
-        study = found.pop(0) if found else store.create_study(new_study(spec, name=name, suffix="/runs"))
+        study = found.pop(0) if found else new_study(spec, name=name, suffix="/runs")
         mine = replace(problem, budget=_with_earlier_runs(problem.budget, store, study))
         # Earlier runs are no reason not to run once more.
         search = build_search(spec, study, store, data_folder(), problem=mine, searcher=searcher, rules=())
+        study = search.parts.study
         number = len(store.trials(study.id))
         try:
             with StopWanted() as stop:
@@ -157,6 +158,8 @@ def run_once(
 def _with_earlier_runs(budget: Budget, store: Store, study: StudyRow) -> Budget:
     """The budget of one run, as a budget of all runs of its study."""
     if budget.dollars is None:
+        return budget
+    if not study.id:
         return budget
     known = store.summaries([study.id])[0]
     return replace(budget, dollars=budget.dollars + known.spent + known.reserved)

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.engine.events import Stop
+    from tradewind.engine.snapshot import Snapshot
     from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
 
@@ -59,22 +60,30 @@ def tune(
 
 def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[StudyRow, Stop]:
     from tradewind.cli.signals import StopWanted
-    from tradewind.engine.assemble import build_problem, build_search, find_or_create_study
+    from tradewind.engine.assemble import build_problem, build_search, find_or_new_study
     from tradewind.paths import data_folder
     from tradewind.reporting.live import LiveView
+    from tradewind.units import count
 
     problem = build_problem(spec, data_folder())
-    study, new = find_or_create_study(spec, store, fresh=fresh)
+    study, new = find_or_new_study(spec, store, fresh=fresh)
     history = [] if new else store.trials(study.id)
-    if history and not quiet:
-        typer.echo(f"Resuming {study.name} after {len(history)} trials (--fresh starts anew).")
+    words = f"Resuming {study.name} after {count(len(history), 'trial')} (--fresh starts anew)."
+    untold = [words] if history and not quiet else []
+
+    def show(snapshot: Snapshot) -> None:
+        # The first snapshot: the study is ours, and nothing was refused.
+        if untold:
+            typer.echo(untold.pop())
+        view.update(snapshot)
+
     with LiveView(quiet=quiet, history=history) as view, StopWanted() as stop:
-        search = build_search(spec, study, store, data_folder(), problem=problem, observer=view.update)
+        search = build_search(spec, study, store, data_folder(), problem=problem, observer=show, fresh=fresh)
         ended = search.run(lambda: not stop.wanted)
     if not quiet:
-        for line in search.swept:
+        for line in (*untold, *search.swept):
             typer.echo(line)
-    return study, ended
+    return search.parts.study, ended
 
 
 def _finish(

@@ -192,8 +192,8 @@ def new_study(spec: Spec, *, name: str | None = None, suffix: str = "") -> Study
     )
 
 
-def find_or_create_study(spec: Spec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:
-    """The newest study of the same name and problem, or a new one.
+def find_or_new_study(spec: Spec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:
+    """The newest study of the same name and problem, or the row of a new one, which `build_search` stores.
 
     A study goes on with the present budget, searcher and parallelism; only the problem must be the same.
 
@@ -205,11 +205,22 @@ def find_or_create_study(spec: Spec, store: Store, *, fresh: bool = False) -> tu
     Returns:
         The study, and whether it is new.
     """
+    found = [] if fresh else store.find_studies(spec.name, spec.problem_key)
+    return (replace(found[0], spec=study_document(spec)), False) if found else (new_study(spec), True)
+
+
+def find_or_create_study(spec: Spec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:
+    """As `find_or_new_study`, and a new one is stored; of several processes at once one does so."""
+    study, new = find_or_new_study(spec, store, fresh=fresh)
+    return _stored(study, spec, store, fresh=fresh) if new else (study, False)
+
+
+def _stored(study: StudyRow, spec: Spec, store: Store, *, fresh: bool) -> tuple[StudyRow, bool]:
+    """A new study's row with its id, and True; or another process's that was quicker, and False."""
     if fresh:
-        return store.create_study(new_study(spec)), True
-    found = store.find_studies(spec.name, spec.problem_key)
-    study, new = (found[0], False) if found else store.find_or_create_study(new_study(spec))
-    return replace(study, spec=study_document(spec)), new
+        return store.create_study(study), True
+    kept, new = store.find_or_create_study(study)
+    return replace(kept, spec=study_document(spec)), new
 
 
 def build_search(
@@ -224,12 +235,14 @@ def build_search(
     rules: Sequence[Rule] | None = None,
     gate: Gate | None = None,
     entered: Entered | None = None,
+    fresh: bool = True,
 ) -> Search:
     """A search that is ready to run.
 
     Args:
         spec: The specification.
-        study: The study's row.
+        study: The study's row. One that is not stored yet (id 0) is stored here as soon as nothing more can be refused:
+            a search that cannot begin leaves no study behind. ``parts`` of the search has the row.
         store: Where it is kept.
         data_folder: For runs, runners and refreshed prices.
         problem: The problem, if it was built already.
@@ -238,7 +251,36 @@ def build_search(
         rules: When to stop, if not by the specification's rules.
         gate: Who gives leave to each run, where the search shares a cluster with others.
         entered: Told of each stage that a run enters.
+        fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
     """
+
+    def build(row: StudyRow) -> Search:
+        parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
+        return Search(parts, observer, gate)
+
+    search = build(study)
+    if study.id:
+        return search
+    row, new = _stored(study, spec, store, fresh=fresh)
+    if not new:
+        search.parts.deployer.close()
+        return build(row)
+    search.parts = replace(search.parts, study=row)
+    return search
+
+
+def _parts(
+    spec: Spec,
+    study: StudyRow,
+    store: Store,
+    data_folder: Path,
+    problem: Problem | None,
+    searcher: Searcher | None,
+    entered: Entered | None,
+    rules: Sequence[Rule] | None,
+    *,
+    gated: bool,
+) -> Parts:
     problem = problem or build_problem(spec, data_folder)
     _check_runner(spec, problem)
     if searcher is None and wants_past(spec):
@@ -247,10 +289,8 @@ def build_search(
     deployer = build_deployer(spec, study.owner, data_folder, entered)
     _check_offers(spec, problem, deployer)
     policy = _policy(spec, study, problem, searcher, deployer, data_folder)
-    if rules is not None:
-        policy = replace(policy, rules=rules)
-    policy = replace(policy, gated=gate is not None)
-    parts = Parts(
+    policy = replace(policy, rules=policy.rules if rules is None else rules, gated=gated)
+    return Parts(
         study=study,
         problem=problem,
         machine=SearchMachine(problem, policy),
@@ -261,7 +301,6 @@ def build_search(
         read=build_reader(spec),
         listener=build_listener(policy.stopper, problem, deployer.runner),
     )
-    return Search(parts, observer, gate)
 
 
 def _policy(

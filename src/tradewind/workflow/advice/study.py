@@ -122,7 +122,6 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
         )
     spec = _specification(wanted, kept)
     problem = _problem(spec, kept)
-    study = store.create_study(new_study(spec))
     outlook = Outlook(wanted.flow, wanted.terms)
     own = None
     if wanted.searcher == BOUNDS:
@@ -137,7 +136,7 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
     )
     began = time.process_time()
     rules = [_in_time(wanted.seconds)]
-    search = build_search(spec, study, store, data_folder, problem=problem, searcher=own, rules=rules)
+    search = build_search(spec, new_study(spec), store, data_folder, problem=problem, searcher=own, rules=rules)
     stop = search.run()
     book = search.parts.machine.book
     trials = tuple(book.trials[number] for number in sorted(book.trials))
@@ -149,6 +148,7 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
     free = [place for place in range(len(candidates)) if candidates.configuration(place).key not in tried]
     proven = not len(judge.hopeful(trials, np.array(free, dtype=np.intp)))
     took = time.process_time() - began
+    study = search.parts.study
     return Searched(study.id, study.name, trials, tuple(kept), len(candidates), stop.reason, proven, outlook, took)
 
 
