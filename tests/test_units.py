@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tradewind.errors import InputError
 from tradewind.units import (
+    count,
     format_duration,
     format_memory,
     format_money,
@@ -119,3 +120,11 @@ def test_memory_is_read_back_as_it_is_shown(count: int) -> None:
 )
 def test_what_people_see(call: Callable[[], str], shown: str) -> None:
     assert call() == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0, "0 trials"), (1, "1 trial"), (2, "2 trials"), (1500, "1,500 trials"), (1.0, "1 trial"), (2.5, "2.5 trials")],
+)
+def test_things_are_counted(number: float, words: str) -> None:
+    assert count(number, "trial") == words

@@ -87,6 +87,12 @@ def parse_memory(text: str | float) -> int:
     return int(number * _MEMORY[unit])
 
 
+def count(number: float, one: str) -> str:
+    """``1 trial``, ``1,500 trials``: how many there are of a thing whose plural ends in s."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {one}" if number == 1 else f"{shown} {one}s"
+
+
 def format_duration(seconds: float | None) -> str:
     """``0.42 s``, ``7.3 s``, ``1m 30s``, ``2h 05m``; ``-`` for None."""
     if seconds is None or math.isnan(seconds):

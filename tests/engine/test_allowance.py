@@ -51,7 +51,7 @@ def test_the_last_trial_may_still_wait() -> None:
     book.put(trial(0, 1.0))
     assert allowance.why_over(book, ledger, waiting=True, running=False) is None
     over = allowance.why_over(book, ledger, waiting=False, running=True)
-    assert over == ("the budget of 1 trials is used up", False)
+    assert over == ("the budget of 1 trial is used up", False)
 
 
 def test_money_comes_back_while_something_runs() -> None:

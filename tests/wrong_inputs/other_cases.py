@@ -694,7 +694,7 @@ DATA = [
         "refresh-down",
         "refreshed prices, and the endpoint does not answer",
         14,
-        "azure: http://127.0.0.1:…/api/retail/prices did not answer: [Errno 111] Connection refused (1 attempts) (try again later)",
+        "azure: http://127.0.0.1:…/api/retail/prices did not answer: [Errno 111] Connection refused (1 attempt) (try again later)",
         (*_REFRESH, "azure"),
         prepare="dead_endpoint",
     ),

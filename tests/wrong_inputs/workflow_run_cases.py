@@ -153,7 +153,7 @@ RUNS: Sequence[Case] = [
         "silent",
         "a program that does not write its output",
         7,
-        "task 'a' failed 1 times: it ended without writing its output out.csv (see …/plan.run/tasks/a/1/stderr; the same command goes on)",
+        "task 'a' failed 1 time: it ended without writing its output out.csv (see …/plan.run/tasks/a/1/stderr; the same command goes on)",
         _SILENT,
         "--retries",
         "0",

@@ -63,7 +63,7 @@ def _agreed(store: Store, chosen: Sequence[StudyRow]) -> bool:
     import sys
 
     from tradewind.errors import InputError
-    from tradewind.reporting.words import count
+    from tradewind.units import count
 
     if not sys.stdin.isatty():
         raise InputError("nobody can be asked: this is no terminal", hint="give --yes")
@@ -100,8 +100,7 @@ def _end(
 
 
 def _say(ended: Ended, *, alone: bool) -> None:
-    from tradewind.reporting.words import count
-    from tradewind.units import format_money
+    from tradewind.units import count, format_money
 
     study = ended.study
     if ended.runs:

@@ -49,6 +49,7 @@ def export(
     """Write all trials of a study as CSV, JSON, JSON lines, full records or Parquet."""
     from contextlib import closing
 
+    from tradewind import units
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import InputError
 
@@ -69,7 +70,7 @@ def export(
     if as_json:
         emit_json({"file": str(out), "format": chosen.value, "trials": count})
     else:
-        typer.echo(f"wrote {count:,} trials to {out}")
+        typer.echo(f"wrote {units.count(count, 'trial')} to {out}")
 
 
 def _format(wanted: Format | None, out: Path | None, as_json: bool) -> Format:
@@ -128,6 +129,7 @@ def import_records(
     """Take records of trials into a study; trials that it has already are left as they are."""
     from contextlib import closing
 
+    from tradewind import units
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import RecordError
     from tradewind.reporting.readers import read_records
@@ -150,4 +152,4 @@ def import_records(
     if as_json:
         emit_json({"file": str(file), "study": row.name, "id": row.id, "imported": count})
     else:
-        typer.echo(f"took {count:,} trials into study {row.name} (id {row.id})")
+        typer.echo(f"took {units.count(count, 'trial')} into study {row.name} (id {row.id})")

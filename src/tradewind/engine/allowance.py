@@ -8,7 +8,7 @@ from tradewind.engine.book import TrialBook
 from tradewind.engine.ledger import Ledger
 from tradewind.engine.stopping import Progress, Rule
 from tradewind.problem import Problem
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 
 
 class Allowance:
@@ -73,7 +73,7 @@ class Allowance:
         """
         budget = self._budget
         if self.trials_left(book) == 0 and not waiting:
-            return f"the budget of {budget.trials} trials is used up", False
+            return f"the budget of {count(budget.trials or 0, 'trial')} is used up", False
         if self.seconds_left == 0:
             return f"the time budget of {format_duration((budget.hours or 0) * 3600)} is used up", True
         if ledger.free == 0 and not running:

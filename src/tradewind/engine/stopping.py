@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from tradewind.errors import SpecError
 from tradewind.plugins import Settings
 from tradewind.problem import Objective, Trial, TrialState
-from tradewind.units import format_money
+from tradewind.units import count, format_money
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _no_improvement(settings: NoImprovementSettings) -> Rule:
             if best is None or loss < best - settings.by * abs(best):
                 best, since = loss, 0
         if best is not None and since >= settings.trials:
-            return f"{since} trials in a row improved nothing"
+            return f"{count(since, 'trial')} in a row improved nothing"
         return None
 
     return rule
@@ -104,7 +104,8 @@ def _spent_share(settings: SpentShareSettings) -> Rule:
         best = progress.best.observation if progress.best else None
         if best is None or progress.spent < settings.share * settings.runs * best.cost:
             return None
-        return f"the search has cost {settings.share:.0%} of {settings.runs:g} runs at {format_money(best.cost)} each"
+        runs = count(settings.runs, "run")
+        return f"the search has cost {settings.share:.0%} of {runs} at {format_money(best.cost)} each"
 
     return rule
 
@@ -126,7 +127,9 @@ def _all_failed(settings: AllFailedSettings) -> Rule:
             return None
         last = ended[-1].observation
         reason = last.reason if last else "no reason known"
-        return f"the first {len(progress.ended)} trials all failed, the last one: {reason}"
+        if len(ended) == 1:
+            return f"the first trial failed: {reason}"
+        return f"the first {len(ended)} trials all failed, the last one: {reason}"
 
     return rule
 

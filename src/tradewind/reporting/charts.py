@@ -14,7 +14,7 @@ from tradewind.reporting.pareto import cost_time_front
 from tradewind.reporting.series import Level, best_so_far, levels, outcomes, wants_log
 from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
 from tradewind.reporting.words import compact, percent, value_words
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 
 _WIDTH = 720.0
 
@@ -181,7 +181,7 @@ def _box(svg: Svg, x: Scale, middle: float, level: Level, words: Words) -> None:
     least, q1, median, q3, most = level.quartiles
     title = (
         f"{level.label}: median {words(median)}, middle half {words(q1)} to {words(q3)}, "
-        f"all {words(least)} to {words(most)}; {level.count} trials, {percent(level.feasible)} feasible"
+        f"all {words(least)} to {words(most)}; {count(level.count, 'trial')}, {percent(level.feasible)} feasible"
     )
     svg.text(x.start - 10, middle + 4, _short(level.label, 28), "strong" if level.best else "tick", anchor="end")
     svg.line(x(least), middle, x(most), middle, "whisker")

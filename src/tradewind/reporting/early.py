@@ -7,8 +7,7 @@ import numpy as np
 from tradewind.engine.early import saved
 from tradewind.problem import TrialState
 from tradewind.reporting.data import StudyData
-from tradewind.reporting.words import count
-from tradewind.units import format_money
+from tradewind.units import count, format_money
 
 
 def stopped_early(data: StudyData) -> tuple[int, float]:

@@ -18,7 +18,7 @@ from tradewind.reporting.svg import Svg
 from tradewind.reporting.tables import TrialLine, best_facts, share_words, state_words
 from tradewind.reporting.why import why
 from tradewind.reporting.words import compact, goal_words, percent, value_words
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 
 TABLE_ROWS = 200
 """Trials in the table: those of 100,000 are what `tradewind export` is for."""
@@ -88,7 +88,7 @@ def figures(data: StudyData, weight: Importance | None) -> list[Figure]:
     """The charts of the whole study that have something to show."""
     objective = data.goal.objective
     thinned = sum(kind.total - len(kind.rows) for kind in outcomes(data))
-    note = f" {thinned:,} trials are left out of the drawing." if thinned else ""
+    note = f" Left out of the drawing: {count(thinned, 'trial')}." if thinned else ""
     parts = int((data.ended & ~data.whole).sum())
     note += f" Runs on a part of the input ({parts:,}) are not drawn." if parts else ""
     found = [

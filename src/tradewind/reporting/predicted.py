@@ -13,7 +13,7 @@ from tradewind.reporting.tables import Column, grid_table
 from tradewind.reporting.words import compact
 from tradewind.searcher.base import MapPoint, MapsAll
 from tradewind.store.base import Store
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,7 +161,7 @@ def print_map(predicted: PredictedMap, console: Console, most: int = _LINES) -> 
     """
     total = len(predicted.points)
     in_time = sum(point.in_time for point in predicted.points)
-    words = f"study {predicted.study}: {total:,} configurations predicted, {len(predicted.trials):,} of them run"
+    words = f"study {predicted.study}: {count(total, 'configuration')} predicted, {len(predicted.trials):,} of them run"
     if predicted.deadline is not None:
         words += f", {in_time:,} expected within {format_duration(predicted.deadline)}"
     console.print(words, style="bold", markup=False, highlight=False)

@@ -11,8 +11,8 @@ from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.early import early_sentence
 from tradewind.reporting.importance import Importance, importance
-from tradewind.reporting.words import compact, comparative, count, opposite, percent, value_words
-from tradewind.units import format_duration, format_money
+from tradewind.reporting.words import compact, comparative, opposite, percent, value_words
+from tradewind.units import count, format_duration, format_money
 
 
 def why(data: StudyData, weight: Importance | None = None) -> list[str]:
@@ -210,7 +210,7 @@ def _parameters(data: StudyData, weight: Importance | None) -> list[str]:
         return []
     strong = [f"{name} ({percent(share)})" for name, share in weight.shares.items() if share >= 0.1][:3]
     metric = data.goal.objective.metric
-    few = f" (from {weight.trials} trials only)" if weight.trials < 20 else ""
+    few = f" (from {count(weight.trials, 'trial')} only)" if weight.trials < 20 else ""
     if not strong:
         return [f"No parameter by itself explains much of the differences in {metric}{few}."]
     weak = [name for name, share in weight.shares.items() if share < 0.02]

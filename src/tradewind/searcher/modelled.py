@@ -27,7 +27,7 @@ from tradewind.searcher.beliefs import Beliefs, Caps, Outlook
 from tradewind.searcher.field import FieldSearcher, Indices
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.units import format_money
+from tradewind.units import count, format_money
 
 
 class ModelledSettings(plugins.Settings):
@@ -174,7 +174,8 @@ class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFrom
                     format_money(float(runs * outlook.improvement[at])),
                     format_money(float(outlook.spend[at])),
                 )
-                return f"no trial is worth its money: the best would save {saving} over {runs:g} runs and cost {spend}"
+                times = count(runs, "run")
+                return f"no trial is worth its money: the best would save {saving} over {times} and cost {spend}"
         return None
 
     # ------------------------------------------------------------------ proposals

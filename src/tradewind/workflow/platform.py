@@ -11,7 +11,7 @@ import numpy as np
 
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, round_money
-from tradewind.units import format_memory
+from tradewind.units import count, format_memory
 from tradewind.workflow.graph import Indices, Numbers, Workflow
 
 Storage = Literal["none", "shared", "local"]
@@ -88,8 +88,8 @@ class Platform:
     def __post_init__(self) -> None:
         if not self.vms:
             raise WorkflowError("there is no machine to run the workflow on")
-        for name, count in Counter(vm.name for vm in self.vms).items():
-            if count > 1:
+        for name, times in Counter(vm.name for vm in self.vms).items():
+            if times > 1:
                 raise WorkflowError(f"two machines are called {name!r}")
         for vm in self.vms:
             if not (vm.speed > 0 and vm.slots >= 1 and vm.price_per_hour >= 0 and vm.boot_seconds >= 0):
@@ -157,7 +157,7 @@ class Platform:
         for task in flow.tasks:
             if task.cores > most:
                 raise WorkflowError(
-                    f"task {task.id!r} uses {task.cores} cores, and no machine has as many",
+                    f"task {task.id!r} uses {count(task.cores, 'core')}, and no machine has as many",
                     hint="give larger machines, or read the workflow with one core a task",
                 )
 

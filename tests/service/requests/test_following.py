@@ -292,5 +292,5 @@ def test_a_cluster_goes_on_with_a_study_that_it_is_given_once_more(
     assert run(words) == 0
     following.look("run")
     ended = there.get(row)
-    assert (ended.state, ended.hint, ended.study_id) == ("done", "the budget of 1 trials is used up", failed.study_id)
+    assert (ended.state, ended.hint, ended.study_id) == ("done", "the budget of 1 trial is used up", failed.study_id)
     assert len(there.begun()) == 1  # what was measured is not measured again

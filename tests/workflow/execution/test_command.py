@@ -209,7 +209,7 @@ def test_a_failed_task_says_where_its_words_are(tmp_path: Path, quick: Path) -> 
     done = command.finish()
     assert done.returncode == 7
     said = re.search(
-        r"task 'bad' failed 1 times: it exited with code 2; 1 that need them were not run \(see (\S+);", done.stderr
+        r"task 'bad' failed 1 time: it exited with code 2; 1 that need them were not run \(see (\S+);", done.stderr
     )
     assert said, done.stderr
     assert Path(said[1]).read_text() == "no\n"

@@ -249,12 +249,12 @@ def _write(advice: Advice, wanted: Wanted, out: Path | None, vms_out: Path | Non
 
 
 def _show(advice: Advice, wanted: Wanted, offers: int, out: Path | None, vms_out: Path | None) -> None:
-    from tradewind.units import format_duration, format_money
+    from tradewind.units import count, format_duration, format_money
     from tradewind.workflow.advice.runner import describe
 
     best, searched = advice.best, advice.searched
     found = best.figures
-    typer.echo(f"{wanted.flow.name}: {len(wanted.flow)} tasks")
+    typer.echo(f"{wanted.flow.name}: {count(len(wanted.flow), 'task')}")
     typer.echo(f"take {describe(best.offers)} ({_where(best.offers[0])}), planned by {best.planner}")
     rows = {
         "makespan": f"{format_duration(found.makespan)}, from the order of the VMs to the end",

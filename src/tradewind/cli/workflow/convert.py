@@ -23,6 +23,7 @@ def convert(
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import check_folder
     from tradewind.errors import InputError
+    from tradewind.units import count
     from tradewind.workflow.files import read_workflow, write_text
     from tradewind.workflow.readers.own import to_document, write_own
     from tradewind.workflow.readers.wfformat import VERSION, VERSIONS, write_wfformat
@@ -45,6 +46,6 @@ def convert(
         for warning in flow.warnings:
             typer.echo(f"warning: {warning}", err=True)
         return
-    typer.echo(f"written: {out} ({len(flow):,} tasks)")
+    typer.echo(f"written: {out} ({count(len(flow), 'task')})")
     for warning in flow.warnings:
         typer.echo(f"warning: {warning}")

@@ -86,20 +86,20 @@ def _activities(flow: Workflow) -> list[dict[str, Any]]:
 
 def _show(flow: Workflow) -> None:
     from tradewind.cli.workflow.common import show_rows
-    from tradewind.units import format_duration
+    from tradewind.units import count, format_duration
 
     facts = _document(flow)
     total, length = facts["seconds"], facts["critical_path"]["seconds"]
-    files = facts["files"]
+    files, path = facts["files"], count(len(facts["critical_path"]["tasks"]), "task")
     several = f", up to {facts['most_cores']} cores a task" if facts["most_cores"] > 1 else ""
     commands = f", {facts['commands']:,} with a command" if facts["commands"] else ""
     rows = [
         ("workflow", flow.name),
         ("tasks", f"{len(flow):,} in {len(facts['activities'])} activities{commands}{several}"),
         ("edges", f"{flow.edges:,}"),
-        ("levels", f"{facts['levels']}, up to {max(flow.widths):,} tasks wide"),
+        ("levels", f"{facts['levels']}, up to {count(max(flow.widths), 'task')} wide"),
         ("run time", f"{total:,.2f} s ({format_duration(total)}) on one core at speed 1"),
-        ("critical path", f"{length:,.2f} s ({format_duration(length)}), {len(facts['critical_path']['tasks'])} tasks"),
+        ("critical path", f"{length:,.2f} s ({format_duration(length)}), {path}"),
         ("parallelism", f"{total / length:.1f} on average" if length > 0 else "-"),
         (
             "files",

@@ -68,7 +68,7 @@ def learn(
     then tested in worlds that it has not met, beside HEFT's plan followed in the same worlds.
     """
     from tradewind.errors import InputError, InterruptedSearch
-    from tradewind.units import parse_duration
+    from tradewind.units import count, parse_duration
     from tradewind.workflow.files import folder_of, open_platform, read_workflow
     from tradewind.workflow.learning.folder import TrainingFolder, open_learner
 
@@ -94,7 +94,7 @@ def learn(
     )  # fmt: skip
     if stopped:
         hint = f"--out {out} --resume goes on" if out is not None else "with --out FOLDER, --resume would go on"
-        raise InterruptedSearch(f"interrupted after {len(makespans)} episodes", hint=hint)
+        raise InterruptedSearch(f"interrupted after {count(len(makespans), 'episode')}", hint=hint)
 
 
 def _settings(method: str, given: dict[str, Any], more: list[str] | None) -> dict[str, Any]:
@@ -155,6 +155,7 @@ def _finish(
     png: Path | None, worlds: int, search: float, stopped: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge what was learned, write it, and say it."""
+    from tradewind.units import count
     from tradewind.workflow.files import Plan, write_plan
     from tradewind.workflow.learning.judging import judge
 
@@ -168,7 +169,7 @@ def _finish(
     if png is not None:
         from tradewind.reporting.workflow_learning import draw_curve
 
-        title = f"{learner.flow.name}: {learner.name}, {len(makespans)} episodes"
+        title = f"{learner.flow.name}: {learner.name}, {count(len(makespans), 'episode')}"
         draw_curve(title, makespans, {row.name: row.makespan for row in judged.rows[1:]}, png, best=learner.certain)
         written.append(png)
     if as_json:

@@ -60,6 +60,7 @@ def _plan(
 
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import draw_gantt, figure_rows, show_rows, tiles
+    from tradewind.units import count
     from tradewind.workflow.bounds import lower_bound
     from tradewind.workflow.drawing import gantt_document
     from tradewind.workflow.files import Plan, plan_document, write_plan
@@ -75,13 +76,15 @@ def _plan(
     if out is not None:
         write_plan(out, made)
     if gantt:
-        title = f"{flow.name}, planned by {made.planner} on {len(platform.vms)} machines"
+        title = f"{flow.name}, planned by {made.planner} on {count(len(platform.vms), 'machine')}"
         draw_gantt(gantt, gantt_document(flow, platform, schedule, title=title, figures=tiles(found)))
     if as_json:
         emit_json({**plan_document(made), "figures": asdict(found), "seconds": took, "said": part.said})
         return
     said = f"; {part.said}" if part.said else ""
-    typer.echo(f"{flow.name}: {len(flow):,} tasks on {len(platform.vms)} machines by {made.planner}{said}")
+    typer.echo(
+        f"{flow.name}: {count(len(flow), 'task')} on {count(len(platform.vms), 'machine')} by {made.planner}{said}"
+    )
     show_rows(figure_rows(found))
     for warning in flow.warnings:
         typer.echo(f"warning: {warning}")

@@ -171,6 +171,7 @@ def _finish(carried: Carried, place: Path, *, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.screen import comparison
     from tradewind.errors import DeployError, InterruptedSearch, JobFailedError, WorkflowError
+    from tradewind.units import count
     from tradewind.workflow.execution.events import Ending
     from tradewind.workflow.execution.folder import RunFolder
 
@@ -191,8 +192,9 @@ def _finish(carried: Carried, place: Path, *, as_json: bool) -> None:
             (task, reason), *others = carried.failures.items()
             tasks = carried.results["tasks"]
             tries = next(row["attempts"] for row in tasks if row["task"] == task)
-            more = f", and {len(others)} more tasks failed" if others else ""
+            more = f", and {count(len(others), 'more task')} failed" if others else ""
             left = sum(row["vm"] is None for row in tasks) - len(carried.failures)
             more += f"; {left} that need them were not run" if left else ""
+            times = count(tries, "time")
             log = place / RunFolder(place).attempt(task, tries) / "stderr"
-            raise JobFailedError(f"task {task!r} failed {tries} times: {reason}{more}", hint=f"see {log}; {again}")
+            raise JobFailedError(f"task {task!r} failed {times}: {reason}{more}", hint=f"see {log}; {again}")

@@ -204,12 +204,13 @@ def _compat(case: Case, planner: str) -> Result:
 def _finish(case: Case, result: Result, gantt: list[Path] | None, repeat: int, *, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import draw_gantt, figure_rows, show_rows, tiles
+    from tradewind.units import count
     from tradewind.workflow.drawing import gantt_document
     from tradewind.workflow.simulator.runs import to_json
 
     first = result.figures[0]
     if gantt:
-        title = f"{case.flow.name}, {case.planner} simulated on {len(result.platform.vms)} machines"
+        title = f"{case.flow.name}, {case.planner} simulated on {count(len(result.platform.vms), 'machine')}"
         planned, actual = (case.planned, result.schedule) if case.planned is not None else (result.schedule, None)
         document = gantt_document(case.flow, result.platform, planned, title=title, actual=actual, figures=tiles(first))
         draw_gantt(gantt, document)
@@ -217,7 +218,9 @@ def _finish(case: Case, result: Result, gantt: list[Path] | None, repeat: int, *
         emit_json(to_json(case, result))
         return
     who = "the plan of " + (case.planner or "somebody") if case.planned is not None else case.planner
-    typer.echo(f"{case.flow.name}: {len(case.flow):,} tasks on {len(result.platform.vms)} machines by {who}")
+    typer.echo(
+        f"{case.flow.name}: {count(len(case.flow), 'task')} on {count(len(result.platform.vms), 'machine')} by {who}"
+    )
     rows = figure_rows(first)
     if case.planned is not None:
         rows.insert(1, ("planned", f"{case.planned.makespan:,.3f} s"))

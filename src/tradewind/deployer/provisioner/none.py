@@ -17,6 +17,7 @@ from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner, ReachableBySsh
 from tradewind.errors import DeployError
 from tradewind.problem import Machine, Offer
+from tradewind.units import count
 from tradewind.whole import write_whole
 
 _LOOK_SECONDS = 0.2
@@ -56,7 +57,11 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
     def refuses(self, offer: Offer) -> str:
         """Offers with more nodes than there are hosts."""
         hosts = self.settings.hosts
-        return f"it has {len(hosts)} nodes to offer, not {offer.nodes}" if hosts and len(hosts) < offer.nodes else ""
+        return (
+            f"it has {count(len(hosts), 'node')} to offer, not {offer.nodes}"
+            if hosts and len(hosts) < offer.nodes
+            else ""
+        )
 
     def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
         """Borrow ``offer.nodes`` hosts, or this machine; without enough free hosts the run waits.

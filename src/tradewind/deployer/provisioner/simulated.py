@@ -16,6 +16,7 @@ from tradewind import plugins
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, TagsMachines
 from tradewind.errors import DeployError, TeardownError
 from tradewind.problem import Machine, Offer
+from tradewind.units import count
 
 _Fleet = dict[str, dict[str, Any]]
 
@@ -58,7 +59,7 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
                 quota = self.settings.quota
                 if quota is not None and used + offer.nodes > quota:
                     raise DeployError(
-                        f"the quota of {quota} machines is used up: {used} are there, {offer.nodes} wanted"
+                        f"the quota of {count(quota, 'machine')} is used up: {used} are there, {offer.nodes} wanted"
                     )
                 fleet[run_id] = {
                     "owner": owner,

@@ -8,6 +8,7 @@ from tradewind.problem import COST, RUNTIME, Configuration, Offer, Problem
 from tradewind.problem.configuration import plain_number
 from tradewind.searcher.done.model import Model
 from tradewind.searcher.done.runs import FRACTION
+from tradewind.units import count
 
 _APART = "apart from what does not matter"
 
@@ -22,11 +23,11 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
     """
     lines = []
     if model.time is None and model.runs:
-        return [f"of {_runs(len(model.runs))}, none came to its end"]
+        return [f"of {count(len(model.runs), 'run')}, none came to its end"]
     if model.used:
         away = model.distance(model.used)
         same, like = sum(run.given(model.wanted) for run in model.used), int((away == 0.0).sum())
-        line = f"{_runs(len(model.used))} of {problem.job.name}, {same} of them with these job parameters"
+        line = f"{count(len(model.used), 'run')} of {problem.job.name}, {same} of them with these job parameters"
         lines.append(line if like <= same else f"{line}, {like} with these {_APART}")
         nearest = model.used[int(away.argmin())].parameters
         if (
@@ -53,7 +54,7 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
     if helping:
         lines.append(f"{', '.join(helping)} of earlier runs tells more than the names")
     if left_out:
-        lines.append(f"{_runs(left_out)} left out: of another space, or without one of these job parameters")
+        lines.append(f"{count(left_out, 'run')} left out: of another space, or without one of these job parameters")
     return lines
 
 
@@ -74,10 +75,6 @@ def reason(model: Model, offer: Offer, configuration: Configuration) -> str:
     if like:
         return f"run {like}x with these job parameters {_APART}"
     return f"run {len(mine)}x with other job parameters"
-
-
-def _runs(count: int) -> str:
-    return f"{count} run" if count == 1 else f"{count} runs"
 
 
 def _values(parameters: Mapping[str, float | str]) -> str:

@@ -36,7 +36,7 @@ from tradewind.searcher.predicted import (
     whole_runs,
 )
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.units import format_duration
+from tradewind.units import count, format_duration
 
 _UNMOVED = 1.05
 """A run on a larger share that takes less than this times as long shows no effect of the share."""
@@ -318,7 +318,8 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         models = sum(fit.model is not None for fit in self._fits)
         if not shares:
             return ""
-        return f"Models: {models}, trained by {len(shares)} runs on {shares[0]:.2%} to {shares[-1]:.2%} of the input"
+        runs = count(len(shares), "run")
+        return f"Models: {models}, trained by {runs} on {shares[0]:.2%} to {shares[-1]:.2%} of the input"
 
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
         """Expected cost and time of a whole run, and the model."""

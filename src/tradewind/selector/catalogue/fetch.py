@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tradewind.errors import FetchError
+from tradewind.units import count
 
 _LONGEST_WAIT = 120.0
 
@@ -116,7 +117,9 @@ class Fetcher:
             if attempt < self.retries:
                 self.sleep(delay)
                 pause *= 2
-        raise FetchError(f"{self.who}: {plain(url)} {problem} ({self.retries + 1} attempts)", hint="try again later")
+        raise FetchError(
+            f"{self.who}: {plain(url)} {problem} ({count(self.retries + 1, 'attempt')})", hint="try again later"
+        )
 
 
 def plain(url: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tradewind.errors import NothingFeasibleError
 from tradewind.problem import COST, Offer, Trial, TrialState
 from tradewind.store.base import Store
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 from tradewind.workflow.advice.machines import kept_cost
 from tradewind.workflow.advice.mixing import TRIFLE, Mixing, Planned, key_of, mix_sets
 from tradewind.workflow.advice.runner import carried_out, describe, make_planner
@@ -315,7 +315,7 @@ def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ..
 
 def _nothing(wanted: Wanted, searched: Searched, mixing: Mixing, rows: Sequence[Choice]) -> NothingFeasibleError:
     """What to say where no set keeps the limits."""
-    message = f"no set of up to {wanted.max_vms} VMs was found that ends {limits(wanted)}".rstrip()
+    message = f"no set of up to {count(wanted.max_vms, 'VM')} was found that ends {limits(wanted)}".rstrip()
     if not rows:
         return NothingFeasibleError(message, hint=searched.why)
     quick = min(rows, key=lambda row: (row.figures.makespan, row.figures.cost))
@@ -325,7 +325,7 @@ def _nothing(wanted: Wanted, searched: Searched, mixing: Mixing, rows: Sequence[
         words.append(_words("the cheapest", cheap))
     # A mixed set is planned only where its bounds leave room.
     if searched.proven and mixing.proven and not mixing.planned and not _possible(wanted, searched):
-        message = f"no set of up to {wanted.max_vms} VMs can end {limits(wanted)}"
+        message = f"no set of up to {count(wanted.max_vms, 'VM')} can end {limits(wanted)}"
     return NothingFeasibleError(message, hint="; ".join(words))
 
 

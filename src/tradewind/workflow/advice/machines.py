@@ -12,6 +12,7 @@ import numpy as np
 
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, Offer, round_money
+from tradewind.units import count
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.platform import Platform, Storage, Vm, holds
 
@@ -115,7 +116,7 @@ class Terms:
 def need(flow: Workflow) -> str:
     """What a machine must have so that every task fits it, in words."""
     cores, memory = flow.needs
-    return f"{cores} cores" + (f" and {memory / 2**30:.3g} GiB" if memory else "")
+    return count(cores, "core") + (f" and {memory / 2**30:.3g} GiB" if memory else "")
 
 
 def kept_cost(platform: Platform, makespan: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tradewind.units import count
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.clustering.clustered import Clustered
 from tradewind.workflow.clustering.methods import cluster
@@ -123,7 +124,7 @@ def _notes(schedule: Schedule, clustered: Clustered | None) -> tuple[tuple[str, 
         notes.append(("jobs", f"{len(clustered.flow):,}, {several:,} of them of several tasks"))
     again = int(np.maximum(schedule.attempts - 1, 0).sum())
     if again:
-        notes.append(("repeated", f"{again:,} attempts failed"))
+        notes.append(("repeated", f"{count(again, 'attempt')} failed"))
     return tuple(notes)
 
 
