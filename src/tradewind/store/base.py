@@ -124,6 +124,16 @@ class Store(Plugin, ABC):
         """Insert a study; its ``id`` is set by the store."""
 
     @abstractmethod
+    def find_or_create_study(self, study: StudyRow) -> tuple[StudyRow, bool]:
+        """The newest study of the same name and problem, or this one, inserted.
+
+        Of several processes that ask at the same moment one inserts it, and the others find it.
+
+        Returns:
+            The study, and whether it is new.
+        """
+
+    @abstractmethod
     def study(self, study_id: int) -> StudyRow:
         """One study.
 

@@ -27,6 +27,7 @@ _COLUMNS = (
     *("price_per_hour", "nodes", "provider", "instance_type", "created", "started", "ended", "configuration"),
 )
 _CHUNK = 500
+_CREATING = 0x7477737464  # "twstd": who makes a study in PostgreSQL, unless there is one, holds this advisory lock
 
 
 class SqlSettings(plugins.Settings):
@@ -69,11 +70,21 @@ class SqlStore(Store):
 
     def create_study(self, study: StudyRow) -> StudyRow:
         """Insert a study; its ``id`` is set by the store."""
-        fields = {name: getattr(study, name) for name in rows.STUDY_FIELDS if name != "id"}
         with self._database.write() as connection:
-            result = connection.execute(sa.insert(studies).values(rows.study_values(fields)))
-            (number,) = result.inserted_primary_key or (0,)
-            return _study(connection, number)
+            return _insert(connection, study)
+
+    def find_or_create_study(self, study: StudyRow) -> tuple[StudyRow, bool]:
+        """The newest study of the same name and problem, or this one, inserted, whoever else asks at the same moment.
+
+        Returns:
+            The study, and whether it is new.
+        """
+        query = _like(study.name, study.problem_key).limit(1)
+        with self._database.write() as connection:
+            if self._database.dialect == "postgresql":  # SQLite has one writer at a time by itself
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
+            found = connection.execute(query).first()
+            return (_insert(connection, study), True) if found is None else (rows.study_of(found), False)
 
     def study(self, study_id: int) -> StudyRow:
         """One study.
@@ -86,13 +97,8 @@ class SqlStore(Store):
 
     def find_studies(self, name: str | None = None, problem_key: str | None = None) -> list[StudyRow]:
         """Studies by name and problem, the newest first."""
-        query = sa.select(*rows.STUDY_COLUMNS).order_by(studies.c.id.desc())
-        if name is not None:
-            query = query.where(studies.c.name == rows.text(name))
-        if problem_key is not None:
-            query = query.where(studies.c.problem_key == rows.text(problem_key))
         with self._database.read() as connection:
-            return [rows.study_of(row) for row in connection.execute(query)]
+            return [rows.study_of(row) for row in connection.execute(_like(name, problem_key))]
 
     def summaries(self, study_ids: Sequence[int] | None = None) -> list[StudySummary]:
         """Summaries of some or all studies, the newest first, without reading every trial."""
@@ -281,6 +287,23 @@ class SqlStore(Store):
             for trial in portion:
                 yield recorded.record(trial, of_trial.get(trial.number, ()))
             since = portion[-1].number + 1
+
+
+def _like(name: str | None, problem_key: str | None) -> sa.Select[Any]:
+    """Studies by name and problem, the newest first."""
+    query = sa.select(*rows.STUDY_COLUMNS).order_by(studies.c.id.desc())
+    if name is not None:
+        query = query.where(studies.c.name == rows.text(name))
+    if problem_key is not None:
+        query = query.where(studies.c.problem_key == rows.text(problem_key))
+    return query
+
+
+def _insert(connection: Connection, study: StudyRow) -> StudyRow:
+    fields = {name: getattr(study, name) for name in rows.STUDY_FIELDS if name != "id"}
+    result = connection.execute(sa.insert(studies).values(rows.study_values(fields)))
+    (number,) = result.inserted_primary_key or (0,)
+    return _study(connection, number)
 
 
 def _study(connection: Connection, study_id: int) -> StudyRow:
