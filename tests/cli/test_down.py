@@ -14,10 +14,12 @@ from tests.engine.test_kill import alive_with
 
 from tradewind.cli.app import run
 from tradewind.engine import ending
-from tradewind.errors import StudyBusyError, TeardownError
-from tradewind.problem import RunState, TrialState
+from tradewind.engine.assemble import new_study
+from tradewind.errors import CredentialsError, StudyBusyError, TeardownError
+from tradewind.problem import Configuration, Proposal, Run, RunState, Trial, TrialState
+from tradewind.store.base import Change
 
-from .left_alone import World, world
+from .left_alone import OFFER, World, world
 
 ELSEWHERE = "another-host.example:17:1.00"
 
@@ -67,11 +69,6 @@ def test_what_ended_by_itself_keeps_its_result(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_row_for_which_nothing_was_made_begins_nothing(left: World) -> None:
     """The controller died between the row and the machines: they are not made only to be given back."""
-    from tradewind.problem import Configuration, Proposal, Run, Trial
-    from tradewind.store.base import Change
-
-    from .left_alone import OFFER
-
     row = Run(f"{left.study.owner}-00000-1", 0, started=time.time(), reserved=1.0)
     trial = Trial(0, Proposal(Configuration({"level": 1})), OFFER, TrialState.RUNNING, "key", attempts=1)
     left.store.write(left.study.id, Change([trial], [row]))
@@ -84,8 +81,6 @@ def test_a_row_for_which_nothing_was_made_begins_nothing(left: World) -> None:
 
 def test_machines_without_a_row_go_too(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     with left.deployer() as deployer:
-        from .left_alone import OFFER
-
         deployer.provisioner.make("stray", left.study.owner, time.time() + 600, OFFER)
     assert run(["down", "--all", "--yes"]) == 0
     assert "back the machines of run stray" in capsys.readouterr().out
@@ -142,6 +137,38 @@ def test_after_kill_nine_nothing_is_left(left: World) -> None:
         assert runs and all(each.state.ended for each in runs)
         spent = sum(trial.spent for trial in left.store.trials(left.study.id))
         assert left.store.summaries()[0].spent == pytest.approx(spent) == pytest.approx(sum(one.cost for one in runs))
+
+
+def test_a_study_that_cannot_be_asked_is_a_problem_at_once_and_without_a_run_none(
+    left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = json.loads(json.dumps(left.study.spec))
+    spec["job"]["deploy"]["runner"] = {"use": "replay", "file": "gone.csv"}
+    left.store.write(left.study.id, Change(study={"spec": spec}))
+    assert run(["down", "sort", "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["problems"] == []
+    number = left.store.create_study(new_study(left.spec)).id
+    for study in (left.study.id, number):
+        done = Run(f"run-{study}", 0, state=RunState.DONE, started=1.0, ended=2.0)
+        trial = Trial(0, Proposal(Configuration({"level": 1})), OFFER, TrialState.SUCCEEDED, "key", attempts=1)
+        left.store.write(study, Change([trial], [done]))
+
+    def refused(*_: object) -> list[str]:
+        raise CredentialsError("nobody knows us")
+
+    monkeypatch.setattr("tradewind.deployer.lifecycle.Deployer.sweep", refused)
+    began = time.monotonic()
+    assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
+    assert time.monotonic() - began < 10, "neither is tried for half a minute"
+    told = {one["id"]: one["problems"] for one in json.loads(capsys.readouterr().out)}
+    assert "gone.csv" in told[left.study.id][0]
+    assert "nobody knows us" in told[number][0]
+
+
+def test_a_live_process_is_told_of_in_json(left: World, capsys: pytest.CaptureFixture[str]) -> None:
+    left.store.hold(left.study.id, ELSEWHERE, 600)
+    assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
+    assert "another-host.example:17" in json.loads(capsys.readouterr().out)[0]["problems"][0]
 
 
 def test_it_asks_first(left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def _end(
     store: Store, chosen: Sequence[StudyRow], *, force: bool, alone: bool, quiet: bool
 ) -> tuple[list[Ended], list[str]]:
     """End one study after the other; none keeps the others from being ended."""
-    from tradewind.engine.ending import end_study
+    from tradewind.engine.ending import Ended, end_study
     from tradewind.errors import StudyBusyError, TradewindError
     from tradewind.paths import data_folder
 
@@ -88,8 +88,10 @@ def _end(
         except StudyBusyError as error:
             if alone:
                 raise StudyBusyError(error.message, hint="end it with Ctrl-C there, or give --force") from None
+            ended.append(Ended(study, problems=(str(error),)))
             problems.append(f"{study.name}: {error}")
         except TradewindError as error:
+            ended.append(Ended(study, problems=(str(error),)))
             problems.append(f"{study.name}: {error}")
         else:
             ended.append(one)

@@ -17,7 +17,16 @@ from tradewind.engine.events import Interrupted, Opened
 from tradewind.engine.loop import Parts, Search
 from tradewind.engine.policy import Policy
 from tradewind.engine.state import SearchMachine
-from tradewind.errors import NoOfferError, TeardownError, TradewindError
+from tradewind.errors import (
+    CredentialsError,
+    InputError,
+    MissingProgramError,
+    NoOfferError,
+    PluginError,
+    PrerequisiteError,
+    TeardownError,
+    TradewindError,
+)
 from tradewind.plugins import Settings
 from tradewind.problem import Categorical, Configuration, Offer, Problem, Run, RunOutput, RunRequest, Space, Terms
 from tradewind.processes import Gone, start_of
@@ -35,6 +44,9 @@ _OUTLAST_SECONDS = 15.0
 """Within this time a process whose study was taken has noticed: it says that it lives every 10 s."""
 
 _PAUSE_SECONDS = 1.0
+
+_LASTING = (CredentialsError, InputError, MissingProgramError, PluginError, PrerequisiteError)
+"""What the next attempt says again: it is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +110,8 @@ def end_study(
             token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
             if holder and force:
                 _outlast(holder)
-            with contextlib.closing(build_deployer(spec, study.owner, data_folder)) as deployer:
-                left = {run.run_id for run in store.runs(study.id, open_only=True)}
-                words, more = _sweep(deployer, left)
-                problems += more
+            words, more = _give_back(spec, study, store, data_folder)
+            problems += more
         now = {run.run_id: run for run in store.runs(study.id)} if chosen else {}
         return Ended(study, tuple(now[run_id] for run_id in sorted(chosen)), tuple(words), tuple(problems))
     finally:
@@ -222,8 +232,23 @@ class _Nobody:
         raise NoOfferError("the study is being ended")
 
 
+def _give_back(spec: Spec, study: StudyRow, store: Store, data_folder: Path) -> tuple[list[str], list[str]]:
+    """Give back what a study's open runs do not need; what was, and what could not be, in words."""
+    runs = store.runs(study.id)
+    try:
+        with contextlib.closing(build_deployer(spec, study.owner, data_folder)) as deployer:
+            return _sweep(deployer, {run.run_id for run in runs if not run.state.ended})
+    except _LASTING as error:
+        # A row is written before anything is made: without one, what never could begin has left nothing.
+        return [], [str(error)] if runs else []
+
+
 def _sweep(deployer: Deployer, known: set[str]) -> tuple[list[str], list[str]]:
-    """Give back all that belongs to no open run, and wait until the provider confirms it."""
+    """Give back all that belongs to no open run, and wait until the provider confirms it.
+
+    Raises:
+        TradewindError: Nothing can be asked, now or later: one of `_LASTING`.
+    """
     words: dict[str, None] = {}
     until = time.monotonic() + max(30.0, deployer.provisioner.patience_seconds)
     while True:
@@ -231,6 +256,8 @@ def _sweep(deployer: Deployer, known: set[str]) -> tuple[list[str], list[str]]:
             words |= dict.fromkeys(deployer.sweep(known))
             left = [cluster for cluster in deployer.provisioner.find(deployer.owner) if cluster.run_id not in known]
             problem = f"the machines of {', '.join(sorted(c.run_id for c in left))} are still there" if left else ""
+        except _LASTING:
+            raise
         except TradewindError as error:
             left, problem = [], str(error)
         if not problem:
