@@ -54,6 +54,7 @@ _Figure = Annotated[_Number, BeforeValidator(_nan_for_null)]
 _Fact = Annotated[_Number | str, BeforeValidator(_nan_for_null)]
 _Moment = Annotated[_Number, AfterValidator(_finite)]
 _Money = Annotated[_Number, AfterValidator(_finite), Field(ge=0)]
+_Time = Annotated[_Number, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ class _Offer(_Part):
 
 class _Observation(_Part):
     objective: _Number | None = None
-    cost: _Number
-    runtime: _Number
+    cost: _Money
+    runtime: _Time
     feasible: bool
     censored: bool = False
     metrics: dict[str, _Figure] = {}
@@ -136,7 +137,7 @@ class _Run(_Part):
     state: Annotated[RunState, Field(strict=False)]
     reserved: _Money = 0.0
     cost: _Money = 0.0
-    runtime: _Number = 0.0
+    runtime: _Time = 0.0
     handle: _Handle | None = None
     machines: list[_Machine] = []
     started: _Moment | None = None
@@ -224,4 +225,23 @@ def _read(document: Any, place: int) -> Record:
         raise RecordError(f"record {place}: {key}: {first['msg']}") from None
     trial = codec.trial_from_json(checked)
     runs = tuple(codec.run_from_json({**run, "trial": trial.number}) for run in checked["runs"])
+    _check_end(place, trial, runs)
     return Record(place, trial, runs)
+
+
+def _check_end(place: int, trial: Trial, runs: Sequence[Run]) -> None:
+    """Make sure that nothing of an ended trial goes on, and that its money was spent by its runs.
+
+    The ledger of a study adds up what its runs have cost, and a run that has not ended is one that is looked for.
+
+    Raises:
+        RecordError: A run has not ended, or there is none.
+    """
+    if not trial.state.ended:
+        return
+    if going := next((run for run in runs if not run.state.ended), None):
+        raise RecordError(
+            f"record {place}: the trial is {trial.state.value}, and its run {going.run_id!r} is {going.state.value}"
+        )
+    if trial.spent > 0 and not runs:
+        raise RecordError(f"record {place}: spent is {trial.spent:g} USD, and there is no run that it was spent on")

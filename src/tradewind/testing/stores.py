@@ -397,7 +397,7 @@ class StoreConformance:
     def test_records_go_to_another_study_and_back(self, store: Store, study: StudyRow) -> None:
         """Records go to another study and back."""
         odd = replace(trial(2, 1.0), observation=Observation(None, 1.0, math.inf, False, metrics={"x": math.nan}))
-        runs = [run(0), run(1, 1, RunState.PREEMPTED), run(1, 2)]
+        runs = [run(0), run(1, 1, RunState.PREEMPTED), run(1, 2), run(2)]
         store.write(study.id, Change([trial(0, 0.5), trial(1, 0.75), odd], runs))
         records = json.loads(json.dumps(list(store.export_records(study.id)), allow_nan=False))
         other = store.create_study(study_row("other"))
@@ -427,7 +427,7 @@ class StoreConformance:
 
     def test_a_bad_record_and_nothing_is_imported(self, store: Store, study: StudyRow) -> None:
         """A bad record and nothing is imported."""
-        store.write(study.id, Change([trial(0, 0.5), trial(1, 0.75)]))
+        store.write(study.id, Change([trial(0, 0.5), trial(1, 0.75)], [run(0), run(1)]))
         good, bad = store.export_records(study.id)
         other = store.create_study(study_row("other"))
         with pytest.raises(RecordError, match="record 2"):
