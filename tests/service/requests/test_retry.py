@@ -27,6 +27,9 @@ def test_a_search_that_ended_because_everything_was_lost_goes_on_when_retried(
         again = there.ended(row)
     assert (again.state, again.study_id) == ("done", ended.study_id)
     assert again.progress["trials"] > 8
+    assert again.started is not None
+    assert ended.ended is not None
+    assert again.started >= ended.ended
     assert there.begun()
     assert "again" not in again.plan
     assert again.cost > ended.cost
@@ -38,6 +41,7 @@ def test_a_search_whose_budget_is_used_up_ends_as_it_did(tmp_path: Path) -> None
         ended = there.ended(row)
         assert ended.problem == "none of 2 trials kept every bound: the budget of 2 trials is used up"
         there.context.requests.retry(there.ann, row.id)
+        assert there.get(row).started is None, "the days in between are no time that it took"
         again = there.ended(row)
         assert len(there.begun()) == 2
     assert (again.state, again.problem, again.cost) == (ended.state, ended.problem, ended.cost)

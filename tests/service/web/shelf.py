@@ -106,12 +106,12 @@ def study(context: Context, name: str, count: int, *, ago: float, tenant: str = 
     return row.id
 
 
-def more(context: Context, study_id: int, number: int) -> None:
+def more(context: Context, study_id: int, number: int, cost: float = 0.001) -> None:
     """One more trial, better than all others."""
     made, run = trial(number, np.random.default_rng(99), time.time() - 5.0)
     offer = Offer("aws", "c7i.1x", 1, 2.0, 0.045)
-    seen = Observation(0.001, 0.001, 60.0, feasible=True)
-    best = Trial(number, made.proposal, offer, TrialState.SUCCEEDED, f"best-{number}", seen, 0.001, 1, made.created,
+    seen = Observation(cost, cost, 60.0, feasible=True)
+    best = Trial(number, made.proposal, offer, TrialState.SUCCEEDED, f"best-{number}", seen, cost, 1, made.created,
                  made.created, time.time())  # fmt: skip
     context.store.write(study_id, Change([best], [run]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -244,6 +245,20 @@ def test_a_running_study_keeps_itself_up_to_date(open_page: Opener, scene: Stage
     expect(page.get_by_role("grid", name="Trials")).to_have_attribute("aria-rowcount", "62")
     expect(page.locator("#said")).to_have_text("New best: $0.00100, trial 60")
     expect(page.locator("#best")).to_contain_text("Trial 60")
+
+
+def test_a_running_study_asks_again_for_what_failed(open_page: Opener, scene: Stage, shelf: Shelf) -> None:
+    page, number = open_page(expected="Failed to load resource"), 61
+    go(page, f"/studies/{shelf.small}")
+    expect(page.locator("h1 .badge")).to_have_text("running")
+    left = [503]
+    page.route(
+        re.compile("since=|part=1"),
+        lambda route: route.fulfill(status=left.pop()) if left and "part" in route.request.url else route.continue_(),
+    )
+    more(scene.context, shelf.small, number, 0.0009)
+    expect(page.locator("#best")).to_contain_text(f"Trial {number}")
+    assert not left
 
 
 def test_another_tenants_study_is_not_there(open_page: Opener, shelf: Shelf) -> None:

@@ -249,7 +249,7 @@ class Requests:
         # A study that is finished is looked at anew; what a cluster had of it is over, and handed over once more.
         plan = {**row.plan, "before": self._trials_ended(row), "again": True}
         again = {"state": "pending", "wanted": "run", "problem": "", "hint": "", "ended": None, "plan": plan}
-        again["cluster_job"] = None
+        again |= {"cluster_job": None, "started": None}  # the days in between are no time that it took
         remark = Remark("pending", f"once more, wanted by {who.name}")
         changed = self.store.change_free(number, ENDED, again, remark, line_of(who, "request.retry", cost=row.cost))
         self._changed()

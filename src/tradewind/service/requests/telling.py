@@ -56,8 +56,11 @@ class Telling:
     def begins(self) -> None:
         """The search has its study: whatever it waited for is over."""
         self._progress.pop("waiting", None)
-        if self.plan.pop("again", None):
-            self._claims.change(self._claim.row.id, self._claim.token, {"plan": self.plan})
+        again = self.plan.pop("again", None)
+        if again or self._started is None:  # once more, its time begins with the attempt
+            self._started = self._started or time.time()
+            fields = {"plan": self.plan, "started": self._started}
+            self._claims.change(self._claim.row.id, self._claim.token, fields)
         if self._search and self._state == "pending":
             self._state = "executing"
             self._remarks.append(Remark("executing", "the search begins"))

@@ -125,7 +125,7 @@ function showEffect() {
   effectTable(place("effect"), effect, { kind, title, value });
 }
 
-let known = stamp, tag = "", live = "live" in holder.dataset, figuresAt = 0;
+let known = stamp, tag = "", live = "live" in holder.dataset, figuresAt = 0, figuresDue = false;
 
 async function load() {
   try {
@@ -145,31 +145,34 @@ async function load() {
 async function renew() {
   if (document.hidden) return;
   const found = await ask(api, tag);
-  tag = found.tag;
-  if (found.same) return;
-  if (found.document.stamp !== known) {
-    let trials = await ask(`${api}/trials?since=${model.openFrom}`);
-    const before = model.best;
-    if (!model.take(trials.document, model.openFrom)) {
-      trials = await ask(`${api}/trials`);
-      model.take(trials.document);
-    }
-    known = trials.document.stamp;
-    if (model.best >= 0 && model.best !== before) place("said").textContent = `New best: ${value(model.columns.objective[model.best])}, trial ${model.number[model.best]}`;
-    await renewHead();
-  }
-  const over = found.document.state !== "running";
+  if (!found.same && found.document.stamp !== known) await renewTrials();
+  if (!found.same) figuresDue = true;
+  const over = !found.same && found.document.state !== "running";
   // Importance and sentences take the server longer than all else: every few seconds is enough while it runs.
-  if (over || Date.now() - figuresAt > 5000) {
+  if (figuresDue && (over || Date.now() - figuresAt > 5000)) {
     showFigures((await ask(`${api}/figures`)).document);
     figuresAt = Date.now();
+    figuresDue = false;
   }
   if (over) live = false;
+  tag = found.tag;  // only now: what failed above is asked for again at the next turn
+}
+
+async function renewTrials() {
+  let trials = await ask(`${api}/trials?since=${model.openFrom}`);
+  const before = model.best;
+  if (!model.take(trials.document, model.openFrom)) {
+    trials = await ask(`${api}/trials`);
+    model.take(trials.document);
+  }
+  if (model.best >= 0 && model.best !== before) place("said").textContent = `New best: ${value(model.columns.objective[model.best])}, trial ${model.number[model.best]}`;
+  await renewHead();
+  known = trials.document.stamp;
 }
 
 async function renewHead() {
   const answer = await fetch(`/studies/${id}?part=1`, { headers: { Accept: "text/html" } });
-  if (!answer.ok) return;
+  if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const part of fresh.querySelectorAll("[data-part]")) {
     tellTimes(part);
