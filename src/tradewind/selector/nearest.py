@@ -39,10 +39,10 @@ class NearestSelector(AttributeSelector):
     """
 
     Settings = NearestSettings
+    settings: NearestSettings
 
-    def __init__(self, *, settings: plugins.Settings, offers: Sequence[Offer], space: Space) -> None:
+    def __init__(self, *, settings: NearestSettings, offers: Sequence[Offer], space: Space) -> None:
         super().__init__(settings=settings, offers=offers, space=space)
-        assert isinstance(settings, NearestSettings)
         self._must = tuple(canonical(name) for name in settings.must)
         self._priorities = tuple(canonical(name) for name in settings.priorities)
         self._weights = {canonical(name): weight for name, weight in settings.weights.items()}

@@ -65,8 +65,7 @@ class Stopper(plugins.Plugin, ABC):
 
     Settings = StopperSettings
 
-    def __init__(self, *, settings: plugins.Settings) -> None:
-        assert isinstance(settings, StopperSettings)
+    def __init__(self, *, settings: StopperSettings) -> None:
         self.settings = settings
 
     @abstractmethod

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from tradewind import plugins
 from tradewind.stopper.base import Stopper, StopperSettings
 from tradewind.stopper.curve import Curve
 
@@ -30,11 +29,7 @@ class SuccessiveHalvingStopper(Stopper):
 
     name = "successive_halving"
     Settings = HalvingSettings
-
-    def __init__(self, *, settings: plugins.Settings) -> None:
-        super().__init__(settings=settings)
-        assert isinstance(settings, HalvingSettings)
-        self.eta = settings.eta
+    settings: HalvingSettings
 
     def hopeless(self, curve: Curve, others: Sequence[Curve]) -> str:
         """Compare with those that came to the rung; see `Stopper.hopeless`."""
@@ -45,9 +40,9 @@ class SuccessiveHalvingStopper(Stopper):
         assert own is not None
         came = [loss for other in others if (loss := other.arrival(rung)) is not None]
         total = len(came) + 1
-        if total < self.eta:
+        if total < self.settings.eta:
             return ""
-        better, room = sum(loss < own for loss in came), max(1, int(total / self.eta))
+        better, room = sum(loss < own for loss in came), max(1, int(total / self.settings.eta))
         if better < room:
             return ""
         return f"{better} of the {total} trials that came to step {rung:g} were better there, and {room} may go on"
@@ -57,6 +52,6 @@ class SuccessiveHalvingStopper(Stopper):
         rung = self.settings.first_step
         if step < rung:
             return None
-        while rung * self.eta <= step:
-            rung *= self.eta
+        while rung * self.settings.eta <= step:
+            rung *= self.settings.eta
         return rung

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from tradewind import plugins
 from tradewind.stopper.base import Stopper, StopperSettings
 from tradewind.stopper.curve import Curve
 
@@ -28,18 +27,14 @@ class MedianStopper(Stopper):
 
     name = "median"
     Settings = MedianSettings
-
-    def __init__(self, *, settings: plugins.Settings) -> None:
-        super().__init__(settings=settings)
-        assert isinstance(settings, MedianSettings)
-        self.trials = settings.trials
+    settings: MedianSettings
 
     def hopeless(self, curve: Curve, others: Sequence[Curve]) -> str:
         """Compare with the median; see `Stopper.hopeless`."""
         step = curve.step
         ended = [other for other in others if other.over and (other.finished or other.step >= step)]
         means = [mean for other in ended if (mean := other.average(step)) is not None]
-        if len(means) < self.trials:
+        if len(means) < self.settings.trials:
             return ""
         median, own = statistics.median(means), curve.best(step)
         if own <= median:

@@ -110,8 +110,7 @@ class ReplayRunner(ClockworkRunner, AnswersFromRecords):
     Settings = ReplaySettings
     settings: ReplaySettings
 
-    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
-        assert isinstance(settings, ReplaySettings)
+    def __init__(self, *, settings: ReplaySettings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder, start=settings.start)
         len(self.table)  # a wrong file is the user's mistake: it stops the search before its first trial
 

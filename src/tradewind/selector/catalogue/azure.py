@@ -45,6 +45,7 @@ class AzureCatalogue(PriceListCatalogue):
     provider: ClassVar[str] = "azure"
     home: ClassVar[str] = "https://prices.azure.com"
     Settings = AzureSettings
+    settings: AzureSettings
 
     def shipped(self) -> Sequence[Offer]:
         """The offers of `azure_table`."""
@@ -52,7 +53,6 @@ class AzureCatalogue(PriceListCatalogue):
 
     def fetch(self) -> Generator[str, None, list[Offer]]:
         """Read all pages of each region."""
-        assert isinstance(self.settings, AzureSettings)
         known = {offer.instance_type: offer for offer in reversed(self.shipped())}
         found: list[Offer] = []
         for region in self.regions():

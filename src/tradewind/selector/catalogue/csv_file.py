@@ -70,6 +70,7 @@ class CsvCatalogue(Catalogue):
     """
 
     Settings = CsvSettings
+    settings: CsvSettings
 
     def offers(self) -> Sequence[Offer]:
         """All rows of the file.
@@ -77,7 +78,6 @@ class CsvCatalogue(Catalogue):
         Raises:
             CatalogueError: The file cannot be read, or a row is wrong.
         """
-        assert isinstance(self.settings, CsvSettings)
         path = self.settings.path.expanduser()
         offers: dict[str, Offer] = {}
         lines: dict[str, int] = {}

@@ -64,6 +64,7 @@ class GcpCatalogue(PriceListCatalogue):
     provider: ClassVar[str] = "gcp"
     home: ClassVar[str] = "https://cloudbilling.googleapis.com"
     Settings = GcpSettings
+    settings: GcpSettings
 
     def shipped(self) -> Sequence[Offer]:
         """The offers of `gcp_table`."""
@@ -71,7 +72,6 @@ class GcpCatalogue(PriceListCatalogue):
 
     def fetch(self) -> Generator[str, None, list[Offer]]:
         """Read all pages of Compute Engine's price list and add up the machine types."""
-        assert isinstance(self.settings, GcpSettings)
         key = _key(self.settings.key)
         wanted = frozenset(self.regions())
         parts: Parts = {}

@@ -48,10 +48,10 @@ class LocalCatalogue(Catalogue):
 
     provider: ClassVar[str] = "local"
     Settings = LocalSettings
+    settings: LocalSettings
 
     def offers(self) -> Sequence[Offer]:
         """What fits on this machine; the smallest slice is always there."""
-        assert isinstance(self.settings, LocalSettings)
         cpus = self.settings.vcpu or cpus_here()
         memory = self.settings.memory_gib or memory_here() / _GIB
         fitting = [
@@ -63,7 +63,6 @@ class LocalCatalogue(Catalogue):
         return fitting or [self._offer("c", "compute", 1, round(memory, 3))]
 
     def _offer(self, letter: str, category: str, count: int, memory: float) -> Offer:
-        assert isinstance(self.settings, LocalSettings)
         return Offer(
             provider=self.provider,
             instance_type=f"local.{letter}{count}",

@@ -46,6 +46,7 @@ class PriceListCatalogue(Catalogue, Refreshable):
     provider: ClassVar[str]
     """The provider's name in offers."""
     Settings = PriceListSettings
+    settings: PriceListSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
@@ -60,12 +61,6 @@ class PriceListCatalogue(Catalogue, Refreshable):
         """Read today's offers, saying on the way what is done."""
 
     @property
-    def options(self) -> PriceListSettings:
-        """The settings, as this kind of catalogue has them."""
-        assert isinstance(self.settings, PriceListSettings)
-        return self.settings
-
-    @property
     def path(self) -> Path:
         """The file that refreshed prices are kept in."""
         return self.data_folder / "prices" / f"{self.provider}.json"
@@ -73,18 +68,18 @@ class PriceListCatalogue(Catalogue, Refreshable):
     @property
     def base_url(self) -> str:
         """Where to ask for prices."""
-        return (self.options.base_url or self.home).rstrip("/")
+        return (self.settings.base_url or self.home).rstrip("/")
 
     @property
     def fetcher(self) -> Fetcher:
         """Reads the provider's endpoint under the settings' limits."""
         return Fetcher(
-            self.provider, timeout=self.options.timeout, retries=self.options.retries, wait=self.options.wait
+            self.provider, timeout=self.settings.timeout, retries=self.settings.retries, wait=self.settings.wait
         )
 
     def regions(self) -> tuple[str, ...]:
         """The regions to refresh."""
-        return self.options.regions or tuple(sorted({offer.region for offer in self.shipped()}))
+        return self.settings.regions or tuple(sorted({offer.region for offer in self.shipped()}))
 
     def offers(self) -> Sequence[Offer]:
         """The shipped offers, with refreshed prices in place of theirs.

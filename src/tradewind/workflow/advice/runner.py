@@ -79,8 +79,7 @@ class WorkflowRunner(ClockworkRunner):
     Settings = WorkflowRunnerSettings
     settings: WorkflowRunnerSettings
 
-    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
-        assert isinstance(settings, WorkflowRunnerSettings)
+    def __init__(self, *, settings: WorkflowRunnerSettings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder, start=settings.start)
         len(self.flow)  # a wrong file, or a wrong planner, stops the search before its first trial
         _ = self.planner
