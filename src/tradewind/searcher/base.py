@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
@@ -77,9 +78,9 @@ class MapPoint:
 class MapsAll(Capability):
     """Predicts cost and time of all configurations at once (`predict_map`)."""
 
+    @abstractmethod
     def predict_map(self) -> Sequence[MapPoint]:
         """What is predicted of every configuration, the best first; empty as long as nothing can be predicted."""
-        raise NotImplementedError(f"{type(self).__name__} says that it maps all and does not")
 
     def map_basis(self) -> str:
         """What the predictions rest on, in a sentence for the user; empty by default."""
@@ -123,6 +124,7 @@ class Recommendation:
 class Recommends(Capability):
     """Says which configurations are best, with time and cost, from what is known and without a run."""
 
+    @abstractmethod
     def recommend(self, count: int) -> list[Recommendation]:
         """The best configurations for the present job parameters, the best first.
 
@@ -132,7 +134,6 @@ class Recommends(Capability):
         Returns:
             From 1 to ``count``, whether or not they were tried; an empty list where nothing is known.
         """
-        raise NotImplementedError
 
     def fitted(self) -> Mapping[str, Any]:
         """What the model chose before its weights (scales, which inputs matter), as a JSON-able document.
@@ -250,18 +251,18 @@ class Searcher(Plugin, ABC):
             return False
         return True
 
-    def affordable(self, state: SearchState, hourly: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+    def affordable(self, state: SearchState, hourly: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Where the money left pays at least the smallest bill, as a mask of the shape of ``hourly``."""
         if state.money_left is None:
             return np.ones(len(hourly), dtype=bool)
         return self.smallest_bill(hourly) <= state.money_left
 
-    def smallest_bill(self, hourly: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def smallest_bill(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
         """USD that a run costs at least, set-up included, by USD per hour; of the shape of ``hourly``."""
         billing = self.problem.terms.billing
         return hourly * (billing.billed_seconds(0.0) or billing.granularity_seconds) / 3600.0
 
-    def open_candidates(self, state: SearchState) -> tuple[Candidates, Any]:
+    def open_candidates(self, state: SearchState) -> tuple[Candidates, NDArray[np.intp]]:
         """The candidates of an enumerable space, and the indices of those neither taken nor too dear, in order."""
         candidates = self.problem.candidates
         free = self.affordable(state, candidates.hourly)

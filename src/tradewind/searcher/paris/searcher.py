@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tradewind import plugins
@@ -250,7 +251,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return chosen or self.nothing_left(state)
 
     def _references(
-        self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: Array
+        self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
     ) -> tuple[Choice | None, set[int]]:
         """The pair to run, or that has run, and the candidates that were run as references.
 
@@ -266,7 +267,9 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         first = {row: told[row] for _, row in own}
         return self._pair(task, first, running, payable), set(first)
 
-    def _pair(self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: Array) -> Choice | None:
+    def _pair(
+        self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
+    ) -> Choice | None:
         """The best pair none of whose runs went wrong.
 
         Where a reference was cut short, pairs with a machine that is slower in the table are not taken.
