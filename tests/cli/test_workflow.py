@@ -101,6 +101,24 @@ def test_plan_and_simulate(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.usefixtures("folder")
+def test_an_order_that_was_changed_by_hand_is_followed_at_its_own_times(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
+    Path("w2.yaml").write_text("name: two\ntasks:\n  a: {runtime: 0.1s}\n  b: {runtime: 0.2s}\n")
+    said(capsys, "plan", "w2.yaml", "--vms", "one.yaml", "--out", "plan.json")
+    plan = json.loads(Path("plan.json").read_text())
+    assert [row["task"] for row in plan["tasks"]] == ["b", "a"]
+    plan["tasks"][0]["start"] = 0.1
+    plan["tasks"][1] |= {"start": 0.05}
+    Path("plan.json").write_text(json.dumps(plan))
+    why = "computed anew from its order: in the file machine 'small-1' runs more than it has slots for at 0.100 s"
+    assert f"times        {why}" in said(capsys, "simulate", "plan.json")
+    assert run(["workflow", "run", "plan.json", "--synthetic", "--quiet"]) == 0
+    assert capsys.readouterr().err == f"plan.json: its times are {why}\n"
+    rows = json.loads(Path("plan.run/results.json").read_text())["tasks"]
+    assert [(row["planned_start"], row["planned_finish"]) for row in rows] == [(0.0, 0.1), (0.1, pytest.approx(0.3))]
+
+
+@pytest.mark.usefixtures("folder")
 def test_measured_times_are_what_the_next_plan_counts_with(capsys: pytest.CaptureFixture[str]) -> None:
     Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
     Path("w2.yaml").write_text("name: two\ntasks:\n  a: {runtime: 0.1s}\n  b: {runtime: 0.1s, after: [a]}\n")

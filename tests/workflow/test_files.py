@@ -6,6 +6,7 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from tradewind.problem import Billing
 from tradewind.workflow.files import (
     Plan,
     folder_of,
+    is_plan,
     open_platform,
     plan_document,
     read_plan,
@@ -331,6 +333,51 @@ def test_plans_that_are_wrong(tmp_path: Path, change: dict[str, object], words: 
     with pytest.raises(WorkflowError, match=words) as caught:
         read_plan(path)
     assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        (("tasks", 0, "start"), float("nan"), "the start of 'clean' is nan, not a number of 0 or more"),
+        (("tasks", 0, "start"), -1.0, "the start of 'clean' is -1.0"),
+        (("tasks", 0, "start"), True, "the start of 'clean' is True"),
+        (("tasks", 0, "start"), 1e9, "'clean' ends at 1.25 s, before it begins"),
+        (("tasks", 2, "finish"), float("inf"), "the finish of 'mail' is inf"),
+        (("tasks", 2, "finish"), 10**400, r"the finish of 'mail' is 1000000\d+\.\.\., not a number"),
+        (("vms", 0, "price_per_hour"), float("inf"), "the price of 'a' is inf"),
+        (("vms", 0, "price_per_hour"), -1, "the price of 'a' is -1"),
+        (("vms", 0, "speed"), 10**400, "the speed of 'a' is 1000"),
+        (("vms", 0, "boot_seconds"), float("nan"), "the boot time of 'a' is nan"),
+        (("vms", 0, "slots"), 10**30, "the number of slots of 'a' is 1000"),
+        (("vms", 0, "slots"), 1.5, "the number of slots of 'a' is 1.5, not a whole number"),
+        (("bandwidth",), float("inf"), "the bandwidth is inf"),
+        (("latency",), float("nan"), "the latency is nan"),
+        (("billing", "setup"), -1, "billing.setup is -1"),
+        (("billing", "minimum"), float("nan"), "billing.minimum is nan"),
+        (("billing", "granularity"), 0, "billing.granularity is 0, not above it"),
+    ],
+)
+def test_numbers_of_a_plan_that_are_none(
+    tmp_path: Path, where: tuple[str | int, ...], value: object, words: str
+) -> None:
+    flow = read_workflow(write(tmp_path, OWN))
+    document = plan_document(plan_of(flow, Platform((Vm("a", 2.0, slots=2),))))
+    inner: Any = document
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = value
+    path = write(tmp_path, json.dumps(document), "plan.json")
+    with pytest.raises(WorkflowError, match=words) as caught:
+        read_plan(path)
+    assert caught.value.file == str(path)
+
+
+def test_a_plan_that_another_program_wrote_anew_is_one(tmp_path: Path) -> None:
+    plan = plan_document(plan_of(read_workflow(write(tmp_path, OWN)), Platform((Vm("a", slots=2),))))
+    assert is_plan(write(tmp_path, json.dumps(plan, separators=(",", ":")), "compact.json"))
+    assert is_plan(write(tmp_path, "\n" + json.dumps(dict(reversed(plan.items())), indent=2), "reversed.json"))
+    assert not is_plan(write(tmp_path, OWN.replace("name: totals", "name: tradewind-plan-1")))
+    assert not is_plan(write(tmp_path, 'tasks: {a: {command: \'jq {"format": "tradewind-plan-1"}\'}}\n'))
 
 
 def test_a_workflow_is_no_plan(tmp_path: Path) -> None:

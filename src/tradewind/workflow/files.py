@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from tradewind.workflow.readers.lined import Fields, plain, read_lined
 
 _MOST = 1 << 30
 """Bytes of a file, unpacked."""
+
+_MARK = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()) + b'"')
+"""What says that a JSON object is a plan; other programs may have written it anew, with other blanks and order."""
 
 KNOWN = "Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), Tradewind's own YAML, or a plan"
 
@@ -120,7 +124,8 @@ def is_plan(path: Path) -> bool:
     Raises:
         WorkflowError: It is not there or cannot be read.
     """
-    return f'"format": "{FORMAT}"'.encode() in read_bytes(path)[:200]
+    text = read_bytes(path)
+    return text.lstrip().startswith(b"{") and _MARK.search(text) is not None
 
 
 def folder_of(path: Path) -> Path:

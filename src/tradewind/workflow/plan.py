@@ -13,8 +13,11 @@ import numpy as np
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Indices, Numbers, Workflow
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.readers.lined import finite
 
 FORMAT = "tradewind-plan-1"
+
+_TIMES = ("start", "finish")
 
 _DEEPEST = 2
 """What lies deeper in a plan's JSON stands on one line."""
@@ -223,7 +226,10 @@ def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -
             task = flow.index[row["task"]]
             if vm[task] >= 0:
                 raise WorkflowError(f"task {row['task']!r} is planned twice", file=file)
-            vm[task], start[task], finish[task] = names[row["vm"]], float(row["start"]), float(row["finish"])
+            vm[task] = names[row["vm"]]
+            start[task], finish[task] = (finite(row[key], f"the {key} of {row['task']!r}") for key in _TIMES)
+            if finish[task] < start[task]:
+                raise ValueError(f"{row['task']!r} ends at {finish[task]:g} s, before it begins at {start[task]:g} s")
     except (KeyError, TypeError, ValueError) as error:
         raise WorkflowError(f"a row of its tasks is not as it should be: {error}", file=file) from None
     missing = [flow.tasks[task].id for task in np.flatnonzero(vm < 0)]

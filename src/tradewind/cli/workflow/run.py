@@ -92,6 +92,7 @@ def run(
     from tradewind.cli.workflow.common import check_pictures, draw_gantt
     from tradewind.cli.workflow.screen import Screen
     from tradewind.units import parse_duration
+    from tradewind.workflow.edited import timed
     from tradewind.workflow.execution.options import Options
     from tradewind.workflow.execution.results import chart
     from tradewind.workflow.execution.run import carry_out
@@ -99,7 +100,9 @@ def run(
     from tradewind.workflow.files import read_plan
 
     check_pictures("--gantt", gantt)
-    read = read_plan(plan)
+    read, said = timed(read_plan(plan))
+    if said:
+        typer.echo(f"{plan}: its times are {said}", err=True)
     _check_scale(read, scale, synthetic)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = Options(

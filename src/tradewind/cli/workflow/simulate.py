@@ -78,6 +78,8 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a plan, or a planner that decides as it goes, with noise, failures and delays."""
+    from dataclasses import replace
+
     from tradewind.cli.workflow.common import check_pictures
     from tradewind.workflow.simulator.world import World
 
@@ -88,14 +90,14 @@ def simulate(
         pause=_seconds("--pause", pause), failure=failure, retries=retries, delays=delays, seed=seed,
     )  # fmt: skip
     _check(plan, planner, vms, clustering, compat, joining, world)
-    case = _case(file, plan, planner, vms, set_, seed, lenient)
+    case, notes = _case(file, plan, planner, vms, set_, seed, lenient)
     if compat is not None:
         result = _compat(case, planner or "")
     else:
         from tradewind.workflow.simulator.runs import run
 
         result = run(case, world, repeat, clustering, joining)
-    _finish(case, result, gantt, repeat, as_json=as_json)
+    _finish(case, replace(result, notes=(*notes, *result.notes)), gantt, repeat, as_json=as_json)
 
 
 def _check(
@@ -167,10 +169,11 @@ def _delays(words: Sequence[str]) -> tuple[dict[Any, list[float]], list[float]]:
 def _case(
     file: Path, plan: Path | None, planner: str | None, vms: str | None, pairs: Sequence[str] | None, seed: int,
     lenient: bool,
-) -> Case:  # fmt: skip
-    """What is to be simulated: the workflow, the machines, and who decides."""
+) -> tuple[Case, tuple[tuple[str, str], ...]]:  # fmt: skip
+    """What is to be simulated: the workflow, the machines, and who decides; and what there is to say of it."""
     from tradewind.cli.workflow.common import make_planner
     from tradewind.errors import WorkflowError
+    from tradewind.workflow.edited import timed
     from tradewind.workflow.files import is_plan, open_platform, read_plan, read_workflow
     from tradewind.workflow.plan import from_json, to_json
     from tradewind.workflow.simulator.runs import Case
@@ -186,12 +189,13 @@ def _case(
         if vms is None:
             raise WorkflowError("there are no machines to run on", hint="--vms vms.yaml, or --vms paper3:16")
         name = planner or ""
-        return Case(flow, open_platform(vms).holding(flow), None, None, name, lambda: make_planner(name, pairs, seed))
-    read = read_plan(plan)
+        platform = open_platform(vms).holding(flow)
+        return Case(flow, platform, None, None, name, lambda: make_planner(name, pairs, seed)), ()
+    read, said = timed(read_plan(plan))
     platform = (read.platform if vms is None else open_platform(vms)).holding(flow)
     document = to_json(read.flow, read.platform, read.schedule, read.planner)
     schedule = from_json(document, flow, platform, file=str(plan))
-    return Case(flow, platform, schedule, read.schedule, read.planner, None)
+    return Case(flow, platform, schedule, read.schedule, read.planner, None), (("times", said),) if said else ()
 
 
 def _compat(case: Case, planner: str) -> Result:

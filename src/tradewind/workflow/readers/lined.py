@@ -135,6 +135,20 @@ class Values:
         return found
 
 
+def finite(value: Any, what: str) -> float:
+    """A number of a JSON document that is finite and not below 0.
+
+    Raises:
+        ValueError: It is none; with ``what`` it should be.
+    """
+    # A whole number of hundreds of digits is no float.
+    right = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e300
+    if not right:
+        shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}..."
+        raise ValueError(f"{what} is {shown}, not a number of 0 or more")
+    return float(value)
+
+
 def plain(document: Any, line: int | None = None) -> Any:
     """A JSON document in the shape of `read_lined`, without lines."""
     if isinstance(document, dict):

@@ -10,11 +10,14 @@ from tradewind.errors import InputError, WorkflowError
 from tradewind.problem import Billing, Offer, OfferQuery
 from tradewind.units import parse_duration, parse_memory, parse_money
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.readers.lined import Fields, Values
+from tradewind.workflow.readers.lined import Fields, Values, finite
 
 _KEYS = ("vms", "storage", "bandwidth", "latency", "billing")
 _VM_KEYS = ("kind", "offer", "name", "count", "speed", "slots", "price", "boot", "memory")
 _BILLING = {"setup": "setup_seconds", "minimum": "minimum_seconds", "granularity": "granularity_seconds"}
+
+_MOST_SLOTS = 1_000_000
+"""Of one machine; the simulators count in 32 bits."""
 
 PAPER3 = {8: (0, 1), 16: (8, 1), 32: (8, 3), 64: (8, 7), 128: (8, 15)}
 """Machines m3.medium and m3.2xlarge in the sets of paper 3, by their vCPUs."""
@@ -116,6 +119,8 @@ def _machines(values: Values, given: Fields, taken: dict[str, int]) -> list[Vm]:
         raise values.fail(f"the speed of {prefix!r} is {vm.speed:g}", given.at("speed"), "it is above 0")
     if vm.slots < 1:
         raise values.fail(f"{prefix!r} has {vm.slots} slots", given.at("slots"), "it has 1 or more")
+    if vm.slots > _MOST_SLOTS:
+        raise values.fail(f"{prefix!r} has {vm.slots} slots", given.at("slots"), f"it has {_MOST_SLOTS:,} at most")
     first = taken.get(prefix, 0)
     taken[prefix] = first + count
     return [replace(vm, name=f"{prefix}-{first + i + 1}", memory_bytes=memory or None) for i in range(count)]
@@ -199,22 +204,41 @@ def from_document(document: Any, file: str) -> Platform:
         WorkflowError: It is none.
     """
     try:
-        vms = [
-            Vm(
-                str(row["name"]),
-                float(row["speed"]),
-                int(row["slots"]),
-                float(row["price_per_hour"]),
-                str(row["kind"]),
-                float(row["boot_seconds"]),
-                None if row.get("memory_bytes") is None else int(row["memory_bytes"]),
-            )
-            for row in document["vms"]
-        ]
-        billing = Billing(**{attribute: float(document["billing"][key]) for key, attribute in _BILLING.items()})
+        vms = [_machine(row) for row in document["vms"]]
+        billed = {key: finite(document["billing"][key], f"billing.{key}") for key in _BILLING}
+        if not billed["granularity"]:
+            raise ValueError("billing.granularity is 0, not above it")
+        billing = Billing(**{attribute: billed[key] for key, attribute in _BILLING.items()})
         storage = document["storage"]
         if storage not in ("none", "shared", "local"):
             raise WorkflowError(f"its storage is {storage!r}", file=file, hint="it is none, shared or local")
-        return Platform(tuple(vms), storage, float(document["bandwidth"]), float(document["latency"]), billing)
+        bandwidth, latency = (finite(document[key], f"the {key}") for key in ("bandwidth", "latency"))
+        return Platform(tuple(vms), storage, bandwidth, latency, billing)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WorkflowError(f"its machines are not as they should be: {error}", file=file) from None
+
+
+def _machine(row: Any) -> Vm:
+    """The machine of one row of `to_document`.
+
+    Raises:
+        ValueError: A number of it is none.
+    """
+    name = str(row["name"])
+    memory = row.get("memory_bytes")
+    return Vm(
+        name,
+        finite(row["speed"], f"the speed of {name!r}"),
+        _slots(row["slots"], name),
+        finite(row["price_per_hour"], f"the price of {name!r}"),
+        str(row["kind"]),
+        finite(row["boot_seconds"], f"the boot time of {name!r}"),
+        None if memory is None else int(finite(memory, f"the memory of {name!r}")),
+    )
+
+
+def _slots(value: Any, name: str) -> int:
+    found = finite(value, f"the number of slots of {name!r}")
+    if found != int(found) or not 1 <= found <= _MOST_SLOTS:
+        raise ValueError(f"the number of slots of {name!r} is {value!r}, not a whole number from 1 to {_MOST_SLOTS:,}")
+    return int(found)
