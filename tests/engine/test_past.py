@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,13 @@ import pytest
 
 from tradewind import plugins
 from tradewind.engine import past as engine_past
-from tradewind.engine.assemble import find_or_create_study, new_study
+from tradewind.engine.assemble import new_study
 from tradewind.engine.past import load_past, wants_past
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Trial, TrialState
 from tradewind.problem.spec import Spec, parse_spec
 from tradewind.searcher.base import LearnsFromPast
 from tradewind.searcher.random import RandomSearcher
-from tradewind.store.base import Change, Store
+from tradewind.store.base import Change, Store, StudyRow, this_process
 
 YAML = """
 name: {name}
@@ -37,8 +38,10 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def put(store: Store, of: Spec, created: float, *ended: float | None, suffix: str = "") -> None:
-    study = store.create_study(replace(new_study(of, suffix=suffix), created=created))
+def put(
+    store: Store, of: Spec, created: float, *ended: float | None, suffix: str = "", name: str | None = None
+) -> StudyRow:
+    study = store.create_study(replace(new_study(of, suffix=suffix, name=name), created=created))
     offer = Offer("local", "here", 1, 1, 0.1)
     trials = [
         Trial(
@@ -53,6 +56,7 @@ def put(store: Store, of: Spec, created: float, *ended: float | None, suffix: st
         for number, when in enumerate(ended)
     ]
     store.write(study.id, Change(trials=trials))
+    return study
 
 
 def test_the_past_is_what_there_was_when_the_study_began(store: Store) -> None:
@@ -69,6 +73,40 @@ def test_the_past_is_what_there_was_when_the_study_began(store: Store) -> None:
     everything = load_past(spec(), None, store)
     assert [(study.name, len(study.trials)) for study in everything] == [("mine", 2), ("other", 1), ("later", 1)]
     assert [study.name for study in load_past(spec(), None, store, same_job=True)] == ["mine"]
+
+
+def test_runs_that_were_played_count_when_they_were_known_and_not_when_they_would_have_ended(store: Store) -> None:
+    """The clock of played runs is hours ahead: a study that was let go had ended all the same."""
+    now = time.time()
+    played = put(store, spec("played"), now - 10.0, now + 3_600.0, now + 7_200.0)
+    store.release(played.id, store.hold(played.id, this_process(), 60.0))
+    running = put(store, spec("running"), now - 5.0, now - 1.0, now + 7_200.0)
+    token = store.hold(running.id, this_process(), 60.0)
+    mine = store.create_study(new_study(spec()))
+    expected = [("played", 2), ("running", 1)]
+    assert [(study.name, len(study.trials)) for study in load_past(spec(), mine, store)] == expected
+    # What is let go later had not ended then: a study that is resumed sees what it saw.
+    store.release(running.id, token)
+    assert [(study.name, len(study.trials)) for study in load_past(spec(), mine, store)] == expected
+
+
+def test_studies_of_others_do_not_crowd_out_what_may_be_learned_from(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_past, "_MOST_READ", 2)
+    put(store, spec("mine"), 1.0, 2.0)
+    put(store, spec("mine"), 1.0, 2.0, suffix="/runs", name="mine.runs")
+    put(store, spec("mine"), 1.0, 2.0, name="bob/mine")
+    for number in range(3):
+        put(store, spec(f"o{number}"), 3.0, 4.0, name=f"alice/o{number}")
+        put(store, spec(f"o{number}"), 3.0, 4.0)
+    for later in range(3):
+        put(store, spec("mine"), 100.0 + later, 200.0)
+    mine = store.create_study(replace(new_study(spec()), created=20.0))
+    bobs = store.create_study(replace(new_study(spec(), name="bob/mine"), created=20.0))
+    for found in (load_past(spec(past="[mine]"), mine, store), load_past(spec(), mine, store, same_job=True)):
+        assert [(study.name, len(study.trials)) for study in found] == [("mine", 2)]
+    assert [(study.name, len(study.trials)) for study in load_past(spec(), bobs, store)] == [("mine", 1)]
 
 
 def test_parts_profiles_and_job_parameters_arrive_as_they_were_measured(store: Store) -> None:
@@ -139,6 +177,6 @@ def test_a_search_gets_its_past(store: Store, monkeypatch: pytest.MonkeyPatch, t
 
     put(store, spec("a"), 1.0, 2.0)
     monkeypatch.setattr(assemble, "wants_past", lambda _spec: True)
-    study, _ = find_or_create_study(spec(), store)
+    study = store.create_study(new_study(spec()))
     search = assemble.build_search(spec(), study, store, tmp_path)
     assert [past.name for past in search.parts.searcher.problem.past] == ["a"]

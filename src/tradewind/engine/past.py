@@ -5,17 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.errors import SpecError
 from tradewind.problem import PastStudy
 from tradewind.searcher.base import LearnsFromPast
-from tradewind.store.base import Store, StudyRow
+from tradewind.store.base import EarlierStudy, Store, StudyRow
 
 if TYPE_CHECKING:
     from tradewind.problem.spec import Spec
+
+SINGLE_RUNS = ".runs"
+"""What stands behind a job's name in that of a study of its single runs."""
 
 _MOST_STUDIES = 64
 _MOST_TRIALS = 2_000
@@ -31,7 +33,8 @@ def wants_past(spec: Spec) -> bool:
 def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: bool = False) -> tuple[PastStudy, ...]:
     """The studies that a study may learn from: those that began before it, as they were when it began.
 
-    A study that is resumed sees the same past as before, so its proposals stay the same.
+    A study that is resumed sees the same past as before, so its proposals stay the same. Of a study that had been let
+    go by then it sees all, of others what had ended: the clock of runs that are only played is ahead of real time.
 
     On a shared cluster nobody learns from another tenant's studies.
 
@@ -44,20 +47,16 @@ def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: boo
     Returns:
         The newest 64 of them that have a trial, the oldest first, with at most 2,000 trials each. Studies of one run
         each, as requests for single runs leave them, count as one where problem and parameters are the same. No more
-        than 2,000 studies are looked at.
+        than 2,000 studies are looked at, of those that may be used.
     """
     if spec.past == "none":
         return ()
     found: dict[Hashable, list[PastStudy]] = {}
-    tenant = tenant_of(study)
-    for row in islice(store.find_studies(), _MOST_READ):
-        if tenant_of(row) != tenant:
-            continue
-        if study is not None and (row.id == study.id or row.created > study.created):
-            continue
-        past = _read(row, spec, store, study, same_job=same_job)
+    names = _names(spec, same_job=same_job)
+    for earlier in store.earlier_studies(tenant_of(study), names, before=study, limit=_MOST_READ):
+        past = _read(earlier, spec, store, study, same_job=same_job)
         if past is not None:
-            found.setdefault(_together(row, past), []).append(past)
+            found.setdefault(_together(earlier.study, past), []).append(past)
         if len(found) > _MOST_STUDIES:
             found.popitem()
             break
@@ -85,9 +84,20 @@ def tenant_of(study: StudyRow | None) -> str:
     return "" if study is None else study.name.rpartition("/")[0]
 
 
-def _read(row: StudyRow, spec: Spec, store: Store, study: StudyRow | None, *, same_job: bool) -> PastStudy | None:
+def _names(spec: Spec, *, same_job: bool) -> list[str] | None:
+    """The studies of the jobs that may be learned from; None for those of all jobs."""
+    jobs = None if spec.past == "all" else spec.past
+    if same_job:
+        jobs = (spec.name,)
+    return None if jobs is None else [name for job in jobs for name in (job, job + SINGLE_RUNS)]
+
+
+def _read(
+    earlier: EarlierStudy, spec: Spec, store: Store, study: StudyRow | None, *, same_job: bool
+) -> PastStudy | None:
     from tradewind.problem.spec import Spec as Reader
 
+    row = earlier.study
     try:
         theirs = Reader.from_json(row.spec)
     except SpecError as error:
@@ -96,6 +106,8 @@ def _read(row: StudyRow, spec: Spec, store: Store, study: StudyRow | None, *, sa
     if (same_job and theirs.name != spec.name) or not _wanted(spec.past, theirs.name):
         return None
     limit = float("inf") if study is None else study.created
+    if earlier.quiet is not None and earlier.quiet <= limit:
+        limit = float("inf")
     trials = tuple(
         trial
         for trial in store.trials(row.id, limit=_MOST_TRIALS)

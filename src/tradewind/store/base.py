@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,20 @@ class StudySummary:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierStudy:
+    """A study that another one may learn from.
+
+    Attributes:
+        study: The row.
+        quiet: When it was last let go, or its hold ran out, in real seconds since the epoch: nothing was written to it
+            since. None while a process holds it, and where nobody knows.
+    """
+
+    study: StudyRow
+    quiet: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What one step of the engine writes, all of it or nothing.
 
@@ -144,6 +158,19 @@ class Store(Plugin, ABC):
     @abstractmethod
     def find_studies(self, name: str | None = None, problem_key: str | None = None) -> list[StudyRow]:
         """Studies by name and problem, the newest first."""
+
+    @abstractmethod
+    def earlier_studies(
+        self, tenant: str, names: Collection[str] | None = None, *, before: StudyRow | None = None, limit: int
+    ) -> list[EarlierStudy]:
+        """Studies of one tenant, the newest first.
+
+        Args:
+            tenant: What stands before the ``/`` in their names; empty for those without one.
+            names: Only studies whose name, without the tenant, is one of these; all without it.
+            before: Only others that were made no later than this one.
+            limit: How many.
+        """
 
     @abstractmethod
     def summaries(self, study_ids: Sequence[int] | None = None) -> list[StudySummary]:

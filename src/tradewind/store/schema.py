@@ -53,6 +53,7 @@ studies = Table(
     Column("hold_token", Text),
     Column("hold_holder", Text),
     Column("hold_since", Float(53)),
+    # Where nobody holds it: when it was let go.
     Column("hold_expires", Float(53)),
     Index("studies_by_name", "name"),
     # Without it SQLite gives the number of a deleted study to the next one.

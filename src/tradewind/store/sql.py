@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
@@ -15,9 +15,10 @@ from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
 from tradewind.problem import Run, Trial, round_money
 from tradewind.store import holds, rows
-from tradewind.store.base import Change, Store, StudyRow, StudySummary
+from tradewind.store.base import Change, EarlierStudy, Store, StudyRow, StudySummary
 from tradewind.store.best import best_trial
 from tradewind.store.database import Database
+from tradewind.store.earlier import earlier_of, earlier_query
 from tradewind.store.prepared import Prepared
 from tradewind.store.schema import runs, studies, trials
 from tradewind.store.steps import steps_of, upsert
@@ -100,6 +101,14 @@ class SqlStore(Store):
         with self._database.read() as connection:
             return [rows.study_of(row) for row in connection.execute(_like(name, problem_key))]
 
+    def earlier_studies(
+        self, tenant: str, names: Collection[str] | None = None, *, before: StudyRow | None = None, limit: int
+    ) -> list[EarlierStudy]:
+        """Studies of one tenant, the newest first; no more rows are read than wanted."""
+        query = earlier_query(tenant, names, before).limit(limit)
+        with self._database.read() as connection:
+            return [earlier_of(row) for row in connection.execute(query)]
+
     def summaries(self, study_ids: Sequence[int] | None = None) -> list[StudySummary]:
         """Summaries of some or all studies, the newest first, without reading every trial."""
         query = sa.select(studies).order_by(studies.c.id.desc())
@@ -156,7 +165,8 @@ class SqlStore(Store):
     def release(self, study_id: int, token: str) -> None:
         """Let go of a study; a lost hold is no error."""
         mine = (studies.c.id == study_id) & (studies.c.hold_token == token)
-        free = dict.fromkeys(("hold_token", "hold_holder", "hold_since", "hold_expires"))
+        # The moment stays: what another study could see when it began is told by it.
+        free = {"hold_token": None, "hold_holder": None, "hold_since": None, "hold_expires": time.time()}
         with self._database.write() as connection:
             connection.execute(sa.update(studies).where(mine).values(free))
 
