@@ -57,8 +57,8 @@ def make(tmp_path: Path, docker: DockerEngine) -> Iterator[Make]:  # noqa: F811
         ({"argv": ("./not-there",)}, {}, MissingProgramError, "no program './not-there' in the image"),
         ({"memory": 1000}, {}, OfferRefusedError, "refuses the limits"),
         ({}, {"network": "no-such-net"}, DeployError, "network no-such-net not found"),
-        ({"workdir": Path("/not/there")}, {}, DeployError, "working folder /not/there does not exist"),
-        ({"workdir": Path("/not/there")}, {"files": "copy"}, DeployError, "working folder /not/there does not exist"),
+        ({"workdir": Path("/not/there")}, {}, PrerequisiteError, "folder /not/there does not exist"),
+        ({"workdir": Path("/not/there")}, {"files": "copy"}, PrerequisiteError, "folder /not/there does not exist"),
         ({"secrets": {"X": "env:NOT_SET"}}, {}, DeployError, "no variable NOT_SET"),
     ],
 )

@@ -16,7 +16,7 @@ from tests.deployer.helpers import OFFER, OWNER, eventually, process_runner, pyt
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.process import ProcessRunner
-from tradewind.errors import DeployError, MissingProgramError
+from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, RunState
 from tradewind.testing.runners import ended, processes_of, until
 
@@ -294,7 +294,7 @@ def test_programs_that_cannot_be_run(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_working_folder_that_is_not_there(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(DeployError, match=r"working folder .* does not exist") as caught:
+    with pytest.raises(PrerequisiteError, match=r"working folder .* does not exist") as caught:
         make().submit(request_for(tmp_path, ("true",), workdir=tmp_path / "gone"), [])
     assert not caught.value.retryable
 

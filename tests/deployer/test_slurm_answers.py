@@ -28,6 +28,7 @@ from tradewind.errors import (
     DeployError,
     MissingProgramError,
     OfferRefusedError,
+    PrerequisiteError,
     UnreachableError,
 )
 from tradewind.problem import Fault, Handle, Limits, RunState, RunStatus
@@ -234,7 +235,7 @@ def test_other_jobs_of_the_user_are_left_alone(fake: Fake, tmp_path: Path) -> No
         ("Batch job submission failed: Invalid job array specification", DeployError, False),
         ("Unable to contact slurm controller (connect failure)", UnreachableError, True),
         ("Batch job submission failed: Socket timed out on send/recv operation", UnreachableError, True),
-        ("fatal: Could not establish a configuration source", DeployError, False),
+        ("fatal: Could not establish a configuration source", PrerequisiteError, False),
         ("unrecognized option '--frob'", DeployError, False),
         ("Batch job submission failed: Unspecified error", DeployError, True),
     ],

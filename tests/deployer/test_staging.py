@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import request_for
 
-from tradewind.deployer.staging import Input, stage_in, stage_out
-from tradewind.errors import DeployError
+from tradewind.deployer.staging import Input, check_inputs, stage_in, stage_out
+from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
 
 CONTENT = b"some data\n" * 1000
@@ -58,6 +58,14 @@ def address() -> Iterator[str]:
 
 def with_inputs(folder: Path, *inputs: str) -> RunRequest:
     return request_for(folder, ("true",), inputs=inputs)
+
+
+def test_what_is_looked_at_before_machines_are_made(tmp_path: Path) -> None:
+    check_inputs(with_inputs(tmp_path))
+    with pytest.raises(PrerequisiteError, match=r"working folder .* does not exist"):
+        check_inputs(request_for(tmp_path, ("true",), workdir=tmp_path / "gone"))
+    with pytest.raises(PrerequisiteError, match=r"input .* does not exist"):
+        check_inputs(with_inputs(tmp_path, "gone.csv"))
 
 
 def test_local_files_and_folders_are_linked(tmp_path: Path) -> None:

@@ -759,7 +759,7 @@ PROGRAMS = [
         "workdir",
         "the work folder is not there",
         3,
-        "sort failed: the working folder /…/job/nowhere does not exist (set job.workdir to a folder that is there)",
+        "the working folder /…/job/nowhere does not exist (set job.workdir to a folder that is there)",
         RUN,
         job("space:", "  workdir: nowhere\nspace:"),
     ),

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from tradewind.deployer.environment import check_workdir
 from tradewind.deployer.ignoring import IGNORE_FILE, Ignored
 from tradewind.errors import DeployError
 from tradewind.units import format_memory
@@ -89,12 +90,7 @@ def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
         with _alone(cache):
             return _find(entries, cache) or _make(entries, cache)
     except FileNotFoundError as error:
-        if not workdir.is_dir():
-            raise DeployError(
-                f"the working folder {workdir} does not exist",
-                hint="set job.workdir to a folder that is there",
-                retryable=False,
-            ) from error
+        check_workdir(workdir)
         raise DeployError(f"{error.filename} went away while {workdir} was packed") from error
     except OSError as error:
         raise _cannot(f"the working folder {workdir} cannot be packed", error) from error

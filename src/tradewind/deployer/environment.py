@@ -107,3 +107,15 @@ def _from_keyring(name: str, place: str) -> str:
     if value is None:
         raise PrerequisiteError(f"secret {name}: the keyring has no {place}", hint=f"keyring set {service} {key}")
     return value
+
+
+def check_workdir(folder: Path) -> None:
+    """See that the job's working folder is there.
+
+    Raises:
+        PrerequisiteError: It is not.
+    """
+    if not folder.is_dir():
+        raise PrerequisiteError(
+            f"the working folder {folder} does not exist", hint="set job.workdir to a folder that is there"
+        )

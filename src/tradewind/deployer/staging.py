@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
-from tradewind.deployer.environment import OUTPUTS
+from tradewind.deployer.environment import OUTPUTS, check_workdir
 from tradewind.deployer.places import SCHEMES, Address, open_place
 from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
@@ -110,11 +110,12 @@ def stage_in(request: RunRequest) -> None:
 
 
 def check_inputs(request: RunRequest) -> None:
-    """See that the inputs that are files of this machine are there; nothing is brought or read.
+    """See that the working folder and the inputs that are files of this machine are there; nothing is brought or read.
 
     Raises:
         PrerequisiteError: One is not.
     """
+    check_workdir(request.workdir)
     for text in request.inputs:
         with _needed():
             wanted = Input.parse(text)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.environment import OUTPUTS, resolve_secrets
+from tradewind.deployer.environment import OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner import docker_names as names
 from tradewind.deployer.runner.docker_collect import members, remove
 from tradewind.deployer.runner.docker_container import container
@@ -182,12 +182,7 @@ class _Start:
 
     def _prepare(self) -> None:
         request = self._request
-        if not request.workdir.is_dir():
-            raise DeployError(
-                f"the working folder {request.workdir} does not exist",
-                hint="set job.workdir to a folder that is there",
-                retryable=False,
-            )
+        check_workdir(request.workdir)
         try:
             (request.folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
         except OSError as error:

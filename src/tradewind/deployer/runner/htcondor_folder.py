@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.deployer.bundle import pack, unpack
-from tradewind.deployer.environment import METRICS, OUTPUTS, resolve_secrets
+from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.files import document, folder_error, replace_document
 from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor_submit import (
@@ -65,12 +65,7 @@ class Exchange:
             raise DeployError(
                 f"htcondor runs a job on one machine, and the offer has {request.offer.nodes}", retryable=False
             )
-        if not request.workdir.is_dir():
-            raise DeployError(
-                f"the working folder {request.workdir} does not exist",
-                hint="set job.workdir to a folder that is there",
-                retryable=False,
-            )
+        check_workdir(request.workdir)
         text, secrets = script(request, settings), secrets_script(resolve_secrets(request.secrets))
         limit = parse_memory(settings.sent_bytes)
         try:

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.environment import METRICS, job_environment, resolve_secrets
+from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.base import (
     LimitsCpu,
@@ -105,12 +105,7 @@ class ProcessRunner(
         folder = request.folder.absolute()
         handle = Handle(request.run_id, self.name, {"folder": str(folder), "owner": request.owner})
         if not (folder / STARTED).exists():
-            if not request.workdir.is_dir():
-                raise DeployError(
-                    f"the working folder {request.workdir} does not exist",
-                    hint="set job.workdir to a folder that is there",
-                    retryable=False,
-                )
+            check_workdir(request.workdir)
             try:
                 (folder / "outputs").mkdir(parents=True, exist_ok=True)
                 note = self._note(request.owner, request.run_id)

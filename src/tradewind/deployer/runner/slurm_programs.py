@@ -15,6 +15,7 @@ from tradewind.errors import (
     DeployError,
     MissingProgramError,
     OfferRefusedError,
+    PrerequisiteError,
     UnreachableError,
 )
 
@@ -171,7 +172,7 @@ def refusal(name: str, answer: Answer) -> DeployError:
         return CapacityError(f"Slurm takes no more jobs now: {words}", hint="your limits are in `sacctmgr show assoc`")
     if "Could not establish a configuration source" in words:
         hint = "set SLURM_CONF, or `host` to a login host of the cluster"
-        return DeployError(f"{name} finds no slurm.conf", hint=hint, retryable=False)
+        return PrerequisiteError(f"{name} finds no slurm.conf", hint=hint)
     for pattern, kind, hint in _REFUSALS:
         if re.search(pattern, words, re.IGNORECASE):
             if kind is DeployError:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tradewind.deployer.environment import job_environment
+from tradewind.deployer.environment import check_workdir, job_environment
 from tradewind.deployer.runner.slurm_options import SlurmSettings, cpus_of, memory_of, options_of, words_of
 from tradewind.deployer.runner.slurm_programs import Programs, refusal
 from tradewind.deployer.runner.slurm_queue import Queue, comment_of
 from tradewind.deployer.runner.slurm_spool import Note, Spool, make_folder, order_of, plain
-from tradewind.errors import DeployError, TradewindError, UnreachableError
+from tradewind.errors import TradewindError, UnreachableError
 from tradewind.problem import RunRequest
 
 _log = logging.getLogger("tradewind.deployer")
@@ -100,12 +100,7 @@ class Submitter:
         return name
 
     def _order(self, request: RunRequest, mark: Path) -> tuple[bytes, Note]:
-        if not request.workdir.is_dir():
-            raise DeployError(
-                f"the working folder {request.workdir} does not exist",
-                hint="set job.workdir to a folder that is there",
-                retryable=False,
-            )
+        check_workdir(request.workdir)
         settings = self.settings
         folder = request.folder.absolute() if self.runs is None else self.runs / plain(request.run_id)
         make_folder(folder)
