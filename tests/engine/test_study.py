@@ -8,6 +8,7 @@ import pytest
 
 import tradewind
 from tradewind import Study, tunable
+from tradewind.clock import Steady
 from tradewind.errors import ConfigurationError, SpecError, StoreError, StudyBusyError
 from tradewind.problem import Trial, TrialState
 from tradewind.store.base import Change
@@ -346,3 +347,14 @@ def test_time_and_state_that_another_process_stored_after_the_study_was_found_co
     monkeypatch.setattr("tradewind.engine.study.find_or_create_study", find)
     with Study(JOB) as again:
         assert again._machine.elapsed >= 77.0
+
+
+def test_a_clock_that_is_ahead_for_a_moment_does_not_use_up_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = [0.0]
+    monkeypatch.setattr("tradewind.clock._STEADY", Steady(lambda: time.time() + ahead[0], time.monotonic))
+    with Study({**JOB, "budget": {"hours": 1}}) as study:
+        first = study.ask()[0]
+        ahead[0] = 5400.0
+        study.tell(first, runtime=1.0, metrics={"value": 1.0})
+        ahead[0] = 0.0
+        assert study.ask(), study.finished

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tradewind import plugins
+from tradewind.clock import SystemClock
 from tradewind.engine.asking import as_held, ask, restore_state, stored_state
 from tradewind.engine.assemble import build_problem, build_searcher, find_or_create_study
 from tradewind.engine.events import (
@@ -331,7 +332,7 @@ class Study:
         """Do all that is to be done, in order; what an error leaves is done at the next call."""
         while self._instructions or self._events:
             if not self._instructions:
-                self._instructions.extend(self._machine.handle(self._events.popleft(), time.time()))
+                self._instructions.extend(self._machine.handle(self._events.popleft(), SystemClock().now()))
                 continue
             # A write that fails stays the first: nobody is to hear of what is not in the store.
             if isinstance(self._instructions[0], Write):
