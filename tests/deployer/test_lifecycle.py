@@ -355,6 +355,19 @@ def test_machines_that_were_made_in_vain_are_paid_for(make: Make, tmp_path: Path
     assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.INFRASTRUCTURE, 2 * 600.0)
 
 
+def test_what_a_run_costs_does_not_depend_on_who_runs_beside_it(make: Make, tmp_path: Path) -> None:
+    """The order to go is repeated while machines take five minutes to go, and only others keep the clock busy."""
+    costs = []
+    for turn, others in enumerate((0, 1)):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        deployer = make(runner=replay(folder), provisioner=cloud(folder, boot=1, shutdown=300))
+        for place in range(1 + others):
+            deployer.launch(row(f"run-{place}"), request_for(folder, ("true",), f"run-{place}"))
+        costs.append(drive(deployer, "run-0")[-1].cost)
+    assert costs[0] == costs[1] == 11.0
+
+
 def test_a_quota_is_the_infrastructures_fault_and_costs_nothing(make: Make, tmp_path: Path) -> None:
     deployer = make(runner=replay(tmp_path), provisioner=cloud(tmp_path, quota=1))
     deployer.launch(row("run-1"), request_for(tmp_path, ("true",), "run-1"))

@@ -42,6 +42,25 @@ def test_copying_before_and_after_the_program_is_paid_for() -> None:
     assert meter.cost(run(10.0), DOLLAR) == 900.0, "they had not gone"
 
 
+def test_machines_on_their_way_down_cost_nothing_however_often_they_are_asked() -> None:
+    meter = Meter(Billing(), makes=True)
+    meter.note(cluster(), 130.0)
+    meter.told_to_go(500.0)
+    meter.accepted()
+    for moment in (510.0, 520.0, 800.0):
+        meter.note(cluster(ClusterState.BOOTING), moment)
+        meter.tick(moment)
+        meter.told_to_go(moment)
+        meter.accepted()
+    assert meter.cost(run(10.0), DOLLAR) == 400.0
+    meter.note(cluster(), 900.0)
+    meter.tick(900.0)
+    meter.told_to_go(910.0)
+    assert meter.cost(run(10.0), DOLLAR) == 810.0, (
+        "the provider shows them as ready: they have been there all the while"
+    )
+
+
 def test_machines_that_are_lost_are_paid_until_they_were_last_seen() -> None:
     meter = Meter(Billing(), makes=True)
     meter.note(cluster(), 130.0)

@@ -383,13 +383,13 @@ class Flight:
             self._later(self._destroy, lambda: self.note(None, self._made), firm=True)
             return False
         self._destroy()
-        assert self._made is not None
         self.note(None, self._made)
-        return self._made.state is ClusterState.GONE
+        return self._give_back()  # they may be gone at once
 
     def _destroy(self) -> None:
         assert self.cluster is not None
         self._made = self._ground.provisioner.destroy(self.cluster)
+        self._meter.accepted()
 
     def _put_off(self, problem: str) -> None:
         """Giving back failed: it is tried again later, and the run stays open until it works."""

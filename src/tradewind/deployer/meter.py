@@ -14,8 +14,8 @@ class Meter:
     A run without machines of its own is billed for the time that it executed. Machines that were made for it are paid
     for from the moment they were asked for until they were last told to go: booting as the provisioner measured it,
     then all that passes while they are there, whether a program runs on them or inputs and outputs are being copied.
-    Providers stop billing when they are asked to destroy; machines that do not go are asked again, and are paid for
-    until then.
+    Providers stop billing when they take the order to destroy. Where they refused it, or show the machines as ready all
+    the same, they are asked again, and the machines are paid for until then; ones on their way down are not.
 
     Args:
         billing: How time becomes money.
@@ -30,7 +30,7 @@ class Meter:
         self._earlier: Run | None = None
         self._ready_at: float | None = None
         self._until = float("-inf")
-        self._known = self._present = self._leaving = False
+        self._known = self._present = self._leaving = self._accepted = False
 
     def resume(self, run: Run) -> None:
         """Go on with a run of an earlier process: it has cost what its row says, and its machines may be old."""
@@ -47,6 +47,8 @@ class Meter:
         self.paid(cluster.setup_seconds)
         # What is unknown counts as alive.
         self._present = cluster.state is not ClusterState.GONE and not cluster.vanished
+        if cluster.state is ClusterState.READY:
+            self._accepted = False
         if self._ready_at is None and cluster.state is ClusterState.READY:
             begun = self._begun(cluster)
             self._ready_at = now if begun is None else min(now, begun + self._setup_seconds)
@@ -61,10 +63,15 @@ class Meter:
         return self._earlier.started if self._earlier.handle is not None else None
 
     def told_to_go(self, now: float) -> None:
-        """The machines are asked to go: what passes from now on is paid for only if they have to be asked again."""
-        self._leaving = False
-        self.tick(now)
+        """The machines are asked to go: what passes from now on is paid for only if that was in vain."""
+        if not self._accepted:
+            self._leaving = False
+            self.tick(now)
         self._leaving = True
+
+    def accepted(self) -> None:
+        """The provider has taken the order: how long the machines take to go is its own affair."""
+        self._accepted = True
 
     def tick(self, now: float) -> None:
         """Time has passed; the machines have been there all the while unless they are gone or were told to go."""
