@@ -166,3 +166,40 @@ def test_the_page_of_the_shared_one_changes_nothing_of_ones_own(shared: Context,
     assert "Retire" not in words(page)
     assert ann.post("/applications/greet/retire?tenant=").status_code == 403
     assert shared.applications.list(principal(shared, "ann")) == before
+
+
+CHOICES = """\
+name: choices
+job:
+  command: [echo, "{{ exact }} {{ order }}"]
+space:
+  instance: {types: [local.c1]}
+application:
+  fields:
+    exact: {type: choice, title: Exact, choices: [true, false], default: true}
+    order: {type: choice, title: Order, choices: [1.0, 2.0], default: 2.0}
+    more: {type: integer, title: More, default: 1, when: {exact: [true], order: [2.0]}}
+"""
+
+
+def selected(page: str, name: str) -> str:
+    """The value of the option that a choice begins with."""
+    block = re.search(rf'<select[^>]* name="{re.escape(name)}".*?</select>', page, re.DOTALL)
+    assert block is not None
+    found = re.search(r'<option value="([^"]*)" selected', block[0])
+    assert found is not None, f"nothing is selected of {name}"
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    "given", [{"exact": False, "order": 1.0}, {"exact": "0", "order": "1.0"}, {"exact": 0, "order": 1}]
+)
+def test_choices_of_truth_and_whole_floats_come_back_as_they_were(
+    shared: Context, ann: Visitor, given: dict[str, Any]
+) -> None:
+    shared.applications.register(principal(shared, "root"), CHOICES, shared=True)
+    page = ann.get("/requests/new?application=choices").text
+    assert (selected(page, "p.exact"), selected(page, "p.order")) == ("1", "2.0")
+    number = ask(shared, application="choices", parameters=given)
+    page = ann.get(f"/requests/new?again={number}").text
+    assert (selected(page, "p.exact"), selected(page, "p.order")) == ("0", "1.0")

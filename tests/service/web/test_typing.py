@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.service.live import principal
 from tests.service.web.conftest import Opener
+from tests.service.web.stage import Stage
 from tests.service.web.test_journeys import expect
+from tests.service.web.test_new import CHOICES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
@@ -46,3 +49,17 @@ def test_a_budget_is_shown_in_the_unit_that_it_was_typed_in(open_page: Opener) -
     for typed, shown in (("50c", "50c"), ("2.50", "$2.50"), ("1_000", "$1_000"), ("$2", "$2"), ("3 USD", "3 USD")):
         page.locator("[name='budget']").fill(typed)
         expect(page.locator("#sum-cost")).to_have_text(f"at most {shown} total")
+
+
+def test_a_field_appears_where_a_choice_of_truth_or_of_a_whole_float_says_so(open_page: Opener, scene: Stage) -> None:
+    scene.context.applications.register(principal(scene.context, "root"), CHOICES, shared=True)
+    page = open_page()
+    page.goto("/requests/new?application=choices")
+    more = page.get_by_label("More")
+    expect(more).to_be_visible()
+    page.get_by_label("Exact").select_option(label="no")
+    expect(more).to_be_hidden()
+    page.get_by_label("Exact").select_option(label="yes")
+    expect(more).to_be_visible()
+    page.get_by_label("Order").select_option(label="1")
+    expect(more).to_be_hidden()

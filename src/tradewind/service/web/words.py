@@ -124,7 +124,20 @@ def shown_values(form: Any) -> dict[str, Any]:
 def options(field: Any) -> list[tuple[Any, str]]:
     """The choices of a form's field, with their words; one that must be chosen begins with none."""
     first = [("", "choose...")] if field.default is None else []
-    return first + [(choice, setting(choice)) for choice in field.choices]
+    return first + [(_option(choice), setting(choice)) for choice in field.choices]
+
+
+def chosen(field: Any, value: Any) -> str:
+    """Which of `options` a value is, however it was written: ``true`` of a document is ``1`` of a form."""
+    for choice in field.choices:
+        if choice == value or (isinstance(value, str) and value in (_option(choice), str(choice))):
+            return _option(choice)
+    return str(value)
+
+
+def _option(choice: Any) -> str:
+    """A choice as a form sends it: truth as 1 and 0, like the boxes to tick."""
+    return str(int(choice)) if isinstance(choice, bool) else str(choice)
 
 
 _BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
@@ -167,6 +180,7 @@ FILTERS = {
     "moment": moment,
     "pretty": pretty,
     "setting": setting,
+    "chosen": chosen,
     "exact": exact,
     "rounded": rounded,
     "agent": agent,

@@ -10,7 +10,8 @@ function value(name) {
   return field?.type === "checkbox" ? (field.checked ? 1 : 0) : field?.value;
 }
 function same(wanted, given) {
-  return String(wanted === true ? 1 : wanted === false ? 0 : wanted) === String(given);
+  if (typeof wanted === "string") return wanted === String(given ?? "");
+  return given != null && given !== "" && Number(given) === Number(wanted);  // 2.0 is 2, and true is 1
 }
 function hide() {
   for (const slot of form.querySelectorAll("[data-when]")) {
