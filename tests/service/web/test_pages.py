@@ -154,7 +154,10 @@ def test_what_just_happened_is_said_once(shared: Context, ann: Visitor) -> None:
     assert f"Request {number} is deleted." not in words(ann.get("/requests").text)
 
 
-@pytest.mark.parametrize("cookie", ["nonsense", "%5B1%5D", "%5B%22good%22%2C%20%22%3Cb%3E%22%5D", "%22x%22"])
+@pytest.mark.parametrize(
+    "cookie",
+    ["nonsense", "%5B1%5D", "%5B%22good%22%2C%20%22%3Cb%3E%22%5D", "%22x%22", "5", "null", "%7B%7D", "%5B" * 5_000],
+)
 def test_a_forged_word_breaks_no_page(shared: Context, cookie: str) -> None:
     visitor = Visitor(shared, "bob")
     visitor.client.cookies.set("tradewind_flash", cookie)
@@ -183,6 +186,10 @@ def test_pages_of_the_list(shared: Context) -> None:
         ("/nothing", 404, "This address leads nowhere"),
         ("/requests/999999", 404, "There is no such request"),
         ("/requests/99999999999999999999999", 404, "This address leads nowhere"),
+        ("/requests/99999999999999999999999/workflow", 404, "This address leads nowhere"),
+        ("/requests/99999999999999999999999/workflow/chart", 404, "This address leads nowhere"),
+        ("/studies/99999999999999999999", 404, "This address leads nowhere"),
+        ("/studies/99999999999999999999/trials.csv", 404, "This address leads nowhere"),
         ("/requests?text=%00", 422, "A text has the character U+0000"),
         ("/applications/none", 404, "There is no application 'none'"),
         ("/requests/new?application=none", 404, "There is no application 'none'"),

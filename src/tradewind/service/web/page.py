@@ -113,10 +113,12 @@ def _flash_of(request: Request) -> Flash | None:
     if not value:
         return None
     try:
-        kind, text = json.loads(unquote(value))
-    except ValueError:
-        return None
-    return Flash(kind if kind in ("good", "warn", "bad") else "warn", str(text))
+        match json.loads(unquote(value)):
+            case [str(kind), str(text)]:
+                return Flash(kind if kind in ("good", "warn", "bad") else "warn", text)
+    except (ValueError, RecursionError):
+        pass  # whatever another program of this host has put there
+    return None
 
 
 @cache

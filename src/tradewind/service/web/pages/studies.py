@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from tradewind.problem import Objective
 from tradewind.reporting.words import goal_words, value_words
-from tradewind.service.web.access import Shared, Viewer
+from tradewind.service.web.access import Number, Shared, Viewer
 from tradewind.service.web.page import render, render_part
 from tradewind.units import format_duration
 
@@ -72,7 +72,7 @@ def studies(
 
 
 @router.get("/studies/{number:int}")
-def study(request: Request, who: Viewer, shared: Shared, number: int, part: bool = False) -> HTMLResponse:
+def study(request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False) -> HTMLResponse:
     """One study; its trials come by themselves, so that the page stands at once however many there are."""
     from tradewind.reporting.documents import axis_words
 
@@ -85,7 +85,7 @@ def study(request: Request, who: Viewer, shared: Shared, number: int, part: bool
 
 
 @router.get("/studies/{number:int}/trials.csv")
-def trials_csv(who: Viewer, shared: Shared, number: int) -> Response:
+def trials_csv(who: Viewer, shared: Shared, number: Number) -> Response:
     """All trials as a file, with all that is known of them."""
     name, text = shared.studies.csv(who, number)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}

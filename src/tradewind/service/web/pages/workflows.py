@@ -13,7 +13,7 @@ from tradewind.errors import InputError, NotFoundError, TradewindError
 from tradewind.service.context import Context
 from tradewind.service.faults import status_of
 from tradewind.service.people import Principal
-from tradewind.service.web.access import Sent, Shared, Viewer
+from tradewind.service.web.access import Number, Sent, Shared, Viewer
 from tradewind.service.web.page import render
 from tradewind.service.workflows import drawn
 
@@ -44,7 +44,7 @@ def own(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Response:
 
 
 @router.get("/requests/{number:int}/workflow")
-def of_request(request: Request, who: Viewer, shared: Shared, number: int, path: str = "") -> HTMLResponse:
+def of_request(request: Request, who: Viewer, shared: Shared, number: Number, path: str = "") -> HTMLResponse:
     """The chart of a request's workflow; of several the one that is named, or the first."""
     paths = shared.workflows.found(who, number)
     if not paths or (path and path not in paths):
@@ -63,7 +63,7 @@ def of_request(request: Request, who: Viewer, shared: Shared, number: int, path:
 
 
 @router.get("/requests/{number:int}/workflow/chart")
-def chart(who: Viewer, shared: Shared, number: int, path: str = "") -> JSONResponse:
+def chart(who: Viewer, shared: Shared, number: Number, path: str = "") -> JSONResponse:
     """What the chart shows, for the page's script."""
     return JSONResponse(shared.workflows.gantt(who, number, path), headers={"Cache-Control": "no-store"})
 
