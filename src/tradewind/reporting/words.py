@@ -52,6 +52,18 @@ def setting(value: Any) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
 
 
+def machines_of(key: object) -> str:
+    """An offer's key (``aws/us-east-1/c5.xlargex2``) as people say it: ``2 × c5.xlarge, us-east-1``."""
+    if not isinstance(key, str) or key.count("/") < 2:
+        return ""
+    _, region, kind, *rest = key.split("/")
+    last = rest[-1] if rest else kind
+    last, _, nodes = last.rpartition("x")
+    kind, spot = (kind, ", spot") if rest else (last, "")
+    count = f"{nodes} × " if nodes != "1" else ""
+    return f"{count}{kind}{f', {region}' if region else ''}{spot}"
+
+
 def percent(share: float) -> str:
     """A share of one as a percentage with no false precision."""
     if 0 < share < 0.01:

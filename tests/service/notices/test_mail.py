@@ -65,6 +65,15 @@ def test_a_mail_reads_well() -> None:
         "started": 100.0,
         "ended": 1900.0,
         "results": "s3://bucket/ann",
+        "metric": "runtime",
+        "best": {
+            "trial": 3,
+            "state": "succeeded",
+            "configuration": {"nodes": 2, "rate": 0.0213421},
+            "offer": "aws/us-east-1/c5.xlargex2",
+            "objective": 251.2345,
+            "cost": 0.0213421,
+        },
         "url": "https://tw.example.org/requests/17",
     }
     notice = NoticeRow(1, 1, "email", "ann@example.org", {"event": "request.failed", "request": facts}, 17, "abc")
@@ -78,8 +87,9 @@ def test_a_mail_reads_well() -> None:
         "Why: the deadline of 30m was reached\n"
         "What to do: allow more time, or take more machines\n"
         "Application: wave@2\n"
-        "Cost: $1.50\n"
+        "Cost: $1.50 total\n"
         "Took: 30m 00s\n"
+        "Best: 4m 11s runtime, trial 3, 2 × c5.xlarge, us-east-1 (nodes=2 rate=0.02134)\n"
         "Results: s3://bucket/ann\n"
         "\n"
         "https://tw.example.org/requests/17\n"

@@ -67,3 +67,17 @@ def test_a_choice_without_end_breaks_nothing(shared: Context, depth: int, do: st
     sent = {"application": "plate", "p.size": "300", "choice": choice, "kind": "run", "do": do}
     answer = Visitor(shared, "ann").post("/requests/new", sent)
     assert answer.status_code in (200, 303, 422), answer.text[:500]
+
+
+def test_what_was_typed_about_notices_stays_where_one_of_it_is_wrong(shared: Context) -> None:
+    eve = Visitor(shared, "eve")
+    sent = {"address": "other@example.org", "webhook": "not-a-url", "email": "submitted", "calls": "submitted"}
+    answer = eve.post("/account/notices", sent)
+    assert answer.status_code == 422
+    assert [value in answer.text for value in ("other@example.org", "not-a-url")] == [True, True]
+    assert 'id="email-submitted" name="email" value="submitted" checked' in answer.text
+    assert 'id="calls-failed" name="calls" value="failed" checked' not in answer.text
+    assert shared.notices.ways(principal(shared, "eve")).address == "eve@example.org", "all of it is kept, or nothing"
+    wrong = eve.post("/account/notices", {**sent, "address": "nobody", "webhook": ""})
+    assert wrong.status_code == 422
+    assert shared.notices.ways(principal(shared, "eve")).wishes.email == ("finished", "failed")

@@ -27,8 +27,9 @@ def test_what_a_run_prints_is_read_while_it_runs(scene: Stage) -> None:
         part = ann.get(f"/requests/{row.id}/log/stdout").json()
         if "step 3" in part["text"]:
             break
-    assert part == {"text": "plate 200 step 1\nplate 200 step 2\nplate 200 step 3\n", "next": 51, "ended": False}
-    assert ann.get(f"/requests/{row.id}/log/stdout?offset=51").json() == {"text": "", "next": 51, "ended": False}
+    of = {"next": 51, "ended": False, "run": part["run"], "trial": 0}
+    assert part == {"text": "plate 200 step 1\nplate 200 step 2\nplate 200 step 3\n", **of}
+    assert ann.get(f"/requests/{row.id}/log/stdout?offset=51&run={part['run']}").json() == {"text": "", **of}
     file = ann.get(f"/requests/{row.id}/files/stdout")
     assert file.headers["content-disposition"].startswith("attachment")
     assert file.text == part["text"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tradewind.service.web.shown import machines_of, predicted, show, steps
+from tradewind.reporting.words import machines_of
+from tradewind.service.web.shown import predicted, show, steps
 from tradewind.store.request_values import RequestEvent, RequestRow
 
 NOW = 10_000.0

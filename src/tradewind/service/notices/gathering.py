@@ -61,6 +61,7 @@ def document_of(happening: Happening, occasion: Occasion, url: str) -> dict[str,
         "tenant": request.tenant,
         "results": str(request.document.get("results") or ""),
         "best": progress.get("best"),
+        "metric": progress.get("metric"),
     }
     if url:
         facts["url"] = f"{url.rstrip('/')}/requests/{request.id}"

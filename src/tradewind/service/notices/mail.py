@@ -13,6 +13,7 @@ from typing import Any
 
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import InputError
+from tradewind.reporting.words import compact, machines_of, value_words
 from tradewind.service.accounts.names import clean
 from tradewind.service.notices.refusal import NoticeRefused
 from tradewind.service.settings import ServiceSettings
@@ -130,9 +131,9 @@ def _content(event: str, facts: Mapping[str, Any]) -> tuple[str, list[str], list
         ("Why", _line(facts.get("problem"))),
         ("What to do", _line(facts.get("hint"))),
         ("Application", _line(facts.get("application"))),
-        ("Cost", format_money(facts["cost"]) if facts.get("cost") and state != "pending" else ""),
+        ("Cost", f"{format_money(facts['cost'])} total" if facts.get("cost") and state != "pending" else ""),
         ("Took", _took(facts)),
-        ("Best", _line(facts.get("best"))),
+        ("Best", _best(facts.get("best"), str(facts.get("metric") or "objective"))),
         ("Results", _line(facts.get("results"))),
     ]
     return f"[Tradewind] {name}: {short}", lines, [row for row in rows if row[1]], str(facts.get("url", ""))
@@ -142,6 +143,17 @@ def _line(value: Any) -> str:
     if isinstance(value, Mapping):
         value = ", ".join(f"{key} {one}" for key, one in value.items() if not isinstance(one, Mapping | list))
     return clean(" ".join(str(value).split()), 1000) if value else ""
+
+
+def _best(best: Any, metric: str) -> str:
+    """The best trial in words: ``$0.0213 cost, trial 3, 2 × c5.xlarge, us-east-1 (nodes=2)``."""
+    if not isinstance(best, Mapping):
+        return ""
+    value, chosen = best.get("objective"), best.get("configuration")
+    found = [f"{value_words(metric, value)} {metric}"] if isinstance(value, int | float) else []
+    found += [f"trial {best['trial']}" if "trial" in best else "", machines_of(best.get("offer"))]
+    settings = f" ({compact(chosen)})" if isinstance(chosen, Mapping) and chosen else ""
+    return _line(", ".join(part for part in found if part) + settings)
 
 
 def _took(facts: Mapping[str, Any]) -> str:

@@ -65,12 +65,12 @@ class Wishes:
         own = document.get("notify")
         if not isinstance(own, Mapping):
             return self
-        email, webhook = self.email, self.webhook
+        email, webhook, calls = self.email, self.webhook, self.calls
         if (wanted := own.get("email")) is not None:
             email = () if not wanted else email or _ENDINGS
         if isinstance(url := own.get("webhook"), str):
-            webhook = url
-        return Wishes(email, webhook, self.calls or _ENDINGS, self.generation)
+            webhook, calls = url, calls or _ENDINGS  # who names one wants to hear, whatever holds for the others
+        return Wishes(email, webhook, calls, self.generation)
 
 
 def check_notify(notify: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import InputError
-from tradewind.reporting.words import value_words
+from tradewind.reporting.words import machines_of, value_words
 from tradewind.service.web.words import badge_of, short
 from tradewind.store.request_values import ACTIVE, OPEN, RequestEvent, RequestRow
 from tradewind.units import format_money, parse_duration
@@ -126,18 +126,6 @@ def show(row: RequestRow, now: float | None = None) -> Shown:
         best=_best(row),
         trials=trials if isinstance(trials, int) else 0,
     )
-
-
-def machines_of(key: object) -> str:
-    """An offer's key (``aws/us-east-1/c5.xlargex2``) as people say it: ``2 × c5.xlarge, us-east-1``."""
-    if not isinstance(key, str) or key.count("/") < 2:
-        return ""
-    _, region, kind, *rest = key.split("/")
-    last = rest[-1] if rest else kind
-    last, _, nodes = last.rpartition("x")
-    kind, spot = (kind, ", spot") if rest else (last, "")
-    count = f"{nodes} × " if nodes != "1" else ""
-    return f"{count}{kind}{f', {region}' if region else ''}{spot}"
 
 
 def _remark(row: RequestRow) -> str:

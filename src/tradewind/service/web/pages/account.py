@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import InputError, TradewindError
+from tradewind.service.accounts import names
 from tradewind.service.accounts.passwords import SHORTEST
 from tradewind.service.accounts.tokens import digest_of
 from tradewind.service.context import Context
@@ -135,11 +136,14 @@ def change_notices(request: Request, who: Viewer, shared: Shared, sent: Sent) ->
     """Change what one is told of."""
     email = [str(one) for one in sent.getlist("email")]
     calls = [str(one) for one in sent.getlist("calls")]
+    address, webhook = (str(sent.get(name, "")).strip() for name in ("address", "webhook"))
     try:
-        shared.accounts.change_me(who, email=str(sent.get("address", "")).strip())
-        shared.notices.change(who, email=email, webhook=str(sent.get("webhook", "")).strip(), calls=calls)
+        names.email(address)  # all of it is kept, or nothing
+        shared.notices.change(who, email=email, webhook=webhook, calls=calls)
+        shared.accounts.change_me(who, email=address)
     except TradewindError as error:
-        return _notices_page(request, who, shared, problem=error)
+        given = {"address": address, "webhook": webhook, "email": email, "calls": calls}
+        return _notices_page(request, who, shared, problem=error, given=given)
     return redirect(request, "/account/notices", "Kept.")
 
 
@@ -161,10 +165,20 @@ def notice_key(request: Request, who: Viewer, shared: Shared) -> HTMLResponse:
 
 
 def _notices_page(
-    request: Request, who: Principal, shared: Context, *, key: str = "", problem: TradewindError | None = None
+    request: Request,
+    who: Principal,
+    shared: Context,
+    *,
+    key: str = "",
+    problem: TradewindError | None = None,
+    given: dict[str, Any] | None = None,
 ) -> HTMLResponse:
+    ways = shared.notices.ways(who)
+    wishes = ways.wishes
+    kept = {"address": ways.address, "webhook": wishes.webhook, "email": wishes.email, "calls": wishes.calls}
     values: dict[str, Any] = {
-        "ways": shared.notices.ways(who),
+        "ways": ways,
+        "given": given or kept,
         "recent": shared.notices.recent(who, 10),
         "occasions": OCCASIONS,
         "key": key,
