@@ -92,17 +92,13 @@ def run(
     from tradewind.cli.workflow.common import check_pictures, draw_gantt
     from tradewind.cli.workflow.screen import Screen
     from tradewind.units import parse_duration
-    from tradewind.workflow.edited import timed
     from tradewind.workflow.execution.options import Options
     from tradewind.workflow.execution.results import chart
     from tradewind.workflow.execution.run import carry_out
     from tradewind.workflow.execution.steps import Patience
-    from tradewind.workflow.files import read_plan
 
     check_pictures("--gantt", gantt)
-    read, said = timed(read_plan(plan))
-    if said:
-        typer.echo(f"{plan}: its times are {said}", err=True)
+    read = _read(plan)
     _check_scale(read, scale, synthetic)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = Options(
@@ -120,6 +116,17 @@ def run(
     if gantt:
         draw_gantt(gantt, chart(carried.results))
     _finish(carried, place, as_json=as_json)
+
+
+def _read(path: Path) -> Plan:
+    """The plan, with times that hold; where they are not those of the file, that is said."""
+    from tradewind.workflow.edited import timed
+    from tradewind.workflow.files import read_plan
+
+    plan, said = timed(read_plan(path))
+    if said:
+        typer.echo(f"{path}: its times are {said}", err=True)
+    return plan
 
 
 def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: str) -> Terms:
