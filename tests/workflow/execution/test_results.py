@@ -21,7 +21,7 @@ from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.plan import Repeated
 from tradewind.workflow.planner.heft import HeftPlanner
-from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.platform import Platform, Storage, Vm
 
 FLOW = Workflow("w", (Task("a", "x", 10.0), Task("b", "x", 20.0), Task("c", "y", 5.0)), ((), (0,), (0,)))
 PLATFORM = Platform((Vm("slow", 1.0, kind="s", price_per_hour=3.6), Vm("fast", 2.0, kind="f", price_per_hour=7.2)))
@@ -180,8 +180,36 @@ def test_what_is_learned_holds_when_the_next_plan_was_made_with_it() -> None:
     other = measured_runtimes(replace(FLOW, name="other"), found[:1])  # of which only ratios are known
     assert [task.runtime for task in other.tasks] == pytest.approx([12.0, 24.0, 18.0])
     for row in found[0]["tasks"]:
-        del row["runtime"]
+        del row["runtime"], row["transfer"]
     assert measured_runtimes(FLOW, found[:1]).tasks == other.tasks
+
+
+def carried_out(made: Plan, late: float = 0.0) -> dict[str, Any]:
+    """The results of a run that went as planned, but that each task ran some seconds longer."""
+    spans = zip(made.flow.tasks, made.schedule.vm, made.schedule.start, made.schedule.finish, strict=True)
+    records = [*RUN[:2], RUN[3]]
+    for task, vm, begin, finish in spans:
+        name = made.platform.vms[vm].name
+        records += [start(task.id, 100.0 + begin, name), end(task.id, 100.0 + begin, finish - begin + late)]
+    return results_of(made, told(*records), engine="process", ending="done", now=500.0)
+
+
+@pytest.mark.parametrize("storage", ["shared", "local"])
+def test_the_time_of_files_is_not_learned_as_run_time(storage: Storage) -> None:
+    read = replace(FLOW.tasks[0], inputs=("big",))
+    flow = replace(FLOW, tasks=(read, *FLOW.tasks[1:]), sizes={"big": 1_500_000_000})
+    slow = Platform((Vm("slow", 1.0, kind="s"),), storage, bandwidth=15.0)
+    made = Plan(flow, slow, heft().plan(flow, slow), "heft")
+    assert made.schedule.makespan == pytest.approx(135.0)
+    found = carried_out(made)
+    assert found["actual"]["makespan"] == pytest.approx(135.0)
+    assert [row["transfer"] for row in found["tasks"]] == pytest.approx([100.0, 0.0, 0.0])
+    assert [task.runtime for task in measured_runtimes(flow, [found]).tasks] == pytest.approx([10.0, 20.0, 5.0])
+    late = measured_runtimes(flow, [carried_out(made, 5.0)])
+    assert [task.runtime for task in late.tasks] == pytest.approx([10 * 1.375, 20 * 1.375, 10.0])  # of 1.5 and 1.25
+    bare = replace(flow, tasks=tuple(replace(task, runtime=0.0) for task in flow.tasks))
+    found = carried_out(replace(made, flow=bare, schedule=heft().plan(bare, slow)), 5.0)
+    assert [task.runtime for task in measured_runtimes(bare, [found]).tasks] == pytest.approx([5.0] * 3)
 
 
 def test_without_expectations_the_measured_time_is_taken_at_the_machines_speed() -> None:

@@ -17,7 +17,7 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.execution.journal import Attempted, History
 from tradewind.workflow.execution.options import kept
 from tradewind.workflow.files import Plan, read_bytes
-from tradewind.workflow.graph import Workflow
+from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Repeated, Schedule, figures
 
 FORMAT = "tradewind-results-1"
@@ -111,7 +111,7 @@ def _figures(plan: Plan, schedule: Schedule, bound: float) -> dict[str, float]:
 def _rows(plan: Plan, history: History, scale: float) -> list[dict[str, Any]]:
     flow, platform, schedule = plan.flow, plan.platform, plan.schedule
     names = {vm.name: place for place, vm in enumerate(platform.vms)}
-    expected = platform.seconds(flow)
+    expected, transfers = platform.seconds(flow), _transfers(plan)
     done, attempts = history.done(), Counter(task for task, _ in history.attempts)
     last = {each.task: each for each in history.attempts.values()}
     rows = []
@@ -141,9 +141,20 @@ def _rows(plan: Plan, history: History, scale: float) -> list[dict[str, Any]]:
             "actual_finish": finish,
             "seconds": each.end["seconds"] / scale,
             "expected": float(expected[place, names[each.vm]]),
+            "transfer": float(transfers[place]),
         }
         rows.append(row | {name: each.end[name] for name in ("cpu_seconds", "peak_memory_bytes") if name in each.end})
     return rows
+
+
+def _transfers(plan: Plan) -> Numbers:
+    """Seconds that a plan counts for each task to get its files; no run time is learned from them."""
+    flow, platform, schedule = plan.flow, plan.platform, plan.schedule
+    if platform.storage != "local":
+        return platform.reading(flow)
+    # What is fetched depends on where files lie; the plan has it in its spans.
+    running = flow.runtimes / platform.speeds[schedule.vm]
+    return np.asarray(np.maximum(0.0, schedule.finish - schedule.start - running))
 
 
 def chart(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,6 +210,8 @@ def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> W
     over the kinds; the run time of each task of that activity is multiplied with it. Where the workflow had no run
     times to expect, the median of what was measured, at the speed of its machine, is the run time.
 
+    What the plan counted for files to be read or fetched is left out of both: the next plan counts it again.
+
     What was expected of a task of this workflow is first put into proportion to the run time that it has now: the plan
     may have been made with other times, such as those that were measured before.
 
@@ -215,11 +228,12 @@ def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> W
         for row in document["tasks"]:
             if row.get("seconds") is None:
                 continue
-            expected = row["expected"] * _proportion(flow, document, row)
+            seconds, expected = _running(row)
+            expected *= _proportion(flow, document, row)
             if expected > _LEAST:
                 kinds = ratios.setdefault(row["activity"], {})
-                kinds.setdefault(row["kind"], []).append(row["seconds"] / expected)
-            absolute.setdefault(row["activity"], []).append(row["seconds"] * row["speed"])
+                kinds.setdefault(row["kind"], []).append(seconds / expected)
+            absolute.setdefault(row["activity"], []).append(seconds * row["speed"])
     factor = {
         activity: statistics.median(statistics.median(each) for each in kinds.values())
         for activity, kinds in ratios.items()
@@ -239,6 +253,13 @@ def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> W
             hint="give the results of a run of it, or of one with the same activities",
         )
     return replace(flow, tasks=tuple(tasks))
+
+
+def _running(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Seconds that a task ran, as measured and as expected, without those of its files."""
+    if "transfer" not in row:  # results of earlier versions
+        return row["seconds"], row["expected"]
+    return max(row["seconds"] - row["transfer"], _LEAST), row["runtime"] / row["speed"]
 
 
 def _proportion(flow: Workflow, document: Mapping[str, Any], row: Mapping[str, Any]) -> float:
