@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tradewind import plugins
-from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal, Trial
 from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
@@ -83,7 +84,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             place = self._minimum(model, places[free], rng)
             index = int(free[place])
             outlook = model.judge(places[free[[place]]])
-            chosen.append(Proposal(candidates.configuration(index), why=self._why(model, outlook)))
+            billed = self._billed(outlook, places[free[[place]]])
+            chosen.append(Proposal(candidates.configuration(index), why=self._why(model, billed)))
             free = np.delete(free, place)
         return chosen
 
@@ -135,14 +137,15 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             return []
         places = (self._places if self._listed else Places.of(candidates, self._map))[free]
         outlook = model.judge(places)
-        order = rank(outlook, self.settings.confidence)[:count]
+        billed = self._billed(outlook, places)
+        order = rank(billed, self.settings.confidence, outlook.loss)[:count]
         wanted = model.objective(places)
         return [
             Recommendation(
                 configuration=candidates.configuration(int(free[i])),
-                cost=float(outlook.cost[i]),
-                cost_low=float(outlook.cost_low[i]),
-                cost_high=float(outlook.cost_high[i]),
+                cost=float(billed.cost[i]),
+                cost_low=float(billed.cost_low[i]),
+                cost_high=float(billed.cost_high[i]),
                 runtime=float(outlook.seconds[i]),
                 runtime_low=float(outlook.seconds_low[i]),
                 runtime_high=float(outlook.seconds_high[i]),
@@ -152,6 +155,18 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             )
             for i in order
         ]
+
+    def _billed(self, outlook: Outlook, places: Places) -> Outlook:
+        """The same with money as it will be charged, in whole billing units, which the model does without."""
+        bill = self.problem.terms.billing.cost
+
+        def money(seconds: Array) -> Array:
+            return np.array([bill(float(s), float(h)) for s, h in zip(seconds, places.hourly, strict=True)])
+
+        cost, low, high = map(money, (outlook.seconds, outlook.seconds_low, outlook.seconds_high))
+        aim = self.problem.objective
+        loss = outlook.loss if aim.metric != COST else cost if aim.goal == "minimise" else -cost
+        return replace(outlook, cost=cost, cost_low=low, cost_high=high, loss=loss)
 
     def fitted(self) -> Mapping[str, Any]:
         """Scale, penalty, and which job parameters and metrics matter."""
@@ -174,7 +189,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         row = None if not len(pool) else self._map.of(configuration, pool.offer(0))
         if model.time is None or row is None:
             return {}
-        outlook = model.judge(Places.of(pool, self._map))
+        places = Places.of(pool, self._map)
+        outlook = self._billed(model.judge(places), places)
         return {
             "expected_cost": float(outlook.cost[0]),
             "cost_low": float(outlook.cost_low[0]),
@@ -254,10 +270,15 @@ def _objective(wanted: tuple[Array, Array, Array] | None, i: int) -> dict[str, f
     return {} if wanted is None else {name: float(values[i]) for name, values in zip(names, wanted, strict=True)}
 
 
-def rank(outlook: Outlook, confidence: float) -> Indices:
+def rank(outlook: Outlook, confidence: float, finer: Array | None = None) -> Indices:
     """Places by preference: what is likely to be feasible by its objective, then the rest by its chance, and its time.
 
     Where a deadline is out of reach for all, every chance is 0: the quickest come nearest.
+
+    Args:
+        outlook: What is expected of each.
+        confidence: The probability from which a place is likely to be feasible.
+        finer: The objective before it was rounded, which decides between equal ones.
     """
     likely = outlook.feasible >= confidence
     loss = np.where(np.isfinite(outlook.loss), outlook.loss, math.inf)
@@ -266,5 +287,6 @@ def rank(outlook: Outlook, confidence: float) -> Indices:
     first = np.where(likely, np.round(loss / scale, 9), 0.0)
     second = np.where(likely, 0.0, -np.round(outlook.feasible, 9))
     third = np.where(likely, 0.0, np.round(np.log(np.maximum(outlook.seconds, 1e-9)), 9))
-    found: Indices = np.lexsort((np.round(loss / scale, 9), third, second, first, ~likely))
+    last = np.round((loss if finer is None else np.where(np.isfinite(finer), finer, math.inf)) / scale, 9)
+    found: Indices = np.lexsort((last, third, second, first, ~likely))
     return found
