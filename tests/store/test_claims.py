@@ -109,7 +109,7 @@ def test_only_who_holds_it_changes_it(requests: RequestStore, claims: ClaimStore
     assert claims.renew({mine.row.id: "another"}, 60.0) == {mine.row.id}
     requests.want(mine.row.id, "delete", Remark("executing", "wanted"))
     assert claims.wishes([mine.row.id]) == {mine.row.id: "delete"}
-    assert claims.change(mine.row.id, mine.token, {"state": "done"}, [Remark("done", "")], release=True) == "delete"
+    assert claims.change(mine.row.id, mine.token, {"state": "done"}, [Remark("done", "")], hold="release") == "delete"
     row = requests.get(mine.row.id)
     assert (row.state, row.cost, row.hold_holder) == ("done", 0.1, None)
     assert [event.stage for event in requests.events()] == ["pending", "executing", "executing", "done"]
@@ -149,7 +149,7 @@ def test_what_a_dead_process_of_this_host_held_is_taken_over_at_once(
 def test_what_is_left_goes_to_the_next_at_once(requests: RequestStore, claims: ClaimStore) -> None:
     add(requests)
     mine = claim(claims)
-    claims.change(mine.row.id, mine.token, {"state": "executing"}, leave=True)
+    claims.change(mine.row.id, mine.token, {"state": "executing"}, hold="leave")
     assert claims.waits()
     assert claim(claims, OTHER).row.id == mine.row.id
 
@@ -225,7 +225,7 @@ def test_no_statement_is_put_together_for_a_request(
     assert claims.wishes([number]) == {number: "run"}
     study = StudyRow(0, "quick", "k", {}, 1.0, owner="tw-1")
     claims.name_study(mine, study, {"started": 1.0})
-    assert claims.change(number, token, {"state": "done"}, [Remark("done", "well")], release=True) == "run"
+    assert claims.change(number, token, {"state": "done"}, [Remark("done", "well")], hold="release") == "run"
     assert [event.text for event in requests.events(request_id=number)][-1] == "well"
     assert not claims.waits()
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -44,7 +44,11 @@ from tradewind.store.request_values import Line, Remark, RequestRow, Wanted
 
 _MOST_HELD = 1000
 _GLANCE = 1.0
-_FREE = dict.fromkeys(("hold_token", "hold_holder", "hold_expires"))
+_HOLDS: Mapping[str, Mapping[str, Any]] = {
+    "keep": {},
+    "release": dict.fromkeys(("hold_token", "hold_holder", "hold_expires")),
+    "leave": {"hold_expires": 0.0},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +195,7 @@ class ClaimStore:
         remarks: Sequence[Remark] = (),
         *,
         lasting: bool = True,
-        release: bool = False,
-        leave: bool = False,
+        hold: Literal["keep", "release", "leave"] = "keep",
     ) -> Wanted:
         """Change a request, and note what happened, all of it or none.
 
@@ -202,8 +205,8 @@ class ClaimStore:
             fields: What to change, by name.
             remarks: What happened, the oldest first.
             lasting: False where a power cut may take it back.
-            release: Let go of it with this: it is over, or waits again.
-            leave: Let go of it as it is: the next process takes it over at once.
+            hold: ``release`` lets go of it with this: it is over, or waits again; ``leave`` lets go of it as it is:
+                the next process takes it over at once.
 
         Returns:
             What its owner wants of it at this very moment, where it was let go of: who wanted it deleted in time finds
@@ -212,8 +215,7 @@ class ClaimStore:
         Raises:
             StudyBusyError: Another process has taken it over; nothing is written.
         """
-        hold = _FREE if release else {"hold_expires": 0.0} if leave else {}
-        values = {**written(fields), "updated": time.time(), **hold}
+        values = {**written(fields), "updated": time.time(), **_HOLDS[hold]}
 
         change, events = self._change_of(tuple(values)), events_of(number, remarks)
         row = {"id_": number, "token_": token, **values}
@@ -223,13 +225,13 @@ class ClaimStore:
                 raise _lost(number)
             if self._database.path is None:
                 note(connection, number, remarks)
-                if leave or (release and fields.get("state") == "pending"):
+                if hold == "leave" or (hold == "release" and fields.get("state") == "pending"):
                     ring(connection)
             elif events:
                 self._note.run(connection, events)
 
         self._database.together(work, lasting=lasting)
-        found = self._database.rows(WANTED, number=number) if release else ()
+        found = self._database.rows(WANTED, number=number) if hold == "release" else ()
         return found[0][0] if found else "run"
 
     def _change_of(self, names: tuple[str, ...]) -> Prepared:

@@ -302,7 +302,7 @@ def test_a_worker_that_lost_its_lease_leaves_everything_alone(tmp_path: Path) ->
         until(lambda: there.get(row).state == "executing")
         # As after a minute in which the first one did not come to write anything.
         claim = first._carriers[row.id].claim
-        there.context.requests.claims.change(row.id, claim.token, {}, leave=True)
+        there.context.requests.claims.change(row.id, claim.token, {}, hold="leave")
         first._renewed = Moment(*(each + 60 for each in Moment.now()))
         threads[1].start()
         assert there.ended(row).state == "done"

@@ -162,5 +162,5 @@ class Following:
         values |= {"ended": time.time(), "reserved": 0.0}
         remark = Remark(end.state, end.problem or "it has ended well", {"hint": end.hint} if end.hint else {})
         token = self.claim.token
-        self.wanted = self._claims.change(self.claim.row.id, token, values, [*(remarks or ()), remark], release=True)
+        self.wanted = self._claims.change(self.claim.row.id, token, values, [*(remarks or ()), remark], hold="release")
         self.over = True

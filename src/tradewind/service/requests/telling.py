@@ -158,8 +158,8 @@ class Telling:
         if fields == self._stored and not self._remarks and not leave:
             return
         remarks, self._remarks = self._remarks, []
-        token = self._claim.token
-        self._claims.change(self._claim.row.id, token, fields, remarks, lasting=leave, leave=leave)
+        row, token = self._claim.row, self._claim.token
+        self._claims.change(row.id, token, fields, remarks, lasting=leave, hold="leave" if leave else "keep")
         self._stored, self._written = fields, time.monotonic()
 
     def requeue(self, why: str) -> None:
@@ -167,7 +167,7 @@ class Telling:
         self._progress.pop("waiting", None)
         fields = {"state": "pending", "progress": finite(self._progress), "cost": self._cost, "plan": self.plan}
         remarks = [*self._remarks, Remark("pending", why)]
-        self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, release=True)
+        self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, hold="release")
 
     def finish(self, end: End, cost: float, *, trial: Trial | None = None) -> Wanted:
         """Write the end of the request, and let go of it.
@@ -196,4 +196,4 @@ class Telling:
         }
         words = end.problem or end.hint or "it has ended well"
         remarks = [*self._remarks, Remark(end.state, words, {"cost": cost})]
-        return self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, release=True)
+        return self._claims.change(self._claim.row.id, self._claim.token, fields, remarks, hold="release")

@@ -205,7 +205,7 @@ class Worker:
         left = [number for number, carrier in self._carriers.items() if not carrier.over]
         for number, following in self._following.items():
             try:
-                self._claims.change(number, following.claim.token, {}, leave=True)
+                self._claims.change(number, following.claim.token, {}, hold="leave")
             except StoreError as error:
                 _log.warning("request %d: %s", number, error)
         # Their process is gone in a moment, and the next one sees that.
