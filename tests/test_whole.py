@@ -13,7 +13,7 @@ from threading import Barrier
 
 import pytest
 
-from tradewind.whole import set_aside, write_whole
+from tradewind.whole import set_aside, set_at, write_whole
 
 THREADS, ROUNDS = 6, 60
 
@@ -148,3 +148,26 @@ def test_long_names_have_room_for_what_is_added(tmp_path: Path) -> None:
     path = tmp_path / ("\N{GRINNING FACE}" * 63)
     write_whole(path, "x")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_named_place_stays_what_it_is(tmp_path: Path) -> None:
+    """A link is followed; a pipe is written, and neither is replaced by a file."""
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_text("old")
+    link.symlink_to("target")
+    with set_at(link) as part:
+        assert part.parent == tmp_path and part != target
+        part.write_text("new")
+    assert link.is_symlink() and target.read_text() == "new"
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("made")
+    with set_at(dangling) as part:
+        part.write_text("made")
+    assert dangling.is_symlink() and (tmp_path / "made").read_text() == "made"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool, set_at(pipe) as part:
+        read = pool.submit(pipe.read_text)
+        part.write_text("through")
+        assert read.result(10) == "through"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "link", "made", "pipe", "target"]

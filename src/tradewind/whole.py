@@ -67,6 +67,28 @@ def set_aside(path: Path, *, mode: int | None = None, durable: bool = False) -> 
         raise
 
 
+@contextmanager
+def set_at(path: Path) -> Iterator[Path]:
+    """As `set_aside`, for a place that the user has named: a link stays one, and its target is replaced.
+
+    What is no file (a pipe, a device such as ``/dev/stdout``) is written itself: replacing it would break it for all.
+
+    Args:
+        path: The place.
+
+    Yields:
+        The file to write.
+
+    Raises:
+        OSError: As in `set_aside`.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+    else:
+        with set_aside(path.resolve()) as part:
+            yield part
+
+
 def _settle(path: Path) -> None:
     """Wait until a file or a folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)

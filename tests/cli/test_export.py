@@ -3,6 +3,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -56,6 +58,20 @@ def test_the_ending_chooses_the_format(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     run("export", "zip", "--out", str(tmp_path / "b.csv"), "--json")
     assert json.loads(capsys.readouterr().out) == {"file": str(tmp_path / "b.csv"), "format": "csv", "trials": 5}
+
+
+def test_a_pipe_and_a_link_stay_what_they_are(tmp_path: Path) -> None:
+    build(some_trials(3))
+    pipe, link = tmp_path / "out.csv", tmp_path / "link.csv"
+    os.mkfifo(pipe)
+    link.symlink_to("real.csv")
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        run("export", "zip", "--out", str(pipe))
+        assert read.result(10).startswith("number,")
+    assert pipe.is_fifo()
+    run("export", "zip", "--out", str(link))
+    assert link.is_symlink() and (tmp_path / "real.csv").is_file()
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ def _write(store: Store, study_id: int, chosen: Format, stream: IO[str]) -> int:
 
 
 def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
-    """Write a file beside the wanted one and put it in its place: a reader never sees half of it."""
+    """Write a file beside the wanted one and put it in its place: a reader never sees half of it; a pipe gets all."""
     from tradewind.reporting import export as writers
-    from tradewind.whole import set_aside
+    from tradewind.whole import set_at
 
-    with set_aside(out) as part:
+    with set_at(out) as part:
         if chosen is Format.PARQUET:
             from tradewind.store import frames
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import WorkflowError
-from tradewind.whole import write_whole
+from tradewind.whole import set_at
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import FORMAT, Schedule, dump, from_json, to_json
 from tradewind.workflow.platform import Platform
@@ -283,12 +283,13 @@ def _decoded(text: bytes, file: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in one step: a reader sees all of it or nothing.
+    """Write a file in one step: a reader sees all of it or nothing; pipes and devices are written to.
 
     Raises:
         WorkflowError: It cannot be written.
     """
     try:
-        write_whole(path, text)
+        with set_at(path) as part:
+            part.write_bytes(text.encode())
     except OSError as error:
         raise WorkflowError(f"cannot write {path}: {error.strerror or error}") from None
