@@ -6,7 +6,16 @@ import re
 import pytest
 
 from tradewind import errors
-from tradewind.errors import DeployError, InputError, InterpretationError, SpecError, TradewindError
+from tradewind.errors import (
+    BusyError,
+    CredentialsError,
+    DeployError,
+    InputError,
+    InterpretationError,
+    NotFoundError,
+    SpecError,
+    TradewindError,
+)
 
 ALL = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, TradewindError)]
 
@@ -20,6 +29,8 @@ def test_an_error_is_one_line_of_what_where_and_what_to_do() -> None:
     assert InterpretationError("empty", "x").reason == "empty"
     assert DeployError("x").retryable
     assert not DeployError("x", retryable=False).retryable
+    assert not CredentialsError("x").retryable
+    assert (BusyError("x", wait=2.0).wait, NotFoundError("x").wait) == (2.0, 0.0)
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)

@@ -203,18 +203,21 @@ class DeployError(TradewindError):
     Args:
         message: What is wrong and where.
         hint: What to do.
-        retryable: True when it is the infrastructure's fault and another attempt may succeed.
+        retryable: True when it is the infrastructure's fault and another attempt may succeed; as ``passes`` says
+            unless given.
 
     Attributes:
+        passes: Whether errors of this kind are of the moment.
         paid_seconds: How long machines were there, at most, that were made in vain and taken back.
     """
 
     exit_code = 10
     code = "deploy"
+    passes: ClassVar[bool] = True
 
-    def __init__(self, message: str, *, hint: str | None = None, retryable: bool = True) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, retryable: bool | None = None) -> None:
         super().__init__(message, hint=hint)
-        self.retryable = retryable
+        self.retryable = self.passes if retryable is None else retryable
         self.paid_seconds = 0.0
 
 
@@ -233,9 +236,7 @@ class CredentialsError(DeployError):
     """
 
     code = "deploy.credentials"
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint, retryable=False)
+    passes = False
 
 
 class PrerequisiteError(DeployError):
@@ -247,9 +248,7 @@ class PrerequisiteError(DeployError):
     """
 
     code = "deploy.prerequisite"
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint, retryable=False)
+    passes = False
 
 
 class ImageError(DeployError):
@@ -261,9 +260,7 @@ class ImageError(DeployError):
     """
 
     code = "deploy.image"
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint, retryable=False)
+    passes = False
 
 
 class OfferRefusedError(DeployError):
@@ -275,9 +272,7 @@ class OfferRefusedError(DeployError):
     """
 
     code = "deploy.offer"
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint, retryable=False)
+    passes = False
 
 
 class UnreachableError(DeployError):
@@ -358,10 +353,20 @@ class NoHistoryError(TradewindError):
 
 
 class ServiceError(TradewindError):
-    """The service refuses, or does not answer."""
+    """The service refuses, or does not answer.
+
+    Args:
+        message: What it refuses.
+        hint: What to do.
+        wait: Seconds after which it may be tried again, where that helps.
+    """
 
     exit_code = 16
     code = "service"
+
+    def __init__(self, message: str, *, hint: str | None = None, wait: float = 0.0) -> None:
+        super().__init__(message, hint=hint)
+        self.wait = wait
 
 
 class SignInError(ServiceError):
@@ -395,35 +400,15 @@ class QuotaError(ServiceError):
 
 
 class TooManyError(ServiceError):
-    """Asked too often, or for too much at once.
-
-    Args:
-        message: What is too much.
-        hint: What to do.
-        wait: Seconds after which it may be tried again.
-    """
+    """Asked too often, or for too much at once."""
 
     code = "service.too-many"
 
-    def __init__(self, message: str, *, hint: str | None = None, wait: float = 0.0) -> None:
-        super().__init__(message, hint=hint)
-        self.wait = wait
-
 
 class BusyError(ServiceError):
-    """The service has as much to do as it can, for all of its users together.
-
-    Args:
-        message: What there is too much of.
-        hint: What to do.
-        wait: Seconds after which it may be tried again.
-    """
+    """The service has as much to do as it can, for all of its users together."""
 
     code = "service.busy"
-
-    def __init__(self, message: str, *, hint: str | None = None, wait: float = 0.0) -> None:
-        super().__init__(message, hint=hint)
-        self.wait = wait
 
 
 class TooLargeError(ServiceError):

@@ -36,7 +36,7 @@ def error_of(status: int, document: Mapping[str, Any], wait: float = 0.0) -> Tra
         error.file, error.line = None, document.get("line")
     if isinstance(error, errors.FormError):
         error.fields = dict(document.get("fields", {}))
-    if isinstance(error, errors.TooManyError | errors.BusyError):
+    if isinstance(error, errors.ServiceError):
         error.wait = wait
     if isinstance(error, errors.InterpretationError):
         error.reason = ""
