@@ -65,6 +65,14 @@ def test_tests_on_worlds_that_it_has_not_met(words: tuple[str, ...], capsys: pyt
     assert [line[0] for line in said["table"]][:2] == ["weight", "deviation"]
 
 
+def test_a_workflow_without_run_times_teaches_nothing(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("flow.yaml").write_text("name: bare\ntasks: {a: {command: 'true'}, b: {command: 'true'}}\n")
+    assert run([*words, "--noise", "0.2"]) == 3
+    assert "no task of workflow bare has a run time: there is nothing to learn (give tasks" in capsys.readouterr().err
+
+
 def test_goes_on_where_it_was(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     line = [*words, *UNSURE, "--json", "--out", "kept"]
     assert run([*line, "--episodes", "5"]) == 0

@@ -18,6 +18,7 @@ from tests.workflow.datasets import dax, needs_datasets
 
 from tradewind.errors import WorkflowError
 from tradewind.testing.planners import PLATFORMS, example_flow
+from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning.adaptive import Weights
 from tradewind.workflow.learning.cem import CrossEntropy
 from tradewind.workflow.learning.compare import paired
@@ -26,6 +27,7 @@ from tradewind.workflow.learning.judging import judge
 from tradewind.workflow.learning.learners import AdaptiveLearner, Learner
 from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
 from tradewind.workflow.planner.q_learning import QLearningPlanner
+from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.readers.vms import paper3
 from tradewind.workflow.simulator.world import World
 
@@ -201,6 +203,25 @@ def test_where_all_is_known_the_search_is_said_to_win() -> None:
     assert judged.worlds == 0
     assert judged.best.name != "q_learning, learned"
     assert judged.figures.makespan <= best.makespan
+
+
+@pytest.mark.parametrize("settings", [{}, {"noise": 0.3, "unknown": 0.3}])
+@pytest.mark.parametrize("method", ["adaptive", "q_learning"])
+def test_what_was_learned_fetches_files_too(method: str, settings: dict[str, Any]) -> None:
+    one = Task("a", "a", 1.0, ("in",), ("mid",))
+    flow = Workflow("w", (one, Task("b", "b", 1.0, ("mid",))), ((), (0,)), {"in": 1_500_000_000, "mid": 15_000_000})
+    local = Platform((Vm("only"),), "local", bandwidth=15.0)
+    found = open_learner(method, flow, local, settings, 0)
+    best = min((found.step() for _ in range(5)), key=lambda each: each.makespan).schedule
+    judged = judge(found, best if found.certain else None, worlds=3, seconds=0.01)
+    assert judged.figures.makespan == pytest.approx(102.0)
+    assert all(row.makespan > 100.0 for row in judged.rows)
+    assert len({round(row.makespan, 6) for row in judged.rows}) == 1  # of one machine nobody makes more
+
+
+def test_machines_that_are_moved_stand_still_a_while_where_nobody_says_how_long() -> None:
+    assert AdaptiveLearner.Settings(migration=0.1).varying
+    assert not AdaptiveLearner.Settings(migration=0.1, pause=0.0).varying
 
 
 def test_planners_keep_what_they_learned(tmp_path: Path) -> None:

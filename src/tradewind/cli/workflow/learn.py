@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from tradewind.workflow.graph import Workflow
     from tradewind.workflow.learning.folder import TrainingFolder
     from tradewind.workflow.learning.judging import Judgement
     from tradewind.workflow.learning.learners import Learner
@@ -28,7 +29,9 @@ _Unknown = Annotated[float | None, typer.Option(help="How far ln(speed) of a mac
 _Drift = Annotated[float | None, typer.Option(help="How far ln(speed) moves in each period.", **_NO_DEFAULT)]
 _Period = Annotated[str | None, typer.Option(help="Time between changes of speed; 1m without it.", **_NO_DEFAULT)]
 _Migration = Annotated[float | None, typer.Option(help="Chance to be moved in each period.", **_NO_DEFAULT)]
-_Pause = Annotated[str | None, typer.Option(help="Time that a moved machine stands still.", **_NO_DEFAULT)]
+_Pause = Annotated[
+    str | None, typer.Option(help="Time that a moved machine stands still; 10s without it.", **_NO_DEFAULT)
+]
 _Failure = Annotated[float | None, typer.Option(help="Chance of an attempt to fail.", **_NO_DEFAULT)]
 _Out = Annotated[Path | None, typer.Option(help="Folder that keeps every episode.", **_NO_DEFAULT)]
 _Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder has.")]
@@ -83,6 +86,7 @@ def learn(
     if seconds <= 0:
         raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
     flow = read_workflow(file, lenient=lenient)
+    _check_times(flow)
     learner = open_learner(method, flow, open_platform(vms).holding(flow), settings, seed)
     folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
     makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
@@ -95,6 +99,19 @@ def learn(
     if stopped:
         hint = f"--out {out} --resume goes on" if out is not None else "with --out FOLDER, --resume would go on"
         raise InterruptedSearch(f"interrupted after {count(len(makespans), 'episode')}", hint=hint)
+
+
+def _check_times(flow: Workflow) -> None:
+    """See that there is something to learn.
+
+    Raises:
+        WorkflowError: No task takes any time.
+    """
+    from tradewind.errors import WorkflowError
+
+    if not flow.runtimes.any():
+        hint = "give tasks a runtime; those that were measured come by workflow plan --measured"
+        raise WorkflowError(f"no task of workflow {flow.name} has a run time: there is nothing to learn", hint=hint)
 
 
 def _settings(method: str, given: dict[str, Any], more: list[str] | None) -> dict[str, Any]:
@@ -186,7 +203,8 @@ def _print(learner: Learner, makespans: list[float], judged: Judgement) -> None:
     from tradewind.reporting.workflow_learning import curve_lines
     from tradewind.units import format_duration
 
-    typer.echo(f"Makespan of each of {len(makespans)} episodes:")
+    apart = ", fetching of files left out" if learner.platform.storage == "local" else ""
+    typer.echo(f"Makespan of each of {len(makespans)} episodes{apart}:")
     for line in curve_lines(makespans, min(shutil.get_terminal_size().columns, 100)):
         typer.echo(line)
     said = judged.figures

@@ -14,6 +14,9 @@ from tradewind.workflow.learning.arrays import Arrays
 from tradewind.workflow.learning.compare import Paired, followed, paired
 from tradewind.workflow.learning.learners import TESTING, Learner
 from tradewind.workflow.plan import Figures, Schedule, figures
+from tradewind.workflow.simulator.compiled import foreseen
+from tradewind.workflow.simulator.reference import Director, Following, simulate
+from tradewind.workflow.simulator.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +66,26 @@ def judge(learner: Learner, best: Schedule | None, *, worlds: int, seconds: floa
         seconds: What the search may take.
     """
     flow, platform = learner.flow, learner.platform
-    arrays = Arrays(flow, platform)
     bound = lower_bound(flow, platform)
     nominal = learner.run(learner.nominal)
+    if platform.storage == "local":
+        # Episodes leave out the time in which files are fetched: none of their plans has the times that it would take.
+        nominal, best = simulate(flow, platform, learner.director(), learner.nominal), None
     plan = nominal if best is None or nominal.makespan <= best.makespan else best
     given = create("planner", "heft", {}).plan(flow, platform)
     searched = create("planner", "search", {"seconds": seconds}, seed=learner.seed).plan(flow, platform)
     said = figures(flow, platform, plan, bound)
-    plans: Mapping[str, Schedule] = {"HEFT, followed": given, "search, followed": searched}
+    plans: Mapping[str, Schedule] = {
+        name: foreseen(flow, platform, each)
+        for name, each in (("HEFT, followed", given), ("search, followed", searched))
+    }
     if learner.certain:
         rows = (Row(f"{learner.name}, learned", plan.makespan), *(Row(n, p.makespan) for n, p in plans.items()))
         return Judgement(plan, said, rows, 0)
-    online = AdaptivePolicy(flow, platform, ONLINE_HEFT, arrays)
+    meet = _Meeting(learner, plans)
     lengths: dict[str, list[float]] = {}
     for number in range(worlds):
-        world = learner.drawn(TESTING + number)
-        prepared = arrays.prepared(world)
-        met = {
-            f"{learner.name}, learned": learner.run(world).makespan,
-            **{name: followed(arrays, each, prepared).makespan for name, each in plans.items()},
-            "HEFT, online": float(prepared.run(online.episode).finish.max()),
-        }
+        met = meet(learner.drawn(TESTING + number))
         for name, length in met.items():
             lengths.setdefault(name, []).append(length)
     rows = tuple(
@@ -95,3 +97,39 @@ def judge(learner: Learner, best: Schedule | None, *, worlds: int, seconds: floa
         for name, each in lengths.items()
     )
     return Judgement(plan, said, rows, worlds)
+
+
+class _Meeting:
+    """Runs what was learned, plans that are followed and online HEFT in the same worlds.
+
+    Args:
+        learner: Who has learned.
+        plans: What is followed.
+    """
+
+    def __init__(self, learner: Learner, plans: Mapping[str, Schedule]) -> None:
+        self._learner, self._plans = learner, plans
+        self._learned = f"{learner.name}, learned"
+        self._arrays = Arrays(learner.flow, learner.platform)
+        self._online = AdaptivePolicy(learner.flow, learner.platform, ONLINE_HEFT, self._arrays)
+
+    def __call__(self, world: World) -> dict[str, float]:
+        """The makespan of each in one world."""
+        if self._learner.platform.storage == "local":
+            return self._fetching(world)
+        prepared = self._arrays.prepared(world)
+        return {
+            self._learned: self._learner.run(world).makespan,
+            **{name: followed(self._arrays, each, prepared).makespan for name, each in self._plans.items()},
+            "HEFT, online": float(prepared.run(self._online.episode).finish.max()),
+        }
+
+    def _fetching(self, world: World) -> dict[str, float]:
+        """The same by the readable simulator, which also knows files on the machines' own disks."""
+        ways: dict[str, Director] = {
+            self._learned: self._learner.director(),
+            **{name: Following(each) for name, each in self._plans.items()},
+            "HEFT, online": self._online.director(),
+        }
+        flow, platform = self._learner.flow, self._learner.platform
+        return {name: simulate(flow, platform, way, world).makespan for name, way in ways.items()}

@@ -16,7 +16,7 @@ class WorldSettings(Settings):
     drift: float = Field(0.0, ge=0, le=3, description="Standard deviation of the change of ln(speed) in each period")
     period: float = Field(60.0, gt=0, description="Seconds between changes of speed and possible migrations")
     migration: float = Field(0.0, ge=0, le=0.9, description="Chance of each machine to be moved in each period")
-    pause: float = Field(0.0, ge=0, description="Seconds that a machine stands still when it is moved")
+    pause: float = Field(10.0, ge=0, description="Seconds that a machine stands still when it is moved")
     failure: float = Field(0.0, ge=0, lt=1, description="Chance of an attempt to fail")
 
     def world(self, seed: int) -> World:
