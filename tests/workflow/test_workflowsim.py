@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from tests.workflow.datasets import dax, needs_datasets, table
 
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.simulator.compat import NAMES
+from tradewind.workflow.platform import Platform, Storage
+from tradewind.workflow.platform import Vm as Machine
+from tradewind.workflow.simulator.compat import NAMES, workflowsim
 from tradewind.workflow.simulator.workflowsim import Vm, WorkflowSim, dheft
 
 ROWS = table("workflowsim", "makespans_sample.csv")
@@ -73,3 +76,21 @@ def test_every_task_runs_once_after_its_parents(policy: str) -> None:
 
 def test_dheft_fixes_the_vm_and_not_the_order() -> None:
     assert dheft(chain(), [Vm(1000.0), Vm(2000.0)]) == [1, 1]
+
+
+@pytest.mark.parametrize("storage", ["shared", "local"])
+def test_its_bandwidth_is_that_of_its_figures(storage: Storage) -> None:
+    platform = Platform((Machine("a"),), storage, bandwidth=0.5, latency=3.0)
+    result = workflowsim(chain(), platform, "FCFS")
+    assert 0.0 <= result.figures[0].gap < 0.1
+    assert result.figures == workflowsim(chain(), Platform((Machine("a"),), storage), "FCFS").figures
+
+
+def test_a_task_takes_one_core_whatever_it_asks_for() -> None:
+    flow = chain()
+    wide = Workflow(flow.name, (replace(flow.tasks[0], cores=4), flow.tasks[1]), flow.parents, flow.sizes)
+    platform = Platform((Machine("a", slots=4),), "shared")
+    found, plain = workflowsim(wide, platform, "FCFS"), workflowsim(flow, platform, "FCFS")
+    assert found.figures == plain.figures
+    assert ("cores", "a task takes one there: so do 1 that ask for more") in found.notes
+    assert "cores" not in dict(plain.notes)

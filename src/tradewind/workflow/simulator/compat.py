@@ -21,6 +21,8 @@ NAMES = (*POLICIES, "DHEFT", "HEFT")
 def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
     """Simulate it as WorkflowSim 1.0 does: a machine runs one task at a time at the speed of one of its cores.
 
+    A task of several cores takes one. Figures are those of such machines, at WorkflowSim's own bandwidth.
+
     Args:
         flow: The workflow.
         platform: The machines; speed 1 is 1000 MIPS, and slots are cores, which only say which machine is preferred.
@@ -37,12 +39,17 @@ def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
     vms = [Vm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
     outcome = WorkflowSim(flow, vms, policy, "SHARED" if platform.storage == "shared" else "LOCAL").run()
     schedule = Schedule(np.array(outcome.vms, dtype=np.int32), np.array(outcome.starts), np.array(outcome.ends))
-    single = replace(platform, vms=tuple(replace(vm, slots=1, boot_seconds=0.0) for vm in platform.vms))
-    found = figures(flow, single, schedule, lower_bound(flow, single))
     rate = SHARED_RATE if platform.storage == "shared" else LOCAL_RATE
+    machines = tuple(replace(vm, slots=1, boot_seconds=0.0) for vm in platform.vms)
+    single = replace(platform, vms=machines, bandwidth=rate, latency=0.0)
+    several = sum(task.cores > 1 for task in flow.tasks)
+    narrow = replace(flow, tasks=tuple(replace(task, cores=1) for task in flow.tasks)) if several else flow
+    found = figures(narrow, single, schedule, lower_bound(narrow, single))
     notes = [("rules", "those of WorkflowSim 1.0: its clock begins at 0.1 s with a stage-in job")]
     if platform.bandwidth != rate or platform.latency:
         notes.append(("bandwidth", f"{rate:g} MB/s and no latency, as it always has under {platform.storage} storage"))
+    if several:
+        notes.append(("cores", f"a task takes one there: so do {several:,} that ask for more"))
     if policy == "HEFT":
         notes.append(("ties", "in the order of the file; WorkflowSim's own fall by chance, and its makespan with them"))
     return Result(single, schedule, (found,), (0,), tuple(notes))
