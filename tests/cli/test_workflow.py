@@ -54,7 +54,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
         "critical path  36.00 s (36.0 s), 3 tasks",
         "critical path: split > sum > join",
         "    1      3  ########",
-        "warning: 7 files have no size and count as empty",
+        "warning: files without a size, which count as empty: 7",
     ):
         assert words in out
     facts = document(capsys, "info", "w.yaml")

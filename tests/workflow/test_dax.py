@@ -30,7 +30,7 @@ def test_two_tasks() -> None:
     assert flow.name == "w"
     assert flow.parents == ((), (0,))
     assert flow.sizes == {"in": 10, "x": 8}
-    assert flow.warnings == ("1 files are declared with several sizes: the first as an input holds",)
+    assert flow.warnings == ("files declared with several sizes, of which the first as an input holds: 1",)
 
 
 def test_version_three() -> None:
@@ -78,9 +78,9 @@ def test_what_is_wrong_has_a_place(body: str, line: int | None, words: str) -> N
 
 def test_what_counts_as_nothing_is_said() -> None:
     flow = read_dax((HEAD + '<job id="A" runtime=""/><job id="B" runtime="2"/></adag>').encode(), "w.xml")
-    assert flow.warnings == ("1 tasks have no run time and count as 0 s",)
+    assert flow.warnings == ("tasks without a run time, which count as 0 s: 1",)
     flow = read_dax((HEAD + '<dax id="A" runtime="1"/><dag id="B" runtime="2"/></adag>').encode(), "w.xml")
-    assert flow.warnings == ("2 tasks are workflows of their own, each taken as one task",)
+    assert flow.warnings == ("tasks that are workflows of their own, each taken as one task: 2",)
 
 
 def test_other_files() -> None:
@@ -95,7 +95,7 @@ def test_other_files() -> None:
 def test_sizes_below_zero_may_be_taken_without_their_sign() -> None:
     flow = read_dax((HEAD + '<job id="A"><uses file="f" size="-5"/></job></adag>').encode(), "w.xml", lenient=True)
     assert flow.sizes == {"f": 5}
-    assert "1 sizes are below zero and were taken without their sign" in flow.warnings
+    assert "sizes below zero, taken without their sign: 1" in flow.warnings
 
 
 @needs_datasets

@@ -78,12 +78,12 @@ def test_a_diamond(tmp_path: Path) -> None:
     assert (third.activity, third.inputs, third.outputs) == ("analyze", ("f.c1", "f.b2"), ("f.c1",))
     assert flow.sizes == {"f.a": 1000, "f.b1": 56}
     assert set(flow.warnings) == {
-        "1 files are checkpoints and are left out",
-        "1 tasks are workflows of their own, each taken as one task",
-        "1 tasks have no run time and count as 0 s",
-        "1 files are declared with several sizes: the first as an input holds",
-        "1 files are written by several tasks",
-        "2 files have no size and count as empty",
+        "files that are checkpoints and are left out: 1",
+        "tasks that are workflows of their own, each taken as one task: 1",
+        "tasks without a run time, which count as 0 s: 1",
+        "files declared with several sizes, of which the first as an input holds: 1",
+        "files written by several tasks: 1",
+        "files without a size, which count as empty: 2",
     }
 
 

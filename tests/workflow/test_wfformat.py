@@ -103,7 +103,7 @@ def test_edges_that_only_children_tell() -> None:
 def test_lists_of_parents_and_children_that_differ() -> None:
     parents, said = edges(("a", "a", "", "c"), ("b", "b", "a", ""), ("c", "c", "b", ""))
     assert parents == ((), (0,), (0, 1))  # a -> b is not among the children of a, a -> c not among the parents of c
-    assert said == ["2 edges are either among the parents or among the children, not both, and hold"]
+    assert said == ["edges that are either among the parents or among the children, not both, and hold: 2"]
 
 
 def test_an_id_goes_before_a_name_and_names_of_several_tasks_are_none() -> None:
@@ -124,8 +124,8 @@ def test_since_1_5() -> None:
     assert (first.activity, first.runtime, first.cores, first.command) == ("stretch", 2.0, 4, ("sh", "-c", "1"))
     assert (second.activity, second.runtime, second.memory_bytes) == ("t", 0.0, 77)
     assert flow.warnings == (
-        "1 tasks list a file twice, which counts once",
-        "1 tasks have no run time and count as 0 s",
+        "tasks that list a file twice, which counts once: 1",
+        "tasks without a run time, which count as 0 s: 1",
     )
 
 

@@ -84,7 +84,7 @@ class Builder:
             hint = "read it with --lenient to take times below zero as 0" if task.runtime < 0 else None
             raise self.fail(words, line, hint, task.id)
         if task.runtime < 0:
-            self.count("run times are below zero and were taken as 0 s")
+            self.count("run times below zero, taken as 0 s")
             task = replace(task, runtime=0.0)
         if task.cores < 1:
             raise self.fail(f"task {task.id!r} uses {task.cores} cores", line, "it uses 1 or more", task.id)
@@ -110,7 +110,7 @@ class Builder:
             hint = "a size is 0 or more; read it with --lenient to take sizes without their sign"
             raise self.fail(f"file {name!r} of task {task!r} has a size of {size}", line, hint, name)
         if size < 0:
-            self.count("sizes are below zero and were taken without their sign")
+            self.count("sizes below zero, taken without their sign")
             size = -size
         (self._as_output if output else self._as_input).setdefault(name, size)
         self._declared.setdefault(name, set()).add(size)
@@ -120,7 +120,7 @@ class Builder:
         self._edges.append((parent, child, line))
 
     def count(self, what: str, number: int = 1) -> None:
-        """Count something that the user should know of; ``what`` follows the number."""
+        """Count something that the user should know of; ``what`` names several, and goes before the number."""
         self._counts[what] += number
 
     def workflow(self) -> Workflow:
@@ -143,14 +143,14 @@ class Builder:
         sizes = {**self._as_output, **self._as_input}
         conflicts = sum(len(found) > 1 for found in self._declared.values())
         if conflicts:
-            self.count("files are declared with several sizes: the first as an input holds", conflicts)
+            self.count("files declared with several sizes, of which the first as an input holds", conflicts)
         unsized = len(self._unsized.difference(sizes))
         if unsized:
-            self.count("files have no size and count as empty", unsized)
+            self.count("files without a size, which count as empty", unsized)
         made = Counter(name for task in self.tasks for name in task.outputs)
         several = sum(count > 1 for count in made.values())
         if several:
-            self.count("files are written by several tasks", several)
+            self.count("files written by several tasks", several)
         self._implied(parents)
         try:
             return Workflow(
@@ -158,7 +158,7 @@ class Builder:
                 tuple(self.tasks),
                 tuple(tuple(sorted(each)) for each in parents),
                 sizes,
-                tuple(f"{number} {what}" for what, number in self._counts.items()),
+                tuple(f"{what}: {number}" for what, number in self._counts.items()),
             )
         except WorkflowError as error:
             first = error.message.rpartition("circle: ")[2].split(" -> ")[0]
@@ -180,7 +180,7 @@ class Builder:
                         above[place] = _ancestors(place, parents)
                     missing += not above[place].intersection(makers)
         if missing:
-            self.count("files are read by tasks that do not wait for the one that writes them", missing)
+            self.count("files read by tasks that do not wait for the one that writes them", missing)
 
 
 def _ancestors(task: int, parents: Sequence[set[int]]) -> frozenset[int]:

@@ -35,7 +35,7 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
             root = False
         elif name in ("job", "dag", "dax"):
             if name != "job":
-                builder.count("tasks are workflows of their own, each taken as one task")
+                builder.count("tasks that are workflows of their own, each taken as one task")
             _job(builder, attributes, children, line)
         elif name == "child":
             for kind, given, _, place in children:
@@ -106,7 +106,7 @@ def _job(builder: Builder, attributes: dict[str, str], children: list[_Element],
             words += given.get("#", "").split()
             words += [each[1].get("name", "") for each in inner]
     if not runtime:
-        builder.count("tasks have no run time and count as 0 s")
+        builder.count("tasks without a run time, which count as 0 s")
     task = Task(
         task_id,
         attributes.get("name") or task_id,
@@ -136,7 +136,7 @@ def _use(
         return
     listed = outputs if link == "output" else inputs
     if name in listed:
-        builder.count("files are listed twice by one task and count once")
+        builder.count("files listed twice by one task, which count once")
     listed[name] = None
     builder.size(name, number, task, output=link == "output", line=line)
     if link == "inout":

@@ -70,10 +70,10 @@ def _task(values: Values, task_id: str, given: Fields, builder: Builder) -> Task
     what = f"task {task_id!r}"
     values.known(given, _TASK_KEYS, what)
     if given.get("runtime") is None:
-        builder.count("tasks have no run time and count as 0 s")
+        builder.count("tasks without a run time, which count as 0 s")
     inputs, outputs = values.words(given, "inputs"), values.words(given, "outputs")
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
-        builder.count("tasks list a file twice, which counts once")
+        builder.count("tasks that list a file twice, which counts once")
     memory = values.parsed(given, "memory", -1, parse_memory, f"the memory of {what}", "an amount of memory")
     return Task(
         task_id,
@@ -110,7 +110,7 @@ def _sizes(values: Values, document: Fields, builder: Builder) -> None:
     used = dict.fromkeys(name for task in builder.tasks for name in (*task.inputs, *task.outputs))
     for name in files:
         if name not in used:
-            builder.count("files of 'files' are used by no task")
+            builder.count("files of 'files' that no task uses")
         size = values.parsed(files, name, 0, _bytes, f"the size of file {name!r}", "a size")
         builder.size(name, size, "files", output=False, line=files.at(name))
     for name in used:

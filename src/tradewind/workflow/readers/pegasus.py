@@ -77,7 +77,7 @@ class _Pegasus:
         if not task_id:
             raise values.fail("a job has no id", line)
         if values.text(given, "type", "job") != "job":
-            builder.count("tasks are workflows of their own, each taken as one task")
+            builder.count("tasks that are workflows of their own, each taken as one task")
         program = values.text(given, "name") or values.text(given, "file")
         if not program:
             raise values.fail(f"job {task_id!r} names no program", line)
@@ -85,7 +85,7 @@ class _Pegasus:
         transformation = self._transformations.get(_key(values, given), plain({}))
         runtime = self._profile(given, transformation, "runtime")
         if runtime is None:
-            builder.count("tasks have no run time and count as 0 s")
+            builder.count("tasks without a run time, which count as 0 s")
         memory = self._profile(given, transformation, "memory")
         words = [_program(values, transformation) or program, *values.words(given, "arguments")]
         builder.task(
@@ -114,11 +114,11 @@ class _Pegasus:
                 hint = "it is input, output, inout or checkpoint"
                 raise values.fail(f"the use of {name!r} by job {task_id!r} is {kind!r}", use.at("type"), hint)
             if kind == "checkpoint":
-                builder.count("files are checkpoints and are left out")
+                builder.count("files that are checkpoints and are left out")
                 continue
             for listed in (inputs,) if kind == "input" else (outputs,) if kind == "output" else (inputs, outputs):
                 if name in listed:
-                    builder.count("files are listed twice by one task and count once")
+                    builder.count("files listed twice by one task, which count once")
                 listed[name] = None
             size = self._size(use, line)
             size = self._sizes.get(name) if size is None else size

@@ -114,7 +114,7 @@ def _edges(builder: Builder, tasks: Sequence[Mapping[str, Any]]) -> None:
     # Where a task has no list at all the file may have its edges at the other end; a list that lacks some is a mistake.
     odd = sum(child in listing[0] for _, child in below - above) + sum(p in listing[1] for p, _ in above - below)
     if odd:
-        builder.count("edges are either among the parents or among the children, not both, and hold", odd)
+        builder.count("edges that are either among the parents or among the children, not both, and hold", odd)
 
 
 def _task(
@@ -122,7 +122,7 @@ def _task(
 ) -> None:
     runtime = run.get("runtimeInSeconds", run.get("runtime"))
     if runtime is None:
-        builder.count("tasks have no run time and count as 0 s")
+        builder.count("tasks without a run time, which count as 0 s")
     command = run.get("command") or {}
     words = [str(command["program"]), *map(str, command.get("arguments", []))] if command.get("program") else []
     task_id = str(task["id"])
@@ -140,7 +140,7 @@ def _task(
         )
     )
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
-        builder.count("tasks list a file twice, which counts once")
+        builder.count("tasks that list a file twice, which counts once")
 
 
 def _activity(task: Mapping[str, Any], task_id: str, program: str) -> str:
