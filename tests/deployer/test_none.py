@@ -163,7 +163,7 @@ def test_too_few_hosts_are_refused_before_the_search(tmp_path: Path) -> None:
     provisioner = _over(tmp_path, ("a",))
     assert "not 2" in provisioner.refuses(_TWO)
     assert not provisioner.refuses(_ONE)
-    with pytest.raises(DeployError, match=r"2 machines are wanted.*list more hosts"):
+    with pytest.raises(DeployError, match=r"has 1 host, 2 wanted.*list more hosts"):
         provisioner.make("r1", "o", 9e9, _TWO)
 
 

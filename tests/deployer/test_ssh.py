@@ -372,7 +372,7 @@ def test_own_hosts_are_taken_in_turn(bench: SshBench) -> None:
         assert ended(other, each).state is RunState.DONE
         other.forget(each)
     assert other.find(OWNER_A) == []
-    with pytest.raises(DeployError, match=r"1 machines are wanted and runner ssh has 0.*list hosts"):
+    with pytest.raises(DeployError, match=r"runner ssh has 0 hosts, 1 wanted.*list hosts"):
         bench.runner().submit(bench.request("good"), [Machine("localhost")])
 
 

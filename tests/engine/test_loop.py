@@ -313,7 +313,7 @@ def test_the_process_runner_refuses_machines_of_a_cloud(base: Path, store: Store
     ("provisioner", "runner", "why"),
     [
         ("{use: none, hosts: [a]}", "process", "process runs on this machine only"),
-        ("none", "ssh", "0 hosts of its own, the provisioner gives none, and 1 are wanted"),
+        ("none", "ssh", "0 hosts of its own, the provisioner gives none, 1 wanted"),
         ("{use: none, hosts: [a]}", "slurm", "the engine of slurm has its own machines"),
     ],
 )

@@ -74,7 +74,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
             return Cluster(run_id, ClusterState.READY, (Machine("localhost"),))
         if self.refuses(offer):
             raise DeployError(
-                f"{offer.nodes} machines are wanted and provisioner none has {len(hosts)}",
+                f"provisioner none has {count(len(hosts), 'host')}, {offer.nodes} wanted",
                 hint="list more hosts, or allow fewer nodes in the space",
                 retryable=False,
             )

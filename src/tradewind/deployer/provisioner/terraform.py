@@ -34,6 +34,7 @@ from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
 from tradewind.deployer.provisioner.terraform_watch import Watch
 from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TradewindError
 from tradewind.problem import Machine, Offer
+from tradewind.units import count
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -210,7 +211,7 @@ class TerraformProvisioner(
                 hint="see the guide on provisioner terraform",
             )
         if len(listed) != offer.nodes:
-            raise CapacityError(f"{offer.nodes} machines were wanted, and {len(listed)} came up")
+            raise CapacityError(f"{count(len(listed), 'machine')} of {offer.nodes} came up")
         if not all(machine.get("address") for machine in listed):
             raise DeployError(
                 "the machines have no address",

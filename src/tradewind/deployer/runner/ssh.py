@@ -37,6 +37,7 @@ from tradewind.deployer.runner.ssh_submit import APPLICATION, Files, Part, lay_o
 from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
+from tradewind.units import count
 
 _POLL_SECONDS = 4.0
 _FIND_SECONDS = 15.0
@@ -93,7 +94,7 @@ class SshRunner(
         hosts = len(self.settings.hosts)
         if given or hosts >= max(1, offer.nodes):
             return ""
-        return f"it has {hosts} hosts of its own, the provisioner gives none, and {offer.nodes} are wanted"
+        return f"it has {count(hosts, 'host')} of its own, the provisioner gives none, {offer.nodes} wanted"
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
@@ -159,7 +160,7 @@ class SshRunner(
         hosts = self.settings.hosts
         if len(hosts) < request.offer.nodes or not hosts:
             raise DeployError(
-                f"{request.offer.nodes} machines are wanted and runner ssh has {len(hosts)}",
+                f"runner ssh has {count(len(hosts), 'host')}, {request.offer.nodes} wanted",
                 hint="list hosts in the provisioner's settings, or in the runner's",
                 retryable=False,
             )
