@@ -203,3 +203,8 @@ def test_choices_of_truth_and_whole_floats_come_back_as_they_were(
     number = ask(shared, application="choices", parameters=given)
     page = ann.get(f"/requests/new?again={number}").text
     assert (selected(page, "p.exact"), selected(page, "p.order")) == ("0", "1.0")
+
+
+def test_a_request_leads_to_the_application_that_it_is_of(shared: Context, ann: Visitor, mine: str) -> None:
+    greet = shared.requests.submit(principal(shared, "ann"), {"application": "/greet@1"})
+    assert 'href="/applications/greet%401?tenant="' in ann.get(f"/requests/{greet.id}").text

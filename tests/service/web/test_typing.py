@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.service.live import principal
 from tests.service.web.conftest import Opener
-from tests.service.web.stage import Stage
+from tests.service.web.stage import PASSWORD, Stage
 from tests.service.web.test_journeys import expect
 from tests.service.web.test_new import CHOICES
 
@@ -63,3 +63,34 @@ def test_a_field_appears_where_a_choice_of_truth_or_of_a_whole_float_says_so(ope
     expect(more).to_be_visible()
     page.get_by_label("Order").select_option(label="1")
     expect(more).to_be_hidden()
+
+
+def test_what_is_typed_outlives_the_session(open_page: Opener, scene: Stage) -> None:
+    page = open_page(expected="Failed to load resource")
+    page.goto("/requests/new?application=plate")
+    expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
+    page.context.clear_cookies()
+    page.get_by_label("Points across").fill("301")
+    expect(page.locator("#proposal")).to_contain_text("You are signed out. Sign in in another tab, then go on here")
+    expect(page.get_by_label("Points across")).to_have_value("301")
+    session = scene.context.accounts.sign_in("ann", PASSWORD, "127.0.0.1", "test")
+    page.context.add_cookies([{"name": "tradewind_session", "value": session.secret, "url": scene.url}])
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
+    expect(page.get_by_label("Points across")).to_have_value("301")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/requests/\d+$"))
+
+
+def test_the_page_of_a_request_that_has_ended_asks_no_more(open_page: Opener, scene: Stage) -> None:
+    row = scene.wait(scene.submit(parameters={"seconds": 30}).id, "executing")
+    page = open_page()
+    page.goto(f"/requests/{row.id}")
+    expect(page.locator("h1 .badge")).to_have_text("running")
+    scene.context.requests.cancel(scene.ann, row.id)
+    expect(page.locator("h1 .badge")).to_have_text("cancelled")
+    page.wait_for_timeout(1_000)
+    asked: list[str] = []
+    page.on("request", lambda sent: asked.append(sent.url))
+    page.wait_for_timeout(5_000)
+    assert asked == [], "nothing happens any more"

@@ -101,6 +101,9 @@ def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
     files = shared.requests.files(who, number)
     return {
         "shown": show(row, now),
+        "application_tenant": ""
+        if row.application_id is None
+        else shared.applications.by_id(row.application_id).tenant,
         "steps": way,
         "events": events,
         "event_count": count,

@@ -1,4 +1,6 @@
 // The text of an application: line numbers, what is wrong while one types, and the way to the line that is.
+import { onReturn, signedIn, signedOut } from "./session.js";
+
 const form = document.querySelector("[data-register]");
 const text = form.elements.text, numbers = form.querySelector(".numbers"), place = document.getElementById("check");
 let wrong = 0;
@@ -34,7 +36,8 @@ place.addEventListener("click", (event) => {
   text.scrollTop = (line - 6) * (text.scrollHeight / lines.length);
 });
 
-let timer = null, running = null;
+let timer = null, running = null, out = false;
+onReturn(() => { if (out) check(); });
 text.addEventListener("input", () => {
   count();
   clearTimeout(timer);
@@ -43,15 +46,19 @@ text.addEventListener("input", () => {
 
 async function check() {
   running?.abort();
-  running = new AbortController();
+  const mine = running = new AbortController();
   place.setAttribute("aria-busy", "true");
+  if (out) out = !await signedIn().catch(() => false);
+  if (mine !== running) return;
   const data = new FormData();
   data.set("text", text.value);
   data.set("csrf", form.elements.csrf.value);
   try {
-    const answer = await fetch("/applications/new/check", { method: "POST", body: data, signal: running.signal, headers: { Accept: "text/html" } });
-    if (answer.redirected) return location.reload();
-    if (answer.ok) {
+    const answer = await fetch("/applications/new/check", { method: "POST", body: data, signal: mine.signal, headers: { Accept: "text/html" } });
+    if (answer.redirected) {
+      out = true;
+      place.replaceChildren(signedOut());
+    } else if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").body;
       place.replaceChildren(...[...fresh.childNodes].map((node) => document.importNode(node, true)));
       mark();

@@ -5,7 +5,7 @@ import { tellTimes } from "./times.js";
 for (const holder of document.querySelectorAll("[data-live]")) if (!("over" in holder.dataset)) keep(holder);
 
 function keep(holder) {
-  let source = null, waiting = null, running = false, again = false, fallback = null, left = false;
+  let source = null, waiting = null, running = false, again = false, fallback = null, left = false, last = false;
 
   async function refresh() {
     if (left) return;
@@ -15,7 +15,10 @@ function keep(holder) {
       const answer = await fetch(holder.dataset.live, { headers: { Accept: "text/html" } });
       if (answer.redirected || answer.status === 401) return location.reload();  // the session is over
       if (answer.status === 404) return location.assign("/requests");  // it was deleted
-      if (answer.ok) put(holder, await answer.text());
+      if (answer.ok) {
+        put(holder, await answer.text());
+        if (last && !busy(holder)) leave();  // what the reader has open is put right at a later turn
+      }
     } catch { /* the server is away for a moment: the next event or turn asks again */ } finally {
       running = false;
       if (again) { again = false; soon(); }
@@ -33,6 +36,7 @@ function keep(holder) {
     if (left) return;
     source = new EventSource(holder.dataset.events);
     source.onmessage = (event) => { say(event.data); soon(); };
+    source.addEventListener("end", () => { last = true; source.close(); clearInterval(fallback); fallback = null; soon(); });
     source.onopen = () => { clearInterval(fallback); fallback = null; soon(); };
     source.onerror = () => {
       fallback ??= setInterval(soon, 4000);
@@ -40,10 +44,10 @@ function keep(holder) {
     };
   }
   if (holder.dataset.events) listen();
-  setInterval(soon, holder.dataset.events ? 15000 : 4000);  // money and time go on between events
+  const turns = setInterval(soon, holder.dataset.events ? 15000 : 4000);  // money and time go on between events
   document.addEventListener("visibilitychange", () => { if (!document.hidden && missed) { missed = false; soon(); } });
   // Whoever sends a form leaves this page: what is asked for now may be gone when the answer comes.
-  const leave = () => { left = true; source?.close(); clearTimeout(waiting); clearInterval(fallback); };
+  const leave = () => { left = true; source?.close(); clearTimeout(waiting); clearInterval(fallback); clearInterval(turns); };
   document.addEventListener("submit", (event) => { if (!event.defaultPrevented) leave(); });
   addEventListener("pagehide", leave);
 }

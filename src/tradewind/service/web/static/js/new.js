@@ -1,4 +1,6 @@
 // The form of a new request: fields that exist only with others, a proposal while one types, and what it will cost.
+import { onReturn, signedIn, signedOut } from "./session.js";
+
 const form = document.querySelector("[data-new]");
 const place = document.getElementById("proposal");
 const touched = new Set();
@@ -24,7 +26,8 @@ function hide() {
 const hiddenField = (name) => form.elements[`p.${name}`]?.closest?.(".slot")?.hidden ?? false;
 
 // ---------------------------------------------------------------- the proposal
-let timer = null, turn = 0, running = null;
+let timer = null, turn = 0, running = null, out = false;
+onReturn(() => { if (out) soon(0); });
 const sentFiles = new Map();
 
 function soon(wait = 450) {
@@ -37,6 +40,8 @@ async function ask() {
   running?.abort();
   running = new AbortController();
   place.setAttribute("aria-busy", "true");
+  if (out) out = !await signedIn().catch(() => false);
+  if (mine !== turn) return;
   const data = new FormData(form), fresh = [];
   for (const [name, entry] of [...data.entries()]) {
     if (!(entry instanceof File)) continue;
@@ -46,7 +51,10 @@ async function ask() {
   }
   try {
     const answer = await fetch("/requests/new/proposal", { method: "POST", body: data, signal: running.signal, headers: { Accept: "text/html" } });
-    if (answer.redirected) return location.reload();
+    if (answer.redirected) {
+      out = true;
+      return mine === turn && place.replaceChildren(signedOut());
+    }
     const text = await answer.text();
     if (mine !== turn) return;
     if (answer.ok) {
