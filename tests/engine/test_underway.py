@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tradewind.engine.underway import Underway
-from tradewind.problem import STOPPED_EARLY, Run, RunState
+from tradewind.problem import STOPPED_EARLY, Handle, Machine, Run, RunState
 
 
 def run(number: int = 0, **more: object) -> Run:
@@ -57,3 +57,18 @@ def test_a_run_that_something_else_cut_did_not_reach_its_wall_time() -> None:
     assert runs.why_cut(run(runtime=3599.0, reason="wall time")) == "it ran into the deadline of 1h"
     assert runs.why_cut(run(runtime=60.0, reason="the partition's limit")) == "the partition's limit"
     assert runs.why_cut(run(runtime=60.0)) == "it ran into the deadline of 1h", "better than nothing"
+
+
+def test_what_would_be_made_and_paid_for_once_more_is_written_at_once() -> None:
+    runs = Underway()
+    machine, handle = Machine("m", "m.example"), Handle("r0", "ssh", {})
+    booting = run(state=RunState.BOOTING, machines=(machine,))
+    submitted = replace(booting, state=RunState.EXECUTING, handle=handle)
+    collecting = replace(submitted, state=RunState.COLLECTING)
+    assert not runs.put(run())
+    news = [booting, submitted, replace(submitted, cost=1.0), collecting, replace(collecting, cost=2.0)]
+    assert [runs.put(each, stored=False) for each in news] == [False, True, False, True, False]
+    assert not runs.put(replace(collecting, state=RunState.DONE), stored=True), "it is written with its trial"
+    # On machines that nobody made for it, the engine knows what it runs.
+    runs.put(run(1))
+    assert not runs.put(run(1, handle=handle), stored=False)

@@ -279,9 +279,11 @@ class Search:
         deployer = self.parts.deployer
         if self._held.ago() > _SIGN_OF_LIFE:
             # Before anything is done: the machine may have been suspended, and another process may have the study.
-            store, study_id = self.parts.store, self.parts.study.id
+            store, study_id, machine = self.parts.store, self.parts.study.id, self.parts.machine
             store.renew(study_id, self._token, LEASE_SECONDS)
-            store.write(study_id, Change(study={"elapsed": self.parts.machine.elapsed}), self._token)
+            # What runs cost so far is not to be forgotten by a crash. One that has ended is written with its trial.
+            open_runs = tuple(run for run in machine.runs.values() if not run.state.ended)
+            store.write(study_id, Change(runs=open_runs, study={"elapsed": machine.elapsed}), self._token)
             self._held = Moment.now()
         changed = deployer.poll()
         for run in changed:

@@ -308,7 +308,7 @@ class SearchMachine:
     def _run_changed(self, news: Run) -> list[ev.Instruction]:
         if (run := self._underway.reserved(news)) is None:
             return []
-        self._underway.put(run, stored=run.state.ended)
+        weighs = self._underway.put(run, stored=run.state.ended)
         if not run.state.ended:
             offer = self.book.trials[run.trial].offer
             within = self.ledger.meter(run.run_id, run.cost)
@@ -318,7 +318,7 @@ class SearchMachine:
                 why = f"it cost more than the {format_money(run.reserved)} set aside for it, and the budget has no more"
                 self._underway.abort(run.run_id, why)
                 return [ev.Cancel(run.run_id, why)]
-            return []
+            return [self._write()] if weighs else []
         trial = self.book.trials[run.trial]
         accepted = run.state == RunState.FAILED and run.exit_code in self.policy.exit_codes
         if run.state == RunState.DONE or accepted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tradewind.problem import STOPPED_EARLY, Run
+from tradewind.problem import STOPPED_EARLY, Run, RunState
 
 _SLACK, _SLACK_SHARE = 2.0, 0.02
 """Seconds, and share of its wall time, by which the measured time of a run that was cut there may fall short of it."""
@@ -31,11 +31,21 @@ class Underway:
         """Those that have not ended and that nobody is cancelling."""
         return (run for run in self.runs.values() if run.run_id not in self._aborting and not run.state.ended)
 
-    def put(self, run: Run, *, stored: bool = True) -> None:
-        """Take a run in, or the news of it; with ``stored`` False it is written with the next rows."""
+    def put(self, run: Run, *, stored: bool = True) -> bool:
+        """Take a run in, or the news of it; with ``stored`` False it is written with the next rows.
+
+        Returns:
+            True when whoever goes on after a crash must know it, or machines would be made and paid for once more: a job
+            has been handed over to machines that were made for it, or it has ended there.
+        """
+        known = self.runs.get(run.run_id)
         self.runs[run.run_id] = run
         if not stored:
             self._dirty[run.run_id] = run
+        if stored or known is None or not run.machines:
+            return False
+        collects = run.state == RunState.COLLECTING != known.state
+        return collects or (run.handle is not None and known.handle is None)
 
     def reserved(self, run: Run) -> Run | None:
         """News of a run, with what was set aside for it at its launch; None where it is not on its way."""
