@@ -24,6 +24,7 @@ from tradewind.cli import (
     init,
     logs,
     offers,
+    output,
     plugins,
     reap,
     recommend,
@@ -109,11 +110,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    output.prepare()
     code = _run(arguments)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_output()
+    if why := output.finish():
+        from tradewind.errors import InputError
+
+        print(f"tradewind: {why} (free some space, or send it elsewhere)", file=sys.stderr)
+        return InputError.exit_code
     return code
 
 
@@ -128,7 +131,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return code if isinstance(code, int) else 0
     except SystemExit as end:
         if any(isinstance(hidden, BrokenPipeError) for hidden in _behind(end)):  # typer makes a number of it
-            _drop_output()
+            output.drop()
             return 0
         return end.code if isinstance(end.code, int) else 1 if end.code else 0
     except TradewindError as error:
@@ -138,6 +141,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error, file=sys.stderr)
             return 2
+        if isinstance(error, OSError) and error.filename is None and output.blocked():
+            return 1  # `run` says why
         usage = _usage(error)
         print(f"tradewind: {usage or _unexpected(error)}", file=sys.stderr)
         return 2 if usage else 1
@@ -151,11 +156,6 @@ def _usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "tradewind"
     return f"{' '.join(words().split()).rstrip('.')} ({command} --help shows what there is)"
-
-
-def _drop_output() -> None:
-    """The reader of our output (head, less) has gone: what is still in our buffers goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:

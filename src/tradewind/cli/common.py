@@ -37,8 +37,13 @@ def command_group(name: str, words: str, *, bare: bool = False) -> typer.Typer:
 
 
 def emit_json(document: Any) -> None:
-    """Print a document as JSON: NaN and infinities become null, so that every reader takes it."""
-    json.dump(_finite(document), sys.stdout, ensure_ascii=False, default=str)
+    """Print a document as JSON: NaN and infinities become null, so that every reader takes it.
+
+    Where standard output does not take every character, they are written as escapes: none is lost.
+    """
+    from tradewind.cli.output import unicode
+
+    json.dump(_finite(document), sys.stdout, ensure_ascii=not unicode(sys.stdout), default=str)
     sys.stdout.write("\n")
 
 

@@ -59,8 +59,11 @@ def export(
     with closing(open_store(store, must_exist=True)) as opened:
         study_id = find_study(opened, study).id
         if out is None:
+            import io
             import sys
 
+            if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+                sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # as in a file: no character is lost
             _write(opened, study_id, chosen, sys.stdout)
             return
         try:

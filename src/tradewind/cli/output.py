@@ -1,0 +1,56 @@
+"""Standard output and error that cannot show or take all that a command has to say."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+
+def prepare() -> None:
+    """Let a character that the terminal does not have become a question mark: it is no reason to lose a result."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and (stream.errors == "strict" or not unicode(stream)):
+            stream.reconfigure(errors="replace")
+
+
+def unicode(stream: object) -> bool:
+    """Whether a stream takes every character there is."""
+    return str(getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
+
+
+def blocked() -> bool:
+    """Whether standard output takes no more; asked after an error that does not say which file it is of."""
+    if sys.stdout is None:
+        return False
+    try:
+        # What is larger than the buffer was not kept in it: without more to write, the flush would succeed.
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def finish() -> str:
+    """Write what is still in our buffers; why that cannot be done, in words, or empty.
+
+    A reader that has gone (``head``, ``less``) is no reason for words.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        drop()
+    except OSError as error:
+        drop()
+        return f"the output could not be written: {(error.strerror or str(error)).lower()}"
+    return ""
+
+
+def drop() -> None:
+    """What is still in our buffers goes nowhere."""
+    if sys.stdout is sys.__stdout__:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
