@@ -269,7 +269,7 @@ def test_a_request_says_why_it_waits(there: World) -> None:
     there.context.cluster.set_tenant(TenantRow("biology", quota={"requests": 0}))
     first, second = there.submit(there.bob), there.submit(there.bob)
     words = there.context.requests.get(there.bob, first.id).progress["waiting"]
-    assert words.startswith("0 requests of biology are being carried out, as many as its quota allows")
+    assert words.startswith("biology has 0 requests carried out at present, as many as its quota allows")
     assert "before it" in there.context.requests.get(there.bob, second.id).progress["waiting"]
     there.context.cluster.set_tenant(TenantRow("biology"))
 

@@ -64,7 +64,7 @@ def test_a_request_waits_for_money_with_a_reason() -> None:
 def test_a_request_waits_for_others_of_its_tenant_with_a_reason() -> None:
     dollars, why = allowance(Line("a", 1, quota={"requests": 2}, running=2))
     assert dollars == 0.0
-    assert why == "2 requests of a are being carried out, as many as its quota allows"
+    assert why == "a has 2 requests carried out at present, as many as its quota allows"
     assert allowance(Line("a", 1, quota={"requests": 2}, running=1)) == (0.0, "")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tradewind.errors import QuotaError
 from tradewind.problem import Run, RunState, Trial, TrialState
 from tradewind.store.request_values import ACTIVE, Line, Remark
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 
 REQUESTS, DOLLARS = "requests", "dollars"
 """The names of a tenant's limits: requests at a time, and USD in all."""
@@ -34,7 +34,10 @@ def allowance(line: Line) -> tuple[float, str]:
     """
     most = line.quota.get(REQUESTS)
     if most is not None and line.running >= most:
-        return 0.0, f"{line.running} requests of {line.tenant} are being carried out, as many as its quota allows"
+        return (
+            0.0,
+            f"{line.tenant} has {count(line.running, 'request')} carried out at present, as many as its quota allows",
+        )
     asked = float(line.plan.get(DOLLARS) or 0.0)
     quota = line.quota.get(DOLLARS)
     if quota is None:
@@ -215,7 +218,9 @@ def end_of_search(reason: str, trials: int, *, found: bool) -> End:
         return End("done", hint=reason)
     if not trials:
         return End("failed", reason, "give it a larger budget, or allow cheaper machines")
-    return End("failed", f"none of {trials} trials kept every bound: {reason}", "its trials show why each one failed")
+    return End(
+        "failed", f"none of {count(trials, 'trial')} kept every bound: {reason}", "its trials show why each one failed"
+    )
 
 
 # ---------------------------------------------------------------------- progress
