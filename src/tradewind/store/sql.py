@@ -60,9 +60,8 @@ class SqlStore(Store):
 
     Settings: ClassVar[type[plugins.Settings]] = SqlSettings
 
-    def __init__(self, *, settings: plugins.Settings, url: str) -> None:
+    def __init__(self, *, settings: SqlSettings, url: str) -> None:
         super().__init__(settings=settings, url=url)
-        assert isinstance(settings, SqlSettings)
         self._database = Database(url, busy_timeout=settings.busy_timeout)
         dialect = self._database.sql
         self._put_trial = Prepared(upsert(trials, dialect.name), dialect)
