@@ -119,6 +119,21 @@ def test_an_order_that_was_changed_by_hand_is_followed_at_its_own_times(capsys: 
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_run_says_what_it_costs_to_hold_machines_before_their_first_task(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("two.yaml").write_text("vms: [{kind: small, count: 2, price: $3600/h}]\nbilling: {granularity: 100ms}\n")
+    Path("w2.yaml").write_text("name: two\ntasks:\n  a: {runtime: 0.1s}\n  b: {runtime: 0.1s, after: [a]}\n")
+    said(capsys, "plan", "w2.yaml", "--vms", "two.yaml", "--out", "plan.json")
+    plan = json.loads(Path("plan.json").read_text())
+    plan["tasks"][1]["vm"] = "small-2"
+    Path("plan.json").write_text(json.dumps(plan))
+    words = said(capsys, "run", "plan.json", "--synthetic").splitlines()[0]
+    assert words == (
+        "cost: $0.200 as planned, each machine from its first task to its last; $0.300 as they are held, all from the "
+        "beginning"
+    )
+
+
+@pytest.mark.usefixtures("folder")
 def test_measured_times_are_what_the_next_plan_counts_with(capsys: pytest.CaptureFixture[str]) -> None:
     Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
     Path("w2.yaml").write_text("name: two\ntasks:\n  a: {runtime: 0.1s}\n  b: {runtime: 0.1s, after: [a]}\n")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import check
+from tradewind.workflow.plan import Schedule, check, figures, held_cost
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
 
@@ -86,3 +87,13 @@ def test_many_machines_are_a_platform_at_once() -> None:
     begin = time.process_time()
     assert len(Platform(vms).vms) == 20_000
     assert time.process_time() - begin < 1.0  # comparing each with each takes several seconds
+
+
+def test_machines_are_held_from_the_beginning_however_late_their_first_task_is() -> None:
+    boots = {"price_per_hour": 3600.0, "boot_seconds": 5.0}
+    platform = Platform((Vm("early", **boots), Vm("late", **boots), Vm("unused", **boots)))  # type: ignore[arg-type]
+    flow = Workflow("two", (Task("a", "a", 10.0), Task("b", "b", 10.0)), ((), (0,)))
+    plan = Schedule(np.array([0, 1], dtype=np.int32), np.array([5.0, 15.0]), np.array([15.0, 25.0]))
+    assert figures(flow, platform, plan, 0.0).cost == pytest.approx(15.0 + 15.0)
+    assert held_cost(platform, plan) == pytest.approx(15.0 + 25.0)
+    assert held_cost(platform, plan, give_back=False) == pytest.approx(25.0 + 25.0)

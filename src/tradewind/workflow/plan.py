@@ -144,6 +144,23 @@ def figures(flow: Workflow, platform: Platform, schedule: Schedule, lower_bound:
     )
 
 
+def held_cost(platform: Platform, schedule: Schedule, *, give_back: bool = True) -> float:
+    """USD for the machines of a plan as a run holds them: all are asked for at its beginning.
+
+    `Figures.cost` counts each from its first task on, however late that is.
+
+    Args:
+        platform: The machines.
+        schedule: The plan; a machine without a task is not asked for.
+        give_back: Each is given back after its last task, and not after the last of all.
+    """
+    ends = np.zeros(len(platform.vms))
+    np.maximum.at(ends, schedule.vm, schedule.finish if give_back else schedule.makespan)
+    boots = np.array([vm.boot_seconds for vm in platform.vms])
+    # What a machine takes to come is added by `Platform.cost`.
+    return platform.cost(np.maximum(ends - boots, 0.0))
+
+
 def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: float = 1e-6) -> None:
     """See that a schedule keeps every rule.
 

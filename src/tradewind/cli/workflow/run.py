@@ -108,6 +108,7 @@ def run(
     terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})
     runner = _runner(on, set_ or [], place)
+    _say_cost(read, give_back=not (keep_machines or online), quiet=quiet or as_json)
     with Screen(quiet=quiet or as_json) as screen, StopWanted("stopping: running tasks are ended") as stop:
         carried = carry_out(
             read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
@@ -127,6 +128,21 @@ def _read(path: Path) -> Plan:
     if said:
         typer.echo(f"{path}: its times are {said}", err=True)
     return plan
+
+
+def _say_cost(plan: Plan, *, give_back: bool, quiet: bool) -> None:
+    """Say what machines cost that are there before their first task, where that is more than was planned."""
+    from tradewind.units import format_money
+    from tradewind.workflow.plan import figures, held_cost
+
+    planned = figures(plan.flow, plan.platform, plan.schedule, 0.0).cost
+    held = held_cost(plan.platform, plan.schedule, give_back=give_back)
+    if held > planned and not quiet:
+        until = "" if give_back else " to the end"
+        typer.echo(
+            f"cost: {format_money(planned)} as planned, each machine from its first task to its last; "
+            f"{format_money(held)} as they are held, all from the beginning{until}"
+        )
 
 
 def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: str) -> Terms:
