@@ -15,6 +15,8 @@ from tests.service.live import not_uploaded, served
 from tests.service.shared import house
 
 from tradewind.cli.app import run
+from tradewind.cli.service import here
+from tradewind.cli.service.here import Here
 from tradewind.service.requests.worker import Worker
 from tradewind.service.settings import ServiceSettings
 
@@ -216,7 +218,12 @@ def test_the_same_on_this_machine(
     assert run(["request", "download", number, "outputs/table.csv", "--to", str(tmp_path), *database]) == 0
     assert (tmp_path / "table.csv").read_text() == "1,2\n"
     assert run(["request", "files", number, *database]) == 0
+    with monkeypatch.context() as busy:
+        busy.setattr(Here, "delete", lambda *_: None)  # as one that still runs
+        assert run(["request", "delete", number, *database]) == 0
+    assert "is being cancelled" in capsys.readouterr().out
     assert run(["request", "delete", number, *database]) == 0
+    assert capsys.readouterr().out == f"Request {number} is removed\n"
     assert run(["request", "submit", "slow", *database]) == 3
     assert "--user NAME" in capsys.readouterr().err
     assert run(["request", "submit", "slow", "--user", "bobb", *database]) == 3
@@ -225,3 +232,8 @@ def test_the_same_on_this_machine(
     again = str(json.loads(capsys.readouterr().out)["id"])
     assert run(["request", "wait", again, "--timeout", "1m", *database]) == 0
     assert run(["request", "cancel", again, *database]) == 16
+    assert run(["request", "submit", "slow", "--user", "bob", *database]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(here, "_MOST_ROWS", 1)
+    assert run(["request", "list", "--limit", "2", "--json", *database]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2, "more than the service gives at once"

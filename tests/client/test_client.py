@@ -88,6 +88,16 @@ def test_from_the_form_to_the_files(place: Place, tmp_path: Path) -> None:
         assert done.study not in [study.id for study in client.studies(limit=5)], "a single run is no search"
 
 
+def test_files_go_into_a_folder_that_is_named_as_one(tmp_path: Path) -> None:
+    answers = httpx2.MockTransport(lambda request: httpx2.Response(200, content=request.url.path.encode()))
+    folder = tmp_path / "deep" / "results"
+    with Client("http://127.0.0.1:1", "x", transport=answers) as client:
+        saved = [client.download(1, f"outputs/{name}", f"{folder}/") for name in ("a.csv", "b.csv")]
+        assert saved == [folder / "a.csv", folder / "b.csv"]
+        assert (folder / "a.csv").read_text().endswith("/outputs/a.csv")
+        assert client.download(1, "outputs/c.csv", tmp_path / "c") == tmp_path / "c"
+
+
 def test_a_followed_log_names_each_further_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {("", 0): LogPart("a\n", 2, False, "r0", 0), ("r0", 2): LogPart("b\n", 2, True, "r1", 1)}
     with Client("http://127.0.0.1:1", "x") as client:

@@ -106,7 +106,8 @@ class FileCalls(Calls):
         Args:
             request: The request.
             path: The file's path, as `files` says it.
-            to: The file to write, or a folder, which gets it under the last part of its path.
+            to: The file to write, or a folder, which gets it under the last part of its path: one that is there, or any
+                that ends with ``/``, which is made.
             trial: Of this trial of a search.
 
         Returns:
@@ -117,10 +118,13 @@ class FileCalls(Calls):
             InputError: It cannot be written.
         """
         target = Path(to)
-        if target.is_dir():
+        folder = str(to).endswith("/")
+        if folder or target.is_dir():
             target = target / (Path(path).name or "file")
         place = f"/requests/{int(request)}/files/{quote(path)}"
         try:
+            if folder:
+                target.parent.mkdir(parents=True, exist_ok=True)
             with (
                 self._wire.stream(place, params=plain({"trial": trial})) as response,
                 set_aside(target) as part,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.3
 _PIECE = 2**20
+_MOST_ROWS = 500  # that the service gives at once
 
 
 class Here:
@@ -73,10 +74,21 @@ class Here:
         limit: int | None = None,
     ) -> Iterator[Request]:
         """Requests, the newest first."""
-        rows = self._requests.list(
-            self._who, states=states, application=application, text=text, tenant=tenant, limit=limit or 500
-        )
-        return (_request(row) for row in rows)
+        before: int | None = None
+        while limit is None or limit > 0:
+            rows = self._requests.list(
+                self._who,
+                states=states,
+                application=application,
+                text=text,
+                tenant=tenant,
+                before=before,
+                limit=min(limit or _MOST_ROWS, _MOST_ROWS),
+            )
+            yield from (_request(row) for row in rows)
+            if len(rows) < _MOST_ROWS:
+                return
+            before, limit = rows[-1].id, None if limit is None else limit - len(rows)
 
     def cancel(self, number: int) -> Request:
         """End a request."""

@@ -261,10 +261,16 @@ def upload(number: Number, as_json: Json = False, server: Server = None, databas
 def delete(number: Number, server: Server = None, database: Database = None) -> None:
     """Remove a request with its files; one that is being carried out is cancelled first."""
     from tradewind.cli.service.places import opened
+    from tradewind.errors import NotFoundError
 
     with opened(server, database) as place:
         place.delete(number)
-    typer.echo(f"Request {number} is removed")
+        try:
+            place.get(number)
+        except NotFoundError:
+            typer.echo(f"Request {number} is removed")
+        else:
+            typer.echo(f"Request {number} is being cancelled, and is removed when it has ended")
 
 
 def _waited(place: Client | Here, request: Request, *, quiet: bool) -> Request:
