@@ -6,8 +6,10 @@ import errno
 import os
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 from xml.etree import ElementTree
 
@@ -292,6 +294,24 @@ def test_names_of_runs_do_not_meet() -> None:
     assert len(safe("x" * 300)) < 100
     names = dict.fromkeys(["tradewind-r-1-0", "tradewind-r-1-1", "tradewind-r-0", "tradewind-r-1-1-0", "other"])
     assert names_of("r-1", names) == ["tradewind-r-1-0", "tradewind-r-1-1"]
+
+
+def test_threads_note_the_same_machines_as_ready(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    folders = [tmp_path / f"run-{turn}" for turn in range(60)]
+    together = Barrier(4)
+
+    def note(thread: int) -> list[tuple[float, list[str]]]:
+        found = []
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+            together.wait(10)
+            found.append(shelf.note_ready(folder, float(thread), [f"m{thread}"]))
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(note, range(4)))
+    assert all(answer == answers[0] for answer in answers)
 
 
 def test_a_folder_keeps_its_plan_until_all_else_is_gone(tmp_path: Path) -> None:

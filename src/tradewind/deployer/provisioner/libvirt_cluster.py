@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import socket
 import subprocess
@@ -250,9 +251,9 @@ class Shelf:
             return None
 
     def note_ready(self, folder: Path, at: float, addresses: list[str]) -> tuple[float, list[str]]:
-        """Write down that they are ready; what another process wrote first holds."""
+        """Write down that they are ready; what another thread or process wrote first holds."""
         with handled(folder), contextlib.suppress(FileExistsError):
-            new = folder / f"{_READY}.{os.getpid()}"
+            new = folder / f"{_READY}.{secrets.token_hex(6)}"  # threads note the same run
             write(new, {"at": at, "addresses": addresses})
             try:
                 os.link(new, folder / _READY)
