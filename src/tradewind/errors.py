@@ -20,7 +20,7 @@ The tree, with the exit code that the command line ends with::
     │   ├── CapacityError                  no such machines now, or a quota is used up
     │   ├── CredentialsError               the engine or provider does not know us
     │   ├── ImageError                     a container or machine image is not there
-    │   ├── PrerequisiteError              an input or a secret of the job is not there
+    │   ├── PrerequisiteError         3    an input or a secret of the job is not there
     │   ├── OfferRefusedError              the provider does not know the instance type, region or template
     │   ├── UnreachableError               a host or an engine does not answer
     │   └── TeardownError             11   machines could not be given back
@@ -247,6 +247,7 @@ class PrerequisiteError(DeployError):
         hint: What to do.
     """
 
+    exit_code = 3  # what the user wrote names something that is not there
     code = "deploy.prerequisite"
     passes = False
 

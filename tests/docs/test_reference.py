@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.errors import TradewindError
+from tradewind.cli.failure import unmet
+from tradewind.errors import PrerequisiteError, TradewindError
 from tradewind.plugins import KINDS
+from tradewind.problem import Fault, Run
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,6 +31,20 @@ def test_pages_are_current() -> None:
         [sys.executable, ROOT / "tools/generate_reference.py", "--check"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_pages_name_nothing_private_and_no_empty_default() -> None:
+    pages = {name: (ROOT / "docs" / "reference" / name).read_text() for name in ("errors.md", "cli.md", "yaml.md")}
+    assert [line for line in pages["errors.md"].splitlines() if line.lstrip().startswith("_")] == []
+    assert [line for text in pages.values() for line in text.splitlines() if "| ` |" in line or "| `` |" in line] == []
+
+
+def test_a_missing_prerequisite_ends_commands_as_the_page_says() -> None:
+    found = unmet(Run("r", 0, fault=Fault.PREREQUISITE), "input data.bin does not exist")
+    assert isinstance(found, PrerequisiteError) and found.exit_code == 3
+    page = (ROOT / "docs/reference/errors.md").read_text().splitlines()
+    [line] = [one for one in page if one.startswith("| `deploy.prereq")]
+    assert line.startswith("| `deploy.prerequisite` | 3 |")
 
 
 def test_every_error_code_is_documented_with_what_to_do() -> None:

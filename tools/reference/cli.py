@@ -114,6 +114,6 @@ def _type(kind: Any) -> str:
 def _default(default: Any, *, required: bool) -> str:
     if required:
         return "required"
-    if default is None or default is False or default in ((), []):
+    if default is None or default is False or default in ((), [], ""):
         return ""
     return f"`{default}`"

@@ -18,7 +18,11 @@ are exceptions below `tradewind.errors.TradewindError`; `code` does not change b
 
 OTHER_CODES = [
     ("0", "It worked."),
-    ("1", "A mistake in Tradewind itself; the line names the file with the details. Please report it."),
+    (
+        "1",
+        "A mistake in Tradewind itself; the line names the file with the details. Please report it. Without a line it "
+        "is the answer of `service migrate --check`: the store is to be migrated.",
+    ),
     ("2", "The command line is wrong: an unknown command or option, a missing argument."),
 ]
 
@@ -113,7 +117,7 @@ def _first_sentence(error: type[TradewindError]) -> str:
 
 def _tree(error: type[TradewindError], depth: int = 0) -> str:
     children = sorted(
-        (c for c in error.__subclasses__() if c.__module__.startswith("tradewind.")),
+        (c for c in error.__subclasses__() if c.__module__.startswith("tradewind.") and c.__name__[0] != "_"),
         key=lambda c: (c.exit_code, c.code),
     )
     line = f"{'    ' * depth}{error.__name__:<{40 - 4 * depth}}{error.exit_code:>4}"

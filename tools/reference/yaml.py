@@ -84,7 +84,7 @@ def _default(value: Any) -> str:
         value = value.model_dump(exclude_defaults=True)
     if isinstance(value, list):
         value = [v.model_dump(exclude_defaults=True) if isinstance(v, BaseModel) else v for v in value]
-    if value is None or value in ({}, []):
+    if value is None or value in ({}, [], ""):
         return ""
     if isinstance(value, dict) and list(value) == ["use"]:
         value = value["use"]

@@ -44,9 +44,9 @@ def unmet(run: Run, reason: str) -> TradewindError | None:
         run: The run.
         reason: Why it was lost, in words.
     """
-    from tradewind.errors import CredentialsError, InputError
+    from tradewind.errors import CredentialsError, PrerequisiteError
     from tradewind.problem import Fault
 
     if run.fault is Fault.PREREQUISITE:
-        return InputError(reason)
+        return PrerequisiteError(reason)
     return CredentialsError(reason) if run.fault is Fault.CREDENTIALS else None
