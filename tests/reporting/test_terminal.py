@@ -45,6 +45,28 @@ def test_trials_fit_on_one_line_each(width: int) -> None:
     assert "instance=c7i" in lines[1]
 
 
+def test_what_is_equal_in_all_trials_is_said_once_and_a_pipe_gets_all(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def line(number: int, **more: object) -> tables.TrialLine:
+        same = {"instance": "local.c1", "threads": 8, "compression": "a-long-word"}
+        return tables.TrialLine(number, "succeeded", {**same, **more}, cost=1.0, runtime=2.0, why="w" * 90)
+
+    aim = Objective("cost")
+    monkeypatch.setenv("COLUMNS", "80")
+    tables.print_trials(Console(highlight=False), [line(0, level=1), line(1, level=2)], aim)
+    first, _, one, two = capsys.readouterr().out.splitlines()
+    assert first == "all trials below: instance=local.c1 threads=8 compression=a-long-word"
+    assert one.split()[2] == "level=1" and two.split()[2] == "level=2"
+    assert max(cell_len(text) for text in (one, two)) <= 80 and "w" * 90 not in one
+    monkeypatch.delenv("COLUMNS")
+    tables.print_trials(Console(highlight=False), [line(0, level=1), line(1, level=2)], aim)
+    assert "w" * 90 in capsys.readouterr().out.splitlines()[2]
+    for lines in ([line(0)], [line(0), line(1)], [line(0), line(1, level=2)]):
+        tables.print_trials(Console(highlight=False), lines, aim)
+        assert "compression=a-long-word" in capsys.readouterr().out.splitlines()[1], "each row says something"
+
+
 def test_a_wide_terminal_shows_all_and_marks_lower_bounds() -> None:
     lines = printed(tables.trials(long_lines(), Objective(), 200), 200)
     assert "rate=0.1235" in lines[1]

@@ -93,7 +93,7 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     console.print()
     best = summary.best.number if summary.best is not None else None
     lines = [tables.TrialLine.of(trial, best) for trial in trials]
-    console.print(tables.trials(lines, goal.objective, console.width))
+    tables.print_trials(console, lines, goal.objective)
     if len(trials) < total:
         console.print(f"and {total - len(trials):,} earlier: tradewind status {name} --all", style="bright_black")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
@@ -14,6 +17,7 @@ from tradewind.store.base import StudySummary
 from tradewind.units import format_duration, format_memory, format_money
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from tradewind.reporting.data import StudyData
@@ -28,6 +32,10 @@ STYLES = {
     "infeasible": "yellow",
 }
 """How a state is coloured."""
+
+
+_WHOLE = 2000
+"""Characters of a table's line where there is no terminal that would have to show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +219,43 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Tabl
         grid.rows.append(cells[: len(columns)])
         grid.styles.append({1: STYLES.get(line.state, ""), **({0: "bold green"} if line.best else {})})
     return _fit(grid, width)
+
+
+def print_trials(console: Console, lines: Sequence[TrialLine], objective: Objective) -> None:
+    """Print a table of trials; what is equal in all of them is said once above it."""
+    shared, told = _apart(lines)
+    if shared:
+        console.print(f"all trials below: {compact(shared)}", markup=False)
+    with _room(console) as width:
+        console.print(trials(told, objective, width))
+
+
+def _apart(lines: Sequence[TrialLine]) -> tuple[dict[str, Any], list[TrialLine]]:
+    """The parameters that all of several trials share, and the trials without them; each keeps one at least."""
+    first = lines[0].configuration if len(lines) > 1 else {}
+    missing = object()
+    shared = {
+        name: value
+        for name, value in first.items()
+        if all(one.configuration.get(name, missing) == value for one in lines)
+    }
+    if any(line.configuration.keys() <= shared.keys() for line in lines):
+        return {}, list(lines)
+    return shared, [
+        replace(line, configuration={n: v for n, v in line.configuration.items() if n not in shared}) for line in lines
+    ]
+
+
+@contextmanager
+def _room(console: Console) -> Iterator[int]:
+    """The width that a table has: a pipe or a file takes all of it, unless ``COLUMNS`` says otherwise."""
+    before = console.width
+    if console.file is sys.stdout and not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(before, _WHOLE)
+    try:
+        yield console.width
+    finally:
+        console.width = before
 
 
 def share_words(share: float) -> str:

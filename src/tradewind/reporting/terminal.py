@@ -39,7 +39,7 @@ def print_report(data: StudyData, console: Console) -> None:
     if rows:
         _title(console, f"Best {len(rows)} of {int(data.feasible.sum()):,} feasible trials")
         lines = [tables.TrialLine.row(data, row) for row in rows]
-        console.print(tables.trials(lines, objective, console.width))
+        tables.print_trials(console, lines, objective)
     traded = front(data)
     if traded.wanted:
         _title(console, title(traded))
