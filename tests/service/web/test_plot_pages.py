@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -259,6 +260,23 @@ def test_a_running_study_asks_again_for_what_failed(open_page: Opener, scene: St
     more(scene.context, shelf.small, number, 0.0009)
     expect(page.locator("#best")).to_contain_text(f"Trial {number}")
     assert not left
+
+
+def test_a_study_without_a_trial_says_so(open_page: Opener, shelf: Shelf) -> None:
+    page = open_page("root")
+    go(page, f"/studies/{shelf.empty}")
+    expect(page.locator("#trials")).to_contain_text("There is no trial yet.")
+
+
+def test_words_below_the_boxes_of_a_parameter_do_not_overlap(open_page: Opener, shelf: Shelf) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 1366, "height": 768})
+    go(page, f"/studies/{shelf.large}")
+    page.locator("#importance").get_by_role("button", name="nodes").click()
+    look = "all => all.map((one) => [one.getBoundingClientRect().left, one.getBoundingClientRect().right])"
+    places = page.locator("#effect .cell-axis span").evaluate_all(look)
+    assert len(places) > 1
+    assert all(left > right for (_, right), (left, _) in pairwise(places)), places
 
 
 def test_another_tenants_study_is_not_there(open_page: Opener, shelf: Shelf) -> None:

@@ -56,6 +56,8 @@ export function effectTable(host, effect, { kind, title, value }) {
     make("table", { class: "bars" }, make("caption", { class: "for-readers" }, `${title} by ${effect.parameter}`), make("thead", {}, head), body),
     make("p", { class: "soft small" }, `${axis.title}${log ? " (log)" : ""}: the box holds the middle half of the trials, the line in it is their median, the thin line all of them.`),
   );
+  const cell = host.querySelector(".cell-axis");  // how many words fit is known once it has its width
+  if (cell.clientWidth) cell.replaceWith(boxAxis(scale, axis, cell.clientWidth));
 }
 
 function box(scale, level) {
@@ -66,12 +68,11 @@ function box(scale, level) {
     draw("line", { x1: median, x2: median, y1: 1, y2: 19, class: "median" }));
 }
 
-function boxAxis(scale, axis) {
+function boxAxis(scale, axis, width = 200) {
   const place = make("div", { class: "cell-axis", "aria-hidden": "true" });
   let last = -Infinity;
   for (const value of scale.ticks(3)) {
-    // The cell is about 200 pixels wide.
-    const words = axis.words(value), at = scale.at(value) / 10, half = textWidth(words, 13) / 4 + 2;
+    const words = axis.words(value), at = scale.at(value) / 10, half = (textWidth(words, 13) / 2 + 4) * 100 / width;
     if (at < 3 || at > 97 || at - half < last) continue;
     last = at + half;
     const tick = make("span", {}, words);

@@ -3,13 +3,16 @@ import { GridTable } from "./grid-table.js";
 import { STATES } from "./model.js";
 import { duration, figure, money, percent } from "./words.js";
 
+const NONE = "There is no trial yet.";
+
 export function trialTable(host, model) {
   const table = new GridTable(host, {
     label: "Trials", columns: columnsOf(model), rows: model.n, height: 560, name: "trials",
-    open: (row) => model.choose(row), empty: "No trial passes the filters.",
+    open: (row) => model.choose(row), empty: NONE,
   });
   let names = "";
   model.addEventListener("data", () => {
+    table.nothing.textContent = model.n ? "No trial passes the filters." : NONE;
     const columns = columnsOf(model), now = columns.map((one) => one.id).join();
     table.setRows(model.n, (row) => model.mask[row] === 1);
     if (now !== names) table.setColumns(columns);
