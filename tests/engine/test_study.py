@@ -12,6 +12,7 @@ from tradewind.clock import Steady
 from tradewind.errors import ConfigurationError, SpecError, StoreError, StudyBusyError
 from tradewind.problem import Trial, TrialState
 from tradewind.store.base import Change
+from tradewind.store.flat import columns
 
 JOB: dict[str, Any] = {
     "name": "bowl",
@@ -295,6 +296,12 @@ def test_frames_have_one_row_a_trial(tmp_path: Path) -> None:
         study.optimise(bowl, trials=5)
         assert len(study.to_pandas()) == 5
         assert study.to_polars().height == 5
+        frame = study.to_pandas()
+        exported = set(columns(study._store, study.row.id))
+        assert exported < set(frame.columns) and exported < set(study.to_polars().columns)
+        assert {"reason", "metric.cost"} <= exported
+        names = [name.removeprefix("config.") for name in exported if name.startswith("config.")]
+        assert names and all(frame[f"param.{name}"].equals(frame[f"config.{name}"]) for name in names)
 
 
 def test_public_names_load_lazily_and_unknown_ones_are_refused() -> None:

@@ -17,7 +17,7 @@ from tradewind.reporting.data import StudyData
 from tradewind.reporting.html import render_html
 from tradewind.reporting.readers import LogReader, read_records, tail_offset
 from tradewind.reporting.space import space_size
-from tradewind.store import frames
+from tradewind.store import flat, frames
 from tradewind.store.base import Store
 
 from .conftest import Build, make_trial, some_trials
@@ -63,7 +63,7 @@ def test_csv_of_nothing_is_a_heading(store: Store, build: Build) -> None:
 
 
 def test_json_is_strict_and_in_pages(store: Store, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "_PAGE", 7)
+    monkeypatch.setattr(flat, "_PAGE", 7)
     trials = [make_trial(i, {"a": i}, 0.1, objective=float("inf"), metrics={"m": float("nan")}) for i in range(20)]
     study = build(trials)
     stream = io.StringIO()

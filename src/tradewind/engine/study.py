@@ -285,16 +285,16 @@ class Study:
         return self._machine.stopped.reason if self._machine.stopped else None
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a trial; needs ``pip install 'tradewind[pandas]'``."""
-        from tradewind.store.frames import to_pandas
+        """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[pandas]'``."""
+        from tradewind.store import flat, frames
 
-        return to_pandas(self._store.columns(self.row.id))
+        return frames.to_pandas(flat.frame_columns(self._store, self.row.id))
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a trial; needs ``pip install 'tradewind[polars]'``."""
-        from tradewind.store.frames import to_polars
+        """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[polars]'``."""
+        from tradewind.store import flat, frames
 
-        return to_polars(self._store.columns(self.row.id))
+        return frames.to_polars(flat.frame_columns(self._store, self.row.id))
 
     def close(self) -> None:
         """Let go of the study; it can be opened again, by any process.
