@@ -73,6 +73,14 @@ def test_a_command_that_is_made_alone_is_the_one_among_all(capsys: pytest.Captur
     assert "No such command 'tuned'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [[], ["tune"], ["offers", "refresh"], ["workflow", "plan"]])
+def test_h_is_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--help"]) == 0
+    whole = capsys.readouterr().out
+    assert run([*words, "-h"]) == 0
+    assert capsys.readouterr().out == whole
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"tradewind {tradewind.__version__}\n"
