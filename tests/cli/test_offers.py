@@ -176,7 +176,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, **outcome: Any) -> list[tuple[str,
     for name in ("aws", "azure", "gcp"):
 
         def refresh(self: Any, name: str = name) -> Any:
-            asked.append((name, self.options.regions))
+            asked.append((name, self.settings.regions))
             result = outcome.get(name, f"{name}: 1 price")
             if isinstance(result, TradewindError):
                 raise result
