@@ -118,7 +118,7 @@ SETTINGS: list[tuple[str, dict[str, Any], str, dict[str, Any], Offer, str]] = [
     ("none", {}, "slurm", {"host": "login"}, _THREE, ""),
     ("none", _HOSTS, "ssh", {}, _THREE, ""),
     ("none", {}, "ssh", _HOSTS, _THREE, ""),
-    ("none", {}, "ssh", {"hosts": ["a"]}, _THREE, "it has 1 hosts of its own"),
+    ("none", {}, "ssh", {"hosts": ["a"]}, _THREE, "it has 1 host of its own"),
     ("none", {}, "ssh", {}, _LOCAL, "it has 0 hosts of its own"),
     ("opennebula", _OPENNEBULA, "ssh", {}, _THREE, ""),
     ("none", {}, "docker", {}, _LOCAL, ""),

@@ -86,7 +86,7 @@ def test_listed_hosts(tmp_path: Path) -> None:
     provisioner = NoneProvisioner(settings=NoneSettings(hosts=("a", "b")), data_folder=tmp_path)
     cluster = provisioner.make("run-1", OWNER, 1e9, OFFER.times(2))
     assert [machine.address for machine in cluster.machines] == ["a", "b"]
-    with pytest.raises(DeployError, match="3 machines are wanted") as caught:
+    with pytest.raises(DeployError, match="has 2 hosts, 3 wanted") as caught:
         provisioner.make("run-1", OWNER, 1e9, OFFER.times(3))
     assert not caught.value.retryable
     here = NoneProvisioner(settings=NoneSettings(), data_folder=tmp_path)
