@@ -35,8 +35,8 @@ class Underway:
         """Take a run in, or the news of it; with ``stored`` False it is written with the next rows.
 
         Returns:
-            True when whoever goes on after a crash must know it, or machines would be made, and paid for, again: a job has
-            been handed over to machines that were made for it, or it has ended there.
+            True when whoever goes on after a crash must know it, or machines would be made, and paid for, once more: a
+            job has been handed over to machines that were made for it, or it has ended there.
         """
         known = self.runs.get(run.run_id)
         self.runs[run.run_id] = run
