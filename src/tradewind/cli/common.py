@@ -69,15 +69,14 @@ def open_store(url: str | None = None, *, must_exist: bool = False) -> Store:
     """
     from pathlib import Path
 
-    from tradewind import plugins
     from tradewind.errors import StudyNotFoundError
     from tradewind.paths import store_url
+    from tradewind.store.base import store_at
 
     address = url or store_url()
     if must_exist and address.startswith("sqlite:///") and not Path(address.removeprefix("sqlite:///")).exists():
         raise StudyNotFoundError(f"there is no store at {address} yet", hint="tradewind tune job.yaml makes one")
-    store: Store = plugins.create("store", "sql", {}, url=address)
-    return store
+    return store_at(address)
 
 
 def find_study(store: Store, name: str | None) -> StudyRow:

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from tradewind import plugins
 from tradewind.clock import SystemClock
 from tradewind.engine.asking import as_held, ask, restore_state, stored_state
 from tradewind.engine.assemble import build_problem, build_searcher, find_or_create_study
@@ -38,7 +37,7 @@ from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial,
 from tradewind.problem.spec import Spec, load_spec, parse_spec
 from tradewind.processes import Moment
 from tradewind.searcher.base import PricesAborts
-from tradewind.store.base import Change, Store, this_process
+from tradewind.store.base import Change, Store, store_at, this_process
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +108,7 @@ class Study:
                 "take it out, or let tradewind tune run the program",
             )
         self._problem = build_problem(self.spec, data_folder())
-        self._store: Store = plugins.create("store", "sql", {}, url=store or store_url())
+        self._store: Store = store_at(store or store_url())
         self.row, _ = find_or_create_study(self.spec, self._store, fresh=fresh)
         if wants_past(self.spec):
             self._problem = replace(self._problem, past=load_past(self.spec, self.row, self._store))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind import plugins
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Run, Trial
 from tradewind.processes import start_of, where
@@ -247,3 +248,21 @@ class Store(Plugin, ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back connections."""
+
+
+_SQL = ("sqlite", "postgresql", "postgres")
+
+
+def store_at(url: str) -> Store:
+    """The store at an address: the part that is called like its scheme, or the SQL store.
+
+    Args:
+        url: ``sqlite:///FILE``, ``postgresql://…``, or ``NAME://…`` for a store that a package announces as ``NAME``.
+
+    Raises:
+        StoreError: It cannot be opened.
+    """
+    scheme = url.partition("://")[0].partition("+")[0].lower()
+    name = scheme if scheme not in _SQL and scheme in plugins.names("store") else "sql"
+    store: Store = plugins.create("store", name, {}, url=url)
+    return store
