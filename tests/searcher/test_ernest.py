@@ -334,6 +334,15 @@ def test_training_stops_at_its_share_of_the_budget() -> None:
     assert runs
 
 
+def test_a_small_budget_is_not_spent_on_training_alone() -> None:
+    design = len(whole(ernest_problem(types=1))[1])
+    problem = replace(ernest_problem(), budget=Budget(trials=design))
+    _, train, runs = whole(problem)
+    assert len({trial.configuration["instance"] for trial in train}) == 1
+    assert 3 <= len(train) < design
+    assert runs, "the type had a model after half of the trials"
+
+
 def test_money_that_pays_no_predicted_run_is_said() -> None:
     problem = ernest_problem()
     searcher = searcher_of(problem)

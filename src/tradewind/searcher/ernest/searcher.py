@@ -56,7 +56,8 @@ class ErnestSettings(plugins.Settings):
         default=0.5,
         gt=0,
         le=1,
-        description="Share of the budget (dollars or trials) after which no further instance type is trained.",
+        description="Share of the budget (dollars or trials) after which no further instance type is trained, and none that "
+        "has a model already.",
     )
     least_fraction: float = Field(default=0.016, gt=0, lt=1, description="Smallest share of the input to train on.")
     largest_fraction: float = Field(default=0.125, gt=0, lt=1, description="Largest share of the input to train on.")
@@ -226,8 +227,8 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         begun = {self._place_of(trial) for trial in (*self.history, *state.pending)}
         spent = self._share_is_spent(state)
         for place, group in enumerate(self._groups):
-            if place not in begun and spent:
-                continue
+            if spent and (place not in begun or self._fits[place].model is not None):
+                continue  # what is left pays whole runs
             for number, point in enumerate(group.points):
                 row = group.row(point.nodes)
                 if not payable[row] or candidates.key(row, point.share) in taken:
@@ -242,7 +243,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         return chosen
 
     def _share_is_spent(self, state: SearchState) -> bool:
-        """True when what training may use up is used up: the first type is always trained."""
+        """True when what training may use up is used up; the first type is trained up to a model all the same."""
         ran = [trial for trial in self.history if trial.proposal.fidelity < 1.0]
         running = sum(trial.proposal.fidelity < 1.0 for trial in state.pending)
         share, budget = self.settings.training_share, self.problem.budget
