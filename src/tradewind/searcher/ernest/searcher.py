@@ -56,8 +56,8 @@ class ErnestSettings(plugins.Settings):
         default=0.5,
         gt=0,
         le=1,
-        description="Share of the budget (dollars or trials) after which no further instance type is trained, and none that "
-        "has a model already.",
+        description="Share of the budget (dollars or trials) after which no further instance type is trained, and none "
+        "that has a model already.",
     )
     least_fraction: float = Field(default=0.016, gt=0, lt=1, description="Smallest share of the input to train on.")
     largest_fraction: float = Field(default=0.125, gt=0, lt=1, description="Largest share of the input to train on.")
