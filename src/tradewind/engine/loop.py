@@ -208,11 +208,12 @@ class Search:
         """Seconds, on the clock that runs take place on, to wait in a `step` when nothing else is to be looked at."""
         return _SIMULATED_PATIENCE if isinstance(self.parts.deployer.clock, SimulatedClock) else _PATIENCE
 
-    def begin(self, *, force: bool = False) -> None:
+    def begin(self, *, force: bool = False, wanted: bool = True) -> None:
         """Take the study, and its runs of an earlier process; `end` must follow, whatever happens.
 
         Args:
             force: Take it from a live process, too: that one finds out when it next writes.
+            wanted: False where it is only taken to be ended: no run that has ended meanwhile is repeated.
 
         Raises:
             StudyBusyError: Another live process runs it, without ``force``.
@@ -221,6 +222,7 @@ class Search:
         self._token = store.hold(self.parts.study.id, this_process(), LEASE_SECONDS, force=force)
         self._held = Moment.now()
         self._ours = True
+        self._told_to_stop = not wanted
         try:
             self._open()
         except BaseException as error:
@@ -273,7 +275,8 @@ class Search:
         present = {"state": "open", "reason": "", "spec": parts.study.spec}
         parts.store.write(study_id, Change(study=present), self._token)
         reports = parts.listener.earlier(runs) if parts.listener is not None else {}
-        self._feed(Opened(parts.store.trials(study_id), runs, parts.study.elapsed, reports))
+        opened = Opened(parts.store.trials(study_id), runs, parts.study.elapsed, reports)
+        self._feed(opened, *([Interrupted()] if self._told_to_stop else []))
 
     def _turn(self, patience: float) -> bool:
         deployer = self.parts.deployer
@@ -317,8 +320,8 @@ class Search:
 
     # ------------------------------------------------------------------ instructions
 
-    def _feed(self, event: Event) -> None:
-        waiting: deque[Event] = deque([event])
+    def _feed(self, *events: Event) -> None:
+        waiting: deque[Event] = deque(events)
         while waiting:
             event = waiting.popleft()
             for one in (*self._told_at_the_end(event), event):

@@ -200,7 +200,7 @@ class Carrier:
     def _drive(self, search: Search, spec: Spec, gate: SeatGate | None) -> None:
         stays = issubclass(plugins.load("runner", spec.runner.name), SurvivesController)
         # Our claim is younger than that of any process that may still hold the study.
-        search.begin(force=True)
+        search.begin(force=True, wanted=self.wanted == "run" and not self.leaving)
         try:
             self._tell.begins()
             while search.parts.machine.stopped is None:
