@@ -55,7 +55,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before the first test."""
-    if session.config.cache is not None:
+    if getattr(session.config, "cache", None) is not None:
         workers.compile_once(session.config.cache.mkdir("compiling"))
 
 
