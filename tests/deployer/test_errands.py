@@ -491,7 +491,7 @@ def test_a_controller_that_is_killed_in_the_middle(tmp_path: Path) -> None:
             ended = end(name, "enough") if end else deployer.end(row(name), request_for(folder, _JOB, name), "enough")
             assert ended is not None and ended.state.ended
         # What a dying controller has asked for may begin a moment later, on a machine that is busy: a sweep finds it.
-        eventually(lambda d=deployer: not d.sweep(set()) and not any(map(processes_of, known)))  # type: ignore[misc]
+        eventually(lambda d=deployer, k=known: not d.sweep(set()) and not any(map(processes_of, k)))  # type: ignore[misc]
         assert fleet(folder) == {}
         for count in (folder / "work").glob("count-*"):
             assert count.read_text() == "ran\n", "a run was started twice"
