@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -121,6 +121,10 @@ class Billing:
             hourly: USD per hour for all nodes together.
         """
         return round_money(self.billed_seconds(runtime) / 3600.0 * hourly)
+
+    def costs(self, runtimes: Iterable[float], hourly: Iterable[float]) -> list[float]:
+        """USD of several runs, each with its own seconds and USD per hour; see `cost`."""
+        return [self.cost(float(seconds), float(rate)) for seconds, rate in zip(runtimes, hourly, strict=True)]
 
     def longest_run(self, money: float, hourly: float) -> float:
         """The longest run, in seconds, that costs at most ``money`` USD; below zero if none does."""

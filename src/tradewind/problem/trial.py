@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tradewind.problem.configuration import Configuration
+from tradewind.problem.objective import COST, RUNTIME
 from tradewind.problem.offer import Offer
 
 STOPPED_EARLY = "stopped early: "
@@ -89,6 +90,11 @@ class Observation:
     metrics: Mapping[str, float] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Its metrics, with cost and run time among them where no interpreter read such a metric."""
+        return {COST: self.cost, RUNTIME: self.runtime, **self.metrics}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,7 @@ from pydantic import Field
 
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Settings
-from tradewind.problem import (
-    COST,
-    RUNTIME,
-    Candidates,
-    Categorical,
-    Configuration,
-    Parameter,
-    Proposal,
-    Trial,
-    TrialState,
-    Value,
-)
+from tradewind.problem import Candidates, Categorical, Configuration, Parameter, Proposal, Trial, TrialState, Value
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
 from tradewind.searcher.pool import REFERENCES, found_none
 
@@ -296,8 +285,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
         if trial.state == TrialState.ABORTED or seen.objective is None:
             return (2, 0.0)
         if not seen.feasible:
-            metrics = {COST: seen.cost, RUNTIME: seen.runtime, **seen.metrics}
-            return (1, self.problem.constraints.miss(seen.runtime, metrics))
+            return (1, self.problem.constraints.miss(seen.runtime, seen.figures))
         loss = self.problem.objective.loss(seen.objective)
         return (0, loss) if np.isfinite(loss) else (3, 0.0)
 

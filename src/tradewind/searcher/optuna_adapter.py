@@ -15,8 +15,6 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, MissingProgramError, NoOfferError, SpecError
 from tradewind.problem import (
-    COST,
-    RUNTIME,
     Configuration,
     Observation,
     Problem,
@@ -293,8 +291,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         if constraints.deadline is not None:
             found["deadline"] = _excess(seen.runtime, constraints.deadline)
         for i, threshold in enumerate(constraints.thresholds):
-            own = {COST: seen.cost, RUNTIME: seen.runtime}.get(threshold.metric, math.nan)
-            value = seen.metrics.get(threshold.metric, own)
+            value = seen.figures.get(threshold.metric, math.nan)
             if threshold.at_most is not None:
                 found[f"{i} {threshold.metric} at most"] = _excess(value, threshold.at_most)
             if threshold.at_least is not None:

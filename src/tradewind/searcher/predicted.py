@@ -107,8 +107,7 @@ class Forecast:
 
     def bill(self, seconds: Array) -> Array:
         """USD of runs of so many seconds, shape (n,)."""
-        billing = self.problem.terms.billing
-        return np.array([billing.cost(float(s), float(h)) for s, h in zip(seconds, self.hourly, strict=True)])
+        return np.array(self.problem.terms.billing.costs(seconds, self.hourly))
 
     @cached_property
     def cost(self) -> Array:

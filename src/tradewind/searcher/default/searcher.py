@@ -109,8 +109,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         trials = [self._told[runs[0].number] for runs in standing.runs]
         hourly = np.array([trial.offer.hourly for trial in trials])
         seconds = np.exp(standing.log_time)
-        billing = self.problem.terms.billing
-        spend = np.array([billing.cost(float(s), float(h)) for s, h in zip(seconds, hourly, strict=True)])
+        spend = np.array(self.problem.terms.billing.costs(seconds, hourly))
         moved = np.ones(len(trials))
         if objective.metric == COST:
             moved = np.clip(hourly * seconds / 3600.0 / np.maximum(spend, 1e-12), 0.0, 1.0)

@@ -158,12 +158,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
 
     def _billed(self, outlook: Outlook, places: Places) -> Outlook:
         """The same with money as it will be charged, in whole billing units, which the model does without."""
-        bill = self.problem.terms.billing.cost
-
-        def money(seconds: Array) -> Array:
-            return np.array([bill(float(s), float(h)) for s, h in zip(seconds, places.hourly, strict=True)])
-
-        cost, low, high = map(money, (outlook.seconds, outlook.seconds_low, outlook.seconds_high))
+        costs, times = self.problem.terms.billing.costs, (outlook.seconds, outlook.seconds_low, outlook.seconds_high)
+        cost, low, high = (np.array(costs(seconds, places.hourly)) for seconds in times)
         aim = self.problem.objective
         loss = outlook.loss if aim.metric != COST else cost if aim.goal == "minimise" else -cost
         return replace(outlook, cost=cost, cost_low=low, cost_high=high, loss=loss)

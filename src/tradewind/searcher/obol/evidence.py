@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tradewind.problem import COST, RUNTIME, Offer, Problem, Threshold, Trial, TrialState
+from tradewind.problem import RUNTIME, Offer, Problem, Threshold, Trial, TrialState
 from tradewind.searcher.acquisition import probability_between
 from tradewind.searcher.obol.arrays import Floats, Ints, Rules
 from tradewind.searcher.obol.columns import Columns
@@ -253,10 +253,7 @@ def machine_numbers(offers: Sequence[Offer]) -> Ints:
 
 
 def _metric(trial: Trial, name: str) -> float:
-    seen = trial.observation
-    if seen is None:
-        return math.nan
-    return seen.metrics.get(name, {COST: seen.cost, RUNTIME: seen.runtime}.get(name, math.nan))
+    return math.nan if trial.observation is None else trial.observation.figures.get(name, math.nan)
 
 
 def _quantile(beta: float) -> float:
