@@ -49,9 +49,9 @@ class Meter:
         self._present = cluster.state is not ClusterState.GONE and not cluster.vanished
         if cluster.state is ClusterState.READY:
             self._accepted = False
-        if self._ready_at is None and cluster.state is ClusterState.READY:
-            begun = self._begun(cluster)
-            self._ready_at = now if begun is None else min(now, begun + self._setup_seconds)
+            if self._ready_at is None:
+                begun = self._begun(cluster)
+                self._ready_at = now if begun is None else min(now, begun + self._setup_seconds)
 
     def _begun(self, cluster: Cluster) -> float | None:
         """When machines that an earlier process may have made were asked for; None for those made just now."""

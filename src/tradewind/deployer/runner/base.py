@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from tradewind.clock import Clock, SystemClock
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
-from tradewind.problem import Handle, Machine, Offer, RunRequest, RunStatus, Space
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space
 
 
 class LimitsCpu(Capability):
@@ -214,3 +215,24 @@ class Runner(Plugin, ABC):
 
     def close(self) -> None:
         """Give back what this object holds; runs are not touched."""
+
+
+def wait_by_polling(
+    runner: Runner, handles: Sequence[Handle], before: Mapping[str, RunState | None], seconds: float, every: float
+) -> None:
+    """`Runner.wait` of an engine that says nothing by itself: its runs are polled until one has changed its state.
+
+    Args:
+        runner: The runner.
+        handles: The runs.
+        before: The states that are known, by run id; None where none is, which is a change.
+        seconds: How long, at most.
+        every: Seconds between two polls.
+    """
+    until = time.monotonic() + seconds
+    if any(state is not None and state.ended for state in before.values()):
+        return
+    while (left := until - time.monotonic()) > 0:
+        runner.clock.sleep(min(left, every))
+        if handles and {name: status.state for name, status in runner.poll(handles).items()} != before:
+            return

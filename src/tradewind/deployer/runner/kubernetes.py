@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from tradewind.deployer.runner.base import (
     SeveralNodes,
     StreamsLogs,
     SurvivesController,
+    wait_by_polling,
 )
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.kubernetes_api import ClusterApi, Conflict, NotThere, find_credentials, find_package
@@ -254,14 +254,8 @@ class KubernetesRunner(
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         """Return when a run has changed its state since the last look, or after ``seconds``."""
-        until = time.monotonic() + seconds
         before = {handle.run_id: self._seen.get(handle.run_id) for handle in handles}
-        if any(state is not None and state.ended for state in before.values()):
-            return
-        while (left := until - time.monotonic()) > 0:
-            self.clock.sleep(min(left, _AGAIN_SECONDS))
-            if handles and {name: status.state for name, status in self.poll(handles).items()} != before:
-                return
+        wait_by_polling(self, handles, before, seconds, _AGAIN_SECONDS)
 
     def cancel(self, handle: Handle) -> None:
         """End a run with all its processes; see `Runner.cancel`."""

@@ -270,10 +270,8 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
     offer, limits = request.offer, request.limits
     cpus = offer.vcpu if limits.cpus is None else limits.cpus
     memory = int(offer.memory_gib * 2**30) if limits.memory_bytes is None else limits.memory_bytes
-    amounts = {"cpu": _milli(cpus) if cpus else "", "memory": str(memory) if memory else ""}
-    if offer.gpus:
-        amounts[given.gpu_resource] = str(offer.gpus)
-    amounts = {name: amount for name, amount in amounts.items() if amount}
+    share = given.request_share or (_OF_A_NODE if given.instance_type else 1.0)
+    gpus = {given.gpu_resource: str(offer.gpus)} if offer.gpus else {}
     wall = limits.wall_seconds
     own = {
         "TW": FOLDER,
@@ -293,7 +291,11 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
         "args": [literal(word) for word in request.argv],
         "env": _variables(variables),
         "volumeMounts": mounts,
-        "resources": {"requests": _requested(amounts, given), "limits": amounts},
+        "resources": {
+            # No node lends all that its type has.
+            "requests": _amounts(share * cpus, math.floor(share * memory)) | gpus,
+            "limits": _amounts(cpus, memory) | gpus,
+        },
         "terminationMessagePath": _END,
     }
     if request.secrets:
@@ -303,19 +305,10 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
     return container
 
 
-def _milli(cpus: float) -> str:
-    return f"{max(1, round(cpus * 1000))}m"
-
-
-def _requested(limits: Mapping[str, str], given: KubernetesSettings) -> dict[str, str]:
-    """What a pod asks for of its limits: of CPUs and memory a share, for no node lends all that its type has."""
-    share = given.request_share or (_OF_A_NODE if given.instance_type else 1.0)
-    requests = dict(limits)
-    if "cpu" in requests:
-        requests["cpu"] = _milli(share * float(requests["cpu"].removesuffix("m")) / 1000)
-    if "memory" in requests:
-        requests["memory"] = str(math.floor(share * int(requests["memory"])))
-    return requests
+def _amounts(cpus: float, memory: int) -> dict[str, str]:
+    """CPUs and bytes of memory as Kubernetes writes them; none of what is 0."""
+    found = {"cpu": f"{max(1, round(cpus * 1000))}m"} if cpus else {}
+    return found | ({"memory": str(memory)} if memory else {})
 
 
 def _nodes(request: RunRequest) -> dict[str, str]:

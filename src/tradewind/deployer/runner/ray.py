@@ -27,6 +27,7 @@ from tradewind.deployer.runner.base import (
     StreamsLogs,
     StreamsReports,
     SurvivesController,
+    wait_by_polling,
 )
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.ray_link import RayLink, find_ray
@@ -230,14 +231,8 @@ class RayRunner(
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         """Return when a run has changed its state, or after ``seconds``."""
-        until = time.monotonic() + seconds
         before = {name: status.state for name, status in self.poll(handles).items()} if handles else {}
-        if any(state.ended for state in before.values()):
-            return
-        while (left := until - time.monotonic()) > 0:
-            self.clock.sleep(min(left, _AGAIN_SECONDS))
-            if handles and {name: status.state for name, status in self.poll(handles).items()} != before:
-                return
+        wait_by_polling(self, handles, before, seconds, _AGAIN_SECONDS)
 
     def cancel(self, handle: Handle) -> None:
         """End a run with all its processes; see `Runner.cancel`."""
