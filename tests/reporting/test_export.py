@@ -67,14 +67,14 @@ def test_json_is_strict_and_in_pages(store: Store, build: Build, monkeypatch: py
     trials = [make_trial(i, {"a": i}, 0.1, objective=float("inf"), metrics={"m": float("nan")}) for i in range(20)]
     study = build(trials)
     stream = io.StringIO()
-    assert export.write_json(export.documents(store, study), stream) == 20
+    assert export.write_json(flat.documents(store, study), stream) == 20
     documents = json.loads(stream.getvalue(), parse_constant=lambda word: pytest.fail(word))
     assert [one["number"] for one in documents] == list(range(20))
     assert documents[0]["objective"] is None
     assert documents[0]["metrics"] == {"m": None}
     assert documents[3]["configuration"] == {"a": 3}
     lines = io.StringIO()
-    assert export.write_json_lines(export.documents(store, study), lines) == 20
+    assert export.write_json_lines(flat.documents(store, study), lines) == 20
     assert len(lines.getvalue().splitlines()) == 20
     empty = io.StringIO()
     assert export.write_json(iter(()), empty) == 0
@@ -84,13 +84,13 @@ def test_json_is_strict_and_in_pages(store: Store, build: Build, monkeypatch: py
 def test_frames_have_a_row_a_trial(store: Store, build: Build) -> None:
     trials = [*some_trials(8), make_trial(8, {"workers": "auto"}, 0.1)]
     study = build(trials)
-    pandas = frames.to_pandas(export.columns(store, study))
+    pandas = frames.to_pandas(flat.columns(store, study))
     assert len(pandas) == 9
     assert pandas["config.workers"].tolist()[8] == "auto"
-    polars = frames.to_polars(export.columns(store, study))
+    polars = frames.to_polars(flat.columns(store, study))
     assert polars["cost"].sum() == pytest.approx(sum(t.spent for t in trials))
     assert polars["config.workers"].to_list()[0] == str(trials[0].configuration["workers"])
-    assert frames.to_polars(export.columns(store, build())).is_empty()
+    assert frames.to_polars(flat.columns(store, build())).is_empty()
 
 
 def last(path: Path, lines: int) -> str:
@@ -201,7 +201,7 @@ def test_low_level_metrics_and_the_share_of_the_input_are_exported_and_shown(sto
     whole = replace(whole, observation=replace(whole.observation, profile=used))
     part = replace(part, proposal=replace(part.proposal, fidelity=1 / 60))
     study = build([whole, part])
-    rows = export.rows(store, study)
+    rows = flat.rows(store, study)
     assert {name for name in rows[0] if "." in name} == {"config.a", *(f"profile.{name}" for name in used)}
     assert (rows[0]["profile.read_bytes"], rows[1]["profile.read_bytes"]) == (4096.0, None)
     assert [row["fidelity"] for row in rows] == [1.0, 1 / 60]

@@ -95,26 +95,26 @@ def _format(wanted: Format | None, out: Path | None, as_json: bool) -> Format:
 
 def _write(store: Store, study_id: int, chosen: Format, stream: IO[str]) -> int:
     from tradewind.reporting import export as writers
+    from tradewind.store.flat import documents
 
     if chosen is Format.CSV:
         return writers.write_csv(store, study_id, stream)
     if chosen is Format.JSON:
-        return writers.write_json(writers.documents(store, study_id), stream)
+        return writers.write_json(documents(store, study_id), stream)
     if chosen is Format.JSONL:
-        return writers.write_json_lines(writers.documents(store, study_id), stream)
+        return writers.write_json_lines(documents(store, study_id), stream)
     return writers.write_json_lines(store.export_records(study_id), stream)
 
 
 def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
     """Write a file beside the wanted one and put it in its place: a reader never sees half of it; a pipe gets all."""
-    from tradewind.reporting import export as writers
     from tradewind.whole import set_at
 
     with set_at(out) as part:
         if chosen is Format.PARQUET:
-            from tradewind.store import frames
+            from tradewind.store import flat, frames
 
-            frame = frames.to_polars(writers.columns(store, study_id))
+            frame = frames.to_polars(flat.columns(store, study_id))
             frame.write_parquet(part)
             count = len(frame)
         else:

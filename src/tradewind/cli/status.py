@@ -58,7 +58,8 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
 
 def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     from tradewind.cli.common import emit_json, find_study
-    from tradewind.reporting.export import document, summary_document
+    from tradewind.reporting.export import summary_document
+    from tradewind.store.flat import document
 
     row = find_study(store, name)
     summary = store.summaries([row.id])[0]

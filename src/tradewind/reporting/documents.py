@@ -11,12 +11,12 @@ import numpy as np
 
 from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.data import Floats, ParameterColumn, StudyData
-from tradewind.reporting.export import document as trial_document
 from tradewind.reporting.export import summary_document
 from tradewind.reporting.importance import METHOD, Importance, importance
 from tradewind.reporting.pareto import cost_time_front, front, front_document
 from tradewind.reporting.series import best_so_far, levels
 from tradewind.reporting.why import why
+from tradewind.store.flat import document as trial_document
 
 DIGITS = 6
 """Figures that are kept of a measured number: pages show fewer, and sorting needs no more."""

@@ -1,4 +1,4 @@
-"""Studies and trials as documents, and all trials as flat rows, for CSV, JSON, Parquet and data frames."""
+"""A study as a document, and its trials as CSV and JSON."""
 
 from __future__ import annotations
 
@@ -10,18 +10,7 @@ from typing import IO, Any
 from tradewind.reporting.goal import read_goal
 from tradewind.reporting.tables import state_words
 from tradewind.store.base import Store, StudySummary
-from tradewind.store.flat import columns, document, documents, rows
-
-__all__ = [
-    "columns",
-    "document",
-    "documents",
-    "rows",
-    "summary_document",
-    "write_csv",
-    "write_json",
-    "write_json_lines",
-]
+from tradewind.store.flat import document, rows
 
 
 def summary_document(summary: StudySummary) -> dict[str, Any]:

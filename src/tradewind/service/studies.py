@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, NotFoundError
-from tradewind.reporting.export import document as trial_document
 from tradewind.reporting.export import summary_document
 from tradewind.service.people import Principal
 from tradewind.service.wire import check_text
 from tradewind.store.base import Store
 from tradewind.store.belongings import Belonging, Belongings
 from tradewind.store.database import Database
+from tradewind.store.flat import document as trial_document
 
 if TYPE_CHECKING:
     from tradewind.reporting.data import StudyData
