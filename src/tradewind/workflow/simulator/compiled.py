@@ -17,7 +17,7 @@ from tradewind.workflow.simulator.world import Moment, World
 Ints = NDArray[np.integer[Any]]
 
 _TURNS = 8
-"""Tasks that start together are followed in the order of their ends, which following may change: so often at most."""
+"""Tasks that come to start together go in another order from then on, which moves others: so often at most."""
 
 
 class Compiled:
@@ -145,6 +145,6 @@ def foreseen(flow: Workflow, platform: Platform, schedule: Schedule) -> Schedule
     simulator = Compiled(flow, platform)
     for _ in range(_TURNS):
         before, schedule = schedule, simulator.follow(schedule)
-        if np.array_equal(before.sequence(flow), schedule.sequence(flow)):
+        if before.order_in(flow) == schedule.order_in(flow):
             break
     return schedule
