@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tradewind import errors
 from tradewind.client import Client
 from tradewind.client.errors import error_of
+from tradewind.client.tokens import keep_tokens
 from tradewind.client.wire import Message, _parse
 from tradewind.errors import TradewindError
 from tradewind.service.faults import problem_of, status_of
@@ -134,9 +135,33 @@ def test_wrong_tokens(token: str) -> None:
         Client("http://server.test", token)
 
 
+def test_the_token_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request)
+        return httpx2.Response(200, json={})
+
+    def asked(url: str, *token: str) -> str | None:
+        with Client(url, *token, transport=httpx2.MockTransport(answer)) as client:
+            client._wire.call("GET", "/me")
+        return sent[-1].headers.get("authorization")
+
+    with pytest.raises(errors.SignInError, match=r"no token for https://server.test .tradewind login https://server"):
+        Client("https://server.test/")
+    keep_tokens({"https://server.test": "tw_kept"})
+    assert asked("https://server.test") == asked(" https://server.test/ ") == "Bearer tw_kept"
+    with pytest.raises(errors.SignInError, match=r"no token for https://other.test"):
+        Client("https://other.test")
+    assert asked("https://server.test", "tw_given") == "Bearer tw_given"
+    assert asked("https://server.test", "") is None
+    monkeypatch.setenv("TRADEWIND_TOKEN", "tw_environment")
+    assert asked("https://server.test") == asked("https://other.test") == "Bearer tw_environment"
+
+
 def test_wrong_certificates(tmp_path: Any) -> None:
     with pytest.raises(errors.InputError, match="cannot be read"):
-        Client("https://server.test", verify=str(tmp_path / "none.pem"))
+        Client("https://server.test", "x", verify=str(tmp_path / "none.pem"))
 
 
 def test_no_answer_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:

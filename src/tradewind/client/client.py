@@ -25,7 +25,8 @@ class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
 
     Args:
         url: Where the server is: ``https://tradewind.example.org``.
-        token: A token of the user: ``tw_...``.
+        token: A token of the user: ``tw_...``. Unless given, that of ``TRADEWIND_TOKEN``, else the one that
+            ``tradewind login`` has kept for this address; empty for none.
         timeout: Seconds that an answer may take.
         tries: How often a call is tried.
         verify: Whether the server's certificate is checked, or the path of the PEM file to check it with.
@@ -33,16 +34,18 @@ class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
 
     Raises:
         InputError: The address or the token is none.
+        SignInError: No token is given, and this machine has none for the server.
         MissingProgramError: httpx2 is not installed.
 
     Examples:
+        ``Client("https://tradewind.example.org")`` after ``tradewind login``, or with a token:
         ``Client("https://tradewind.example.org", "tw_...")``
     """
 
     def __init__(
         self,
         url: str,
-        token: str = "",
+        token: str | None = None,
         *,
         timeout: float = 30.0,
         tries: int = 3,

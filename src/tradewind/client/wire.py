@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from tradewind import __version__
 from tradewind.client.errors import error_of
+from tradewind.client.tokens import plain_address, token_for
 from tradewind.errors import BusyError, InputError, MissingProgramError, ServiceError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Wire:
 
     Args:
         url: Where the server is: ``https://tradewind.example.org``.
-        token: A token of the user; empty for none.
+        token: A token of the user; empty for none, None for the one that this machine has for the server.
         timeout: Seconds that an answer may take.
         tries: How often a call that changes nothing, or that may be repeated, is tried.
         verify: Whether the server's certificate is checked, or the path of the PEM file to check it with.
@@ -53,13 +54,14 @@ class Wire:
 
     Raises:
         InputError: The address is none.
+        SignInError: This machine has no token for the server.
         MissingProgramError: httpx2 is not installed.
     """
 
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str | None,
         *,
         timeout: float,
         tries: int,
@@ -72,11 +74,13 @@ class Wire:
             raise MissingProgramError(
                 "the client needs the package httpx2", hint='pip install "tradewind[client]"'
             ) from None
-        parts = urlsplit(url)
+        parts = urlsplit(url.strip())
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise InputError(f"{url!r} is no address of a server", hint="write https://host or http://host:8765")
-        self.url = url.rstrip("/")
+        self.url = plain_address(url)
         headers = {"User-Agent": f"tradewind/{__version__}"}
+        if token is None:
+            token = token_for(self.url)
         if token:
             if not token.isascii() or not token.isprintable() or " " in token:
                 raise InputError("the token has characters that no token has", hint="copy the whole of it, tw_...")

@@ -21,12 +21,12 @@ def login(
     import getpass
     import sys
 
-    from tradewind.cli.service.places import keep_tokens, plain_address, tokens, tokens_file
     from tradewind.client import Client
+    from tradewind.client.tokens import keep_tokens, kept_tokens, plain_address, tokens_file
     from tradewind.errors import InputError
 
     address = plain_address(url)
-    kept = tokens()
+    kept = kept_tokens()
     if not token_stdin and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask for the token on", hint="write --token-stdin")
     token = (sys.stdin.readline() if token_stdin else getpass.getpass("Token: ")).strip()
@@ -42,10 +42,10 @@ def login(
 
 def logout(url: Url) -> None:
     """Forget the token of a server; it opens the server until it is revoked there."""
-    from tradewind.cli.service.places import keep_tokens, plain_address, tokens
+    from tradewind.client.tokens import keep_tokens, kept_tokens, plain_address
     from tradewind.errors import NotFoundError
 
-    kept, address = tokens(), plain_address(url)
+    kept, address = kept_tokens(), plain_address(url)
     if address not in kept:
         hint = f"known: {', '.join(sorted(kept))}" if kept else "no token is kept"
         raise NotFoundError(f"there is no token for {address}", hint=hint)
