@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 import sqlalchemy as sa
+from tests.service.live import served
 from tests.service.requests.world import World, world
 
 from tradewind.problem import Configuration, Offer, Proposal, Run, RunState, Trial, TrialState
@@ -28,13 +31,13 @@ class Search:
     """
 
     def __init__(self, there: World, folder: Path) -> None:
-        self._there, self._folder = there, folder
+        self.there, self._folder = there, folder
         self.row: RequestRow = there.submit(search={"budget": {"trials": 3}})
         self.study = there.context.store.create_study(StudyRow(0, "s", "s", {}, time.time(), owner="tw-s"))
         self._set(study_id=self.study.id, state="executing")
 
     def _set(self, **fields: object) -> None:
-        with self._there.context.database.write() as connection:
+        with self.there.context.database.write() as connection:
             connection.execute(sa.update(requests).where(requests.c.id == self.row.id).values(**fields))
 
     def trial(self, number: int, text: str, *, ended: bool = True) -> None:
@@ -47,7 +50,7 @@ class Search:
         run_state = RunState.DONE if ended else RunState.EXECUTING
         run = Run(f"r{number}", number, state=run_state, started=100.0 + number, folder=str(folder))
         trial = Trial(number, Proposal(chosen), OFFER, state, chosen.key, created=1.0)
-        self._there.context.store.write(self.study.id, Change([trial], [run]))
+        self.there.context.store.write(self.study.id, Change([trial], [run]))
 
     def end(self) -> None:
         """It is over."""
@@ -56,7 +59,7 @@ class Search:
     def log(self, after: LogPart | None = None) -> LogPart:
         """Its log, from its last run or where a part ended."""
         offset, run = (after.next, after.run) if after is not None else (0, "")
-        return self._there.context.requests.log(self._there.ann, self.row.id, "stdout", offset, run=run)
+        return self.there.context.requests.log(self.there.ann, self.row.id, "stdout", offset, run=run)
 
 
 @pytest.fixture
@@ -113,5 +116,41 @@ def test_a_run_that_is_gone_gives_way_to_the_last(search: Search) -> None:
 
 def test_one_trial_ends_with_it(search: Search) -> None:
     search.trial(0, "zero\n")
-    there = search._there
+    there = search.there
     assert there.context.requests.log(there.ann, search.row.id, trial=0).ended
+
+
+def test_another_attempt_at_a_trial_is_read_from_its_beginning(search: Search) -> None:
+    search.trial(0, "zero again\n")
+    there = search.there
+    assert there.context.requests.log(there.ann, search.row.id, offset=5, trial=0, run="before").text == "zero again\n"
+    assert there.context.requests.log(there.ann, search.row.id, offset=5, trial=0, run="r0").text == "again\n"
+
+
+def test_a_reader_of_the_stream_who_comes_back_loses_nothing_and_reads_nothing_twice(search: Search) -> None:
+    """Each trial's log begins at 0 again: an offset alone does not say of which one it is."""
+    texts = ["zero is long\n", "one\n", "two\n"]
+    for number, text in enumerate(texts):
+        search.trial(number, text)
+    place = f"/api/v1/requests/{search.row.id}/logs/stdout"
+    there = search.there
+    token = there.context.accounts.make_token(there.ann.user_id, "test")
+    signed = {"Authorization": f"Bearer {token}"}
+    with served(there.context) as url, httpx2.Client(base_url=url, headers=signed) as client:
+
+        def events(last: str) -> Iterator[tuple[str, str]]:
+            headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+            with client.stream("GET", f"{place}?run=r0", headers=headers) as answer:
+                known = ""
+                for line in answer.iter_lines():
+                    name, _, value = line.partition(": ")
+                    known = value if name == "id" else known
+                    if name == "data" and "text" in (part := json.loads(value)):
+                        yield known, part["text"]
+
+        read, known = [], ""
+        for _ in texts:
+            known, text = next(events(known))
+            read.append(text)
+        assert read == texts
+        assert client.get(place, headers={"Last-Event-ID": "r0:x"}).status_code == 422

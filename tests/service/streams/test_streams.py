@@ -213,8 +213,8 @@ def test_a_stream_of_a_log_says_where_another_trial_begins(
 
     monkeypatch.setattr(here.context.requests, "log", log)
     with listening(f"{address}/requests/{number}/logs/stdout", here.ann) as reader:
-        assert reader.next()[1:] == ("2", {"text": "a\n", "offset": 0, "next": 2, "run": "a", "trial": 0})
-        assert reader.next()[2] == {"text": "b begins\n", "offset": 0, "next": 9, "run": "b", "trial": 1}
+        assert reader.next()[1:] == ("a:2", {"text": "a\n", "offset": 0, "next": 2, "run": "a", "trial": 0})
+        assert reader.next()[1:] == ("b:9", {"text": "b begins\n", "offset": 0, "next": 9, "run": "b", "trial": 1})
         assert reader.next()[0] == "end"
     with here.client.stream("GET", f"/api/v1/requests/{number}/logs/stdout?run=a", headers=here.ann) as answer:
         assert (answer.headers["X-Log-Run"], answer.headers["X-Log-Trial"]) == ("b", "1")

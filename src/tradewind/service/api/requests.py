@@ -31,6 +31,7 @@ from tradewind.service.api.streaming import (
     Since,
     event_stream,
     last_known,
+    last_read,
     log_stream,
     over_since,
     past_events,
@@ -240,7 +241,7 @@ async def read_request_log(
     last_event_id: LastEventId = None,
 ) -> Response:
     """What a request's program has printed, from an offset on, while it runs and after."""
-    start = last_known(offset, last_event_id) or 0
+    start, run = last_read(offset, run, last_event_id)
     part = await run_in_threadpool(shared.requests.log, who, number, stream, start, limit, trial=trial, run=run)
     if answers.wants_stream(request):
         return log_stream(shared, who, number, stream, start, limit, trial, run)

@@ -41,12 +41,30 @@ def last_known(since: int | None, header: str | None) -> int | None:
     """
     if header is None or not header.strip():
         return since
-    plain = header.strip()
-    if not plain.isascii() or not plain.isdigit() or len(plain) > 18:
-        raise InputError(
-            "Last-Event-ID is no number of an event", hint="send the id of the last event, or leave it out"
-        )
-    return int(plain)
+    return _number(header.strip(), "Last-Event-ID is no number of an event")
+
+
+def last_read(offset: int, run: str, header: str | None) -> tuple[int, str]:
+    """Where a client is in the logs of a request: the offset, and the run that it is of.
+
+    Args:
+        offset: As the address says it.
+        run: Likewise; empty where it names none.
+        header: The id of the last event, which comes before both.
+
+    Raises:
+        InputError: The header is no id of a log's event.
+    """
+    if header is None or not header.strip():
+        return offset, run
+    of, _, number = header.strip().rpartition(":")
+    return _number(number, "Last-Event-ID is no place in a log"), of or run
+
+
+def _number(text: str, wrong: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise InputError(wrong, hint="send the id of the last event, or leave it out")
+    return int(text)
 
 
 def past_events(shared: Context, who: Principal, number: int | None, since: int, limit: int) -> Response:

@@ -58,7 +58,10 @@ class Runs:
             raise NotFoundError(f"there is no log {stream[:40]!r}", hint=f"known: {', '.join(files.LOGS)}")
         if trial is not None:
             only = self.last(row, trial)
-            return LogPart("", 0, row.over) if only is None else self._part(row, only, stream, offset, limit)
+            if only is None:
+                return LogPart("", 0, row.over)
+            # Another attempt at the trial has a log of its own.
+            return self._part(row, only, stream, offset if run in ("", only.run_id) else 0, limit)
         known = self._run(row, run) if run else None
         current = known or self.last(row)
         if current is None:

@@ -18,7 +18,7 @@ from tradewind.service.faults import problem_of
 from tradewind.service.people import Principal
 from tradewind.service.requests.files import LogPart
 from tradewind.service.streams.hub import Hub, Listener, event_message
-from tradewind.service.streams.wire import BEAT, HEADERS, message
+from tradewind.service.streams.wire import BEAT, HEADERS, log_place, message
 from tradewind.store.requests import ENDED, RequestEvent
 
 _PAGE = 500
@@ -185,7 +185,7 @@ class LogStream(_Open):
 
     async def _tell(self, said: _Said) -> None:
         await said.say(BEAT)
-        pause, silent, first = self._pause, time.monotonic(), self._run
+        pause, silent = self._pause, time.monotonic()
         while not self._over:
             try:
                 part = await run_in_threadpool(self._read, self._offset, self._run)
@@ -194,17 +194,17 @@ class LogStream(_Open):
                 return
             if self._run and part.run != self._run:
                 self._offset = 0
-            first, self._run = first or part.run, part.run
-            # A client that comes back says where it was in the log that it asked for, not in one that came after it.
-            number = part.next if part.run == first else None
+            self._run = part.run
+            # Each run's log begins at 0: a client that comes back has to say of which one it knows how much.
+            place = log_place(part.next, part.run)
             if part.text:
                 of = {"run": part.run, "trial": part.trial} if part.run else {}
                 document = {"text": part.text, "offset": self._offset, "next": part.next, **of}
-                await said.say(message(document, number=number, kind="log"))
+                await said.say(message(document, number=place, kind="log"))
                 pause, silent = self._pause, time.monotonic()
             self._offset = part.next
             if part.ended:
-                await said.say(message({"next": part.next}, number=number, kind="end"))
+                await said.say(message({"next": part.next}, number=place, kind="end"))
                 return
             if part.text:
                 continue

@@ -18,7 +18,7 @@ HEADERS = [
 """The headers of a stream."""
 
 
-def message(document: Mapping[str, Any], *, number: int | None = None, kind: str = "") -> bytes:
+def message(document: Mapping[str, Any], *, number: int | str | None = None, kind: str = "") -> bytes:
     """One event.
 
     Args:
@@ -28,3 +28,13 @@ def message(document: Mapping[str, Any], *, number: int | None = None, kind: str
     """
     head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
     return f"{head}data: {json.dumps(document, separators=(',', ':'), allow_nan=False)}\n\n".encode()
+
+
+def log_place(offset: int, run: str) -> str:
+    """Where in a request's logs an event of theirs ends: the ``id`` of the event.
+
+    Args:
+        offset: In bytes, in the log of the run.
+        run: The run; empty before there is one.
+    """
+    return f"{run}:{offset}" if run else str(offset)
