@@ -25,8 +25,8 @@ from tests.deployer.docker_helpers import docker_runner, in_container
 from tests.deployer.helpers import OWNER
 from tests.engines.docker import IMAGE, DockerEngine, docker_engine
 
-from tradewind.deployer.runner import docker_watch
-from tradewind.deployer.runner.docker_names import Listed
+from tradewind.deployer.runner.docker import watch as docker_watch
+from tradewind.deployer.runner.docker.names import Listed
 from tradewind.problem import Handle
 
 

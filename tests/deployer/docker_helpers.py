@@ -11,8 +11,8 @@ from typing import Any
 from tests.deployer.helpers import OWNER, request_for
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine
 
-from tradewind.deployer.runner.docker import DockerRunner
-from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker.runner import DockerRunner
+from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.problem import RunRequest, RunStatus
 
 Make = Callable[..., DockerRunner]

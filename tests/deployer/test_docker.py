@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker
 
-from tradewind.deployer.runner.docker import DockerRunner
-from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker.runner import DockerRunner
+from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.problem import RunRequest
 from tradewind.testing.runners import OWNER_A, OWNER_B, RunnerBench, RunnerConformance
 

@@ -20,11 +20,11 @@ from tests.deployer.helpers import OFFER, OWNER
 from tests.engines import require
 from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a fixture)
 
-from tradewind.deployer.runner.docker_engine import Address, Engine, default_address
-from tradewind.deployer.runner.docker_errors import pull_refusal, refusal
-from tradewind.deployer.runner.docker_names import Listed, cancelled_name, container_name, instant
-from tradewind.deployer.runner.docker_settings import DockerSettings
-from tradewind.deployer.runner.docker_usage import Meters, larger, meters_of, usage_of
+from tradewind.deployer.runner.docker.engine import Address, Engine, default_address
+from tradewind.deployer.runner.docker.errors import pull_refusal, refusal
+from tradewind.deployer.runner.docker.names import Listed, cancelled_name, container_name, instant
+from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.usage import Meters, larger, meters_of, usage_of
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

@@ -111,7 +111,7 @@ def test_what_was_created_and_not_started_is_started_once(
     docker: DockerEngine,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tradewind.deployer.runner import docker_submit
+    from tradewind.deployer.runner.docker import submit as docker_submit
 
     monkeypatch.setattr(docker_submit, "_IN_FLIGHT_SECONDS", 0.3)
     with monkeypatch.context() as killed:

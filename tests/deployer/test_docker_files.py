@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import request_for
 
-from tradewind.deployer.runner.docker_files import fetch
+from tradewind.deployer.runner.docker.files import fetch
 from tradewind.errors import DeployError
 
 pytest.importorskip("docker")

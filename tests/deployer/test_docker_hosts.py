@@ -12,8 +12,8 @@ from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
-from tradewind.deployer.runner.docker import DockerRunner
-from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker.runner import DockerRunner
+from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.problem import RunState
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.slow]

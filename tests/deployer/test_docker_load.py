@@ -14,7 +14,7 @@ from tests.deployer.docker_helpers import Make, code, ended_within, in_container
 from tests.deployer.helpers import OWNER, eventually
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 
-from tradewind.deployer.runner import docker_submit
+from tradewind.deployer.runner.docker import submit as docker_submit
 from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.problem.run import Load
 

@@ -12,8 +12,8 @@ from tests.deployer.docker_helpers import Make, docker_runner, ended_within, in_
 from tests.deployer.helpers import OWNER, eventually
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 
-from tradewind.deployer.runner.docker import DockerRunner
-from tradewind.deployer.runner.docker_names import GRACE, grace_of
+from tradewind.deployer.runner.docker.names import GRACE, grace_of
+from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.problem import Handle, RunState
 from tradewind.problem.run import Load
 

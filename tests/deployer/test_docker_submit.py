@@ -12,9 +12,9 @@ import pytest
 from tests.deployer.docker_helpers import in_container
 from tests.deployer.helpers import OFFER
 
-from tradewind.deployer.runner.docker_engine import Engine
-from tradewind.deployer.runner.docker_settings import DockerSettings
-from tradewind.deployer.runner.docker_submit import start_run
+from tradewind.deployer.runner.docker.engine import Engine
+from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.submit import start_run
 from tradewind.errors import PrerequisiteError
 from tradewind.problem import Offer
 

@@ -16,10 +16,10 @@ from tests.deployer.docker_helpers import Make, code, docker_runner, ended_withi
 from tests.deployer.helpers import OWNER
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 
-from tradewind.deployer.runner import docker_submit
-from tradewind.deployer.runner.docker_load import load_status
-from tradewind.deployer.runner.docker_names import LOAD, WALL, Facts
-from tradewind.deployer.runner.docker_status import ended_status
+from tradewind.deployer.runner.docker import submit as docker_submit
+from tradewind.deployer.runner.docker.load import load_status
+from tradewind.deployer.runner.docker.names import LOAD, WALL, Facts
+from tradewind.deployer.runner.docker.status import ended_status
 from tradewind.problem import RunState, RunStatus, Usage
 
 pytestmark = pytest.mark.xdist_group("docker")

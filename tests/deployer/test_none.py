@@ -18,7 +18,7 @@ from tradewind.deployer.hosts import Host
 from tradewind.deployer.link import SshSettings, SshTarget
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
-from tradewind.deployer.runner.docker import DockerRunner
+from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.deployer.runner.ssh import SshRunner
 from tradewind.errors import DeployError

@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from tradewind.deployer.runner.docker_engine import Engine
-from tradewind.deployer.runner.docker_names import RUN
+from tradewind.deployer.runner.docker.engine import Engine
+from tradewind.deployer.runner.docker.names import RUN
 from tradewind.errors import TradewindError
 
 _AGAIN_SECONDS = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from tradewind.deployer.runner.docker_names import MEMORY, Facts
+from tradewind.deployer.runner.docker.names import MEMORY, Facts
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory
 

@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from tradewind.deployer.runner.docker_engine import Engine
-from tradewind.deployer.runner.docker_logs import Place, read_from
-from tradewind.deployer.runner.docker_names import LOAD, Facts
-from tradewind.deployer.runner.docker_status import (
+from tradewind.deployer.runner.docker.engine import Engine
+from tradewind.deployer.runner.docker.logs import Place, read_from
+from tradewind.deployer.runner.docker.names import LOAD, Facts
+from tradewind.deployer.runner.docker.status import (
     code_of,
     ended_status,
     failed,

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from tradewind import plugins
 from tradewind.deployer.link import SshLink, SshTarget, find_ssh
-from tradewind.deployer.runner.docker_names import instant
-from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker.names import instant
+from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.problem import Machine
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.deployer.link_target import SshSettings
-from tradewind.deployer.runner.docker_names import MOST_GRACE
+from tradewind.deployer.runner.docker.names import MOST_GRACE
 
 
 class DockerSettings(plugins.Settings):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tradewind import plugins
-from tradewind.deployer.runner import docker_names as names
 from tradewind.deployer.runner.base import (
     DrivesLoad,
     HasOwnFiles,
@@ -26,8 +25,9 @@ from tradewind.deployer.runner.base import (
     UsesImages,
     UsesMachines,
 )
-from tradewind.deployer.runner.docker_collect import collect, members, remove
-from tradewind.deployer.runner.docker_engine import (
+from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.collect import collect, members, remove
+from tradewind.deployer.runner.docker.engine import (
     LOOK_SECONDS,
     Address,
     Engine,
@@ -36,13 +36,13 @@ from tradewind.deployer.runner.docker_engine import (
     find_package,
     machine_address,
 )
-from tradewind.deployer.runner.docker_events import Ear
-from tradewind.deployer.runner.docker_logs import Place, read_from
-from tradewind.deployer.runner.docker_notes import ASKED, LOOK, Notes
-from tradewind.deployer.runner.docker_reaper import ensure_reaper
-from tradewind.deployer.runner.docker_settings import DockerSettings
-from tradewind.deployer.runner.docker_submit import start_run
-from tradewind.deployer.runner.docker_watch import Watch, runs_of
+from tradewind.deployer.runner.docker.events import Ear
+from tradewind.deployer.runner.docker.logs import Place, read_from
+from tradewind.deployer.runner.docker.notes import ASKED, LOOK, Notes
+from tradewind.deployer.runner.docker.reaper import ensure_reaper
+from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.submit import start_run
+from tradewind.deployer.runner.docker.watch import Watch, runs_of
 from tradewind.errors import DeployError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus

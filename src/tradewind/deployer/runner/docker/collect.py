@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tradewind.deployer.runner import docker_names as names
-from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
-from tradewind.deployer.runner.docker_errors import words_of
-from tradewind.deployer.runner.docker_files import fetch
-from tradewind.deployer.runner.docker_logs import save_logs
-from tradewind.deployer.runner.docker_names import Listed
+from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.engine import CALL_SECONDS, Engine
+from tradewind.deployer.runner.docker.errors import words_of
+from tradewind.deployer.runner.docker.files import fetch
+from tradewind.deployer.runner.docker.logs import save_logs
+from tradewind.deployer.runner.docker.names import Listed
 from tradewind.deployer.runner.files import folder_error, replace_document
 from tradewind.deployer.staging import stage_out
 from tradewind.errors import DeployError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.docker_names import instant
+from tradewind.deployer.runner.docker.names import instant
 
 _PIECE_LIMIT = 4 << 20
 _HEADER = struct.Struct(">BxxxL")

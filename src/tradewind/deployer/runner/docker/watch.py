@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.deployer.runner import docker_names as names
-from tradewind.deployer.runner.docker_collect import members
-from tradewind.deployer.runner.docker_engine import CALL_SECONDS, LOOK_SECONDS, Engine
-from tradewind.deployer.runner.docker_load import Launch, load_status
-from tradewind.deployer.runner.docker_names import Facts, Listed
-from tradewind.deployer.runner.docker_notes import ASKED, LOOK
-from tradewind.deployer.runner.docker_settings import DockerSettings
-from tradewind.deployer.runner.docker_status import ended_status, gone
-from tradewind.deployer.runner.docker_usage import Meters, larger, meters_of, usage_of
+from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.collect import members
+from tradewind.deployer.runner.docker.engine import CALL_SECONDS, LOOK_SECONDS, Engine
+from tradewind.deployer.runner.docker.load import Launch, load_status
+from tradewind.deployer.runner.docker.names import Facts, Listed
+from tradewind.deployer.runner.docker.notes import ASKED, LOOK
+from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.status import ended_status, gone
+from tradewind.deployer.runner.docker.usage import Meters, larger, meters_of, usage_of
 from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Handle, RunState, RunStatus, Usage
 

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tradewind.deployer.runner import docker_names as names
-from tradewind.deployer.runner.docker_engine import Address, Engine
-from tradewind.deployer.runner.docker_names import Facts
-from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.engine import Address, Engine
+from tradewind.deployer.runner.docker.names import Facts
+from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.errors import TradewindError
 
 _LATE_SECONDS = 0.5  # whoever polls comes first
@@ -57,7 +57,7 @@ def ensure_reaper(folder: Path, address: Address, settings: DockerSettings) -> N
         # The reaper inherits the lock: there is no moment without one.
         order = {"address": address.to_json(), "settings": settings.model_dump(), "path": str(path)}
         with lock:
-            command = [sys.executable, "-m", "tradewind.deployer.runner.docker_reaper", str(lock.fileno())]
+            command = [sys.executable, "-m", "tradewind.deployer.runner.docker.reaper", str(lock.fileno())]
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.environment import OUTPUTS, check_workdir, resolve_secrets
-from tradewind.deployer.runner import docker_names as names
-from tradewind.deployer.runner.docker_collect import members, remove
-from tradewind.deployer.runner.docker_container import container
-from tradewind.deployer.runner.docker_engine import CALL_SECONDS, Engine
-from tradewind.deployer.runner.docker_errors import dropped, pull_refusal, refusal, unlimited, words_of
-from tradewind.deployer.runner.docker_files import send
-from tradewind.deployer.runner.docker_names import Facts, Listed
-from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.collect import members, remove
+from tradewind.deployer.runner.docker.container import container
+from tradewind.deployer.runner.docker.engine import CALL_SECONDS, Engine
+from tradewind.deployer.runner.docker.errors import dropped, pull_refusal, refusal, unlimited, words_of
+from tradewind.deployer.runner.docker.files import send
+from tradewind.deployer.runner.docker.names import Facts, Listed
+from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.files import folder_error
 from tradewind.errors import DeployError, ImageError, TradewindError
 from tradewind.problem import RunRequest

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.environment import METRICS, OUTPUTS
-from tradewind.deployer.runner import docker_names as names
+from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.files import merge_folder
 from tradewind.deployer.staging import INPUTS, stage_out
 from tradewind.problem import RunRequest

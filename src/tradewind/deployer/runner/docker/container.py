@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.environment import job_environment
-from tradewind.deployer.runner import docker_names as names
-from tradewind.deployer.runner.docker_engine import Engine
-from tradewind.deployer.runner.docker_settings import DockerSettings
+from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.engine import Engine
+from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.staging import INPUTS
 from tradewind.problem import RunRequest
 

@@ -1,0 +1,1 @@
+"""The docker runner: jobs in containers of Docker or Podman."""
