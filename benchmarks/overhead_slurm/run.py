@@ -19,8 +19,8 @@ from tests.engines.slurm import SlurmCluster, slurm_cluster  # noqa: E402
 
 from tradewind.deployer.lifecycle import Deployer  # noqa: E402
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings  # noqa: E402
-from tradewind.deployer.runner.slurm import SlurmRunner  # noqa: E402
-from tradewind.deployer.runner.slurm_options import SlurmSettings  # noqa: E402
+from tradewind.deployer.runner.slurm.options import SlurmSettings  # noqa: E402
+from tradewind.deployer.runner.slurm.runner import SlurmRunner  # noqa: E402
 from tradewind.problem import Billing, Configuration, Handle, Offer, Run, RunRequest, RunState  # noqa: E402
 
 OFFER = Offer("local", "small", 1, 0.04, 1.0)

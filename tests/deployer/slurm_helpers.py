@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.slurm import SlurmRunner
-from tradewind.deployer.runner.slurm_options import SlurmSettings
+from tradewind.deployer.runner.slurm.options import SlurmSettings
+from tradewind.deployer.runner.slurm.runner import SlurmRunner
 
 PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel", "sacct")
 

@@ -21,7 +21,7 @@ from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd
 from tests.examples.shortened import assert_searched, shortened
 
-from tradewind.deployer.runner.slurm import SlurmRunner
+from tradewind.deployer.runner.slurm.runner import SlurmRunner
 from tradewind.errors import DeployError, ImageError, OfferRefusedError, UnreachableError
 from tradewind.problem import Fault, Handle, RunState
 from tradewind.testing.runners import RunnerBench, RunnerConformance, ended, processes_of, until

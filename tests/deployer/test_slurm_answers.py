@@ -16,10 +16,10 @@ from tests.deployer.helpers import OWNER, request_for
 from tests.deployer.slurm_helpers import programs, slurm_runner
 
 from tradewind.deployer.link import Answer
-from tradewind.deployer.runner.slurm import SlurmRunner
-from tradewind.deployer.runner.slurm_programs import refusal
-from tradewind.deployer.runner.slurm_queue import seconds_of
-from tradewind.deployer.runner.slurm_submit import ranges
+from tradewind.deployer.runner.slurm.programs import refusal
+from tradewind.deployer.runner.slurm.queue import seconds_of
+from tradewind.deployer.runner.slurm.runner import SlurmRunner
+from tradewind.deployer.runner.slurm.submit import ranges
 from tradewind.engine.leftovers import Fate, Finding, Known, Owner, Row, decide
 from tradewind.engine.reaping import _jobs
 from tradewind.errors import (

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import OFFER, request_for
 
-from tradewind.deployer.runner.slurm_options import SlurmSettings, words_of
-from tradewind.deployer.runner.slurm_queue import Row
-from tradewind.deployer.runner.slurm_status import hopeless
+from tradewind.deployer.runner.slurm.options import SlurmSettings, words_of
+from tradewind.deployer.runner.slurm.queue import Row
+from tradewind.deployer.runner.slurm.status import hopeless
 
 
 def command(base: Path, image: str | None = None, **settings: Any) -> list[str]:

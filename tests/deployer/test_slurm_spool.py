@@ -11,8 +11,8 @@ from threading import Barrier
 
 import pytest
 
-from tradewind.deployer.runner.slurm_programs import script_source
-from tradewind.deployer.runner.slurm_spool import Spool
+from tradewind.deployer.runner.slurm.programs import script_source
+from tradewind.deployer.runner.slurm.spool import Spool
 from tradewind.errors import DeployError
 
 THREADS, ROUNDS = 6, 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tradewind.deployer.runner.slurm_programs import Programs
+from tradewind.deployer.runner.slurm.programs import Programs
 from tradewind.errors import InputError
 
 _WORKS = frozenset({"idle", "mixed", "allocated", "completing", "reserved", "planned"})

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner.files import document, replace_document
-from tradewind.deployer.runner.slurm_queue import Evidence, Queue, Row, Snapshot
-from tradewind.deployer.runner.slurm_spool import CANCEL, HANDED, RESULT, Spool, plain
-from tradewind.deployer.runner.slurm_status import hopeless, is_end, lost, needs_word, settled, verdict, waiting
+from tradewind.deployer.runner.slurm.queue import Evidence, Queue, Row, Snapshot
+from tradewind.deployer.runner.slurm.spool import CANCEL, HANDED, RESULT, Spool, plain
+from tradewind.deployer.runner.slurm.status import hopeless, is_end, lost, needs_word, settled, verdict, waiting
 from tradewind.errors import TradewindError
 from tradewind.problem import Handle, RunState, RunStatus
 

@@ -31,13 +31,13 @@ from tradewind.deployer.runner.base import (
     UsesImages,
 )
 from tradewind.deployer.runner.files import document, merge_folder, piece, replace_document
-from tradewind.deployer.runner.slurm_follow import Follower
-from tradewind.deployer.runner.slurm_nodes import slurm_nodes
-from tradewind.deployer.runner.slurm_options import SlurmSettings
-from tradewind.deployer.runner.slurm_programs import Programs, find_programs
-from tradewind.deployer.runner.slurm_queue import Queue, with_expiry
-from tradewind.deployer.runner.slurm_spool import HANDED, RESULT, Note, Spool
-from tradewind.deployer.runner.slurm_submit import Submitter
+from tradewind.deployer.runner.slurm.follow import Follower
+from tradewind.deployer.runner.slurm.nodes import slurm_nodes
+from tradewind.deployer.runner.slurm.options import SlurmSettings
+from tradewind.deployer.runner.slurm.programs import Programs, find_programs
+from tradewind.deployer.runner.slurm.queue import Queue, with_expiry
+from tradewind.deployer.runner.slurm.spool import HANDED, RESULT, Note, Spool
+from tradewind.deployer.runner.slurm.submit import Submitter
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunStatus

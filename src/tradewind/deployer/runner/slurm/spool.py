@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote
 
 from tradewind.deployer.environment import OUTPUTS, job_environment, resolve_secrets
 from tradewind.deployer.runner.files import document, folder_error, replace_document
-from tradewind.deployer.runner.slurm_programs import script_source
+from tradewind.deployer.runner.slurm.programs import script_source
 from tradewind.errors import DeployError, UnreachableError
 from tradewind.problem import RunRequest
 from tradewind.whole import write_whole
@@ -333,7 +333,7 @@ def _sure(path: Path) -> dict[str, Any] | None:
 
 
 def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
-    """What a job reads: see ``slurm_job.sh``.
+    """What a job reads: see ``job.sh``.
 
     Args:
         request: The run.

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.deployer.runner.slurm_queue import WAITS, Evidence, Row
+from tradewind.deployer.runner.slurm.queue import WAITS, Evidence, Row
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory
 

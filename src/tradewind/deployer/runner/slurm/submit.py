@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.deployer.environment import check_workdir, job_environment
-from tradewind.deployer.runner.slurm_options import SlurmSettings, cpus_of, memory_of, options_of, words_of
-from tradewind.deployer.runner.slurm_programs import Programs, refusal
-from tradewind.deployer.runner.slurm_queue import Queue, comment_of
-from tradewind.deployer.runner.slurm_spool import Note, Spool, make_folder, order_of, plain
+from tradewind.deployer.runner.slurm.options import SlurmSettings, cpus_of, memory_of, options_of, words_of
+from tradewind.deployer.runner.slurm.programs import Programs, refusal
+from tradewind.deployer.runner.slurm.queue import Queue, comment_of
+from tradewind.deployer.runner.slurm.spool import Note, Spool, make_folder, order_of, plain
 from tradewind.errors import TradewindError, UnreachableError
 from tradewind.problem import RunRequest
 

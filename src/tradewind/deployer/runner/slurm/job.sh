@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs one run of Tradewind on the first node of its allocation: slurm_job.sh BATCH_FOLDER. Nothing of the user's stands
-# in this file: what is to be run is read, NUL-separated, from BATCH_FOLDER/INDEX (see slurm_batch.py). It uses the
+# Runs one run of Tradewind on the first node of its allocation: job.sh BATCH_FOLDER. Nothing of the user's stands
+# in this file: what is to be run is read, NUL-separated, from BATCH_FOLDER/INDEX (see spool.py). It uses the
 # shell's own commands only, because starting a program costs more than most of them, and works with bash 4.0.
 #
 # It exits as the program did. Where it can leave no result: 78 if the node does not see the folders, 79 if they cannot

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
-from tradewind.deployer.runner.slurm_programs import Programs
+from tradewind.deployer.runner.slurm.programs import Programs
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 
 _log = logging.getLogger("tradewind.deployer")

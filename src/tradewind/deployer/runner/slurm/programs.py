@@ -183,4 +183,4 @@ def refusal(name: str, answer: Answer) -> DeployError:
 
 def script_source() -> bytes:
     """The job script, the same for all runs."""
-    return Path(__file__).with_name("slurm_job.sh").read_bytes()
+    return Path(__file__).with_name("job.sh").read_bytes()

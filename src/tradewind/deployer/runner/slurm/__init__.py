@@ -1,0 +1,1 @@
+"""The slurm runner: jobs of a Slurm cluster."""
