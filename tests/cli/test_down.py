@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.engine.test_kill import alive_with
+from tests.waiting import eventually
 
 from tradewind.cli.app import run
 from tradewind.engine import ending
@@ -56,10 +57,7 @@ def test_runs_end_machines_go_and_the_bill_is_right(left: World, capsys: pytest.
 def test_what_ended_by_itself_keeps_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with world(tmp_path, "sleep 0.2") as left:
         left.leave()
-        end = time.monotonic() + 60
-        while not any(b'"state"' in found.read_bytes() for found in left.folder.rglob("result.json")):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        eventually(lambda: any(b'"state"' in found.read_bytes() for found in left.folder.rglob("result.json")))
         assert run(["down", "sort", "--yes", "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert [each["state"] for each in document[0]["runs"]] == ["done"]
@@ -125,9 +123,7 @@ def test_after_kill_nine_nothing_is_left(left: World) -> None:
     for _ in range(2):
         words = [sys.executable, "-m", "tradewind", "tune", "job.yaml", "--quiet"]
         with subprocess.Popen(words, cwd=left.folder, env=dict(os.environ), stderr=subprocess.DEVNULL) as process:
-            end = time.monotonic() + 60
-            while not left.found() and time.monotonic() < end:
-                time.sleep(0.02)
+            eventually(left.found)
             time.sleep(chance.uniform(0.0, 0.5))
             process.kill()
         assert run(["down", "sort", "--yes"]) == 0

@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from tradewind.cli.app import run
 
@@ -97,7 +97,7 @@ def test_a_second_process_is_told_that_the_study_is_busy(job: Path, capsys: pyte
     job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"'))
     process = subprocess.Popen([sys.executable, "-m", "tradewind", "tune", str(job)], stdout=subprocess.DEVNULL)
     try:
-        _wait_for(job.parent / "started")
+        eventually((job.parent / "started").exists)
         assert run(["tune", str(job)]) == 12
         assert str(process.pid) in capsys.readouterr().err
     finally:
@@ -124,7 +124,7 @@ def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
         env=dict(os.environ),
         text=True,
     )
-    _wait_for(job.parent / "started")
+    eventually((job.parent / "started").exists)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
@@ -138,13 +138,6 @@ def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
     result = json.loads(done.stdout)
     assert result["trials"] == {"succeeded": 6}
     assert (job.parent / "started").read_text().count("\n") == 7
-
-
-def _wait_for(path: Path, seconds: float = 20.0) -> None:
-    limit = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < limit, f"{path} did not appear"
-        time.sleep(0.05)
 
 
 def test_reports_are_written_at_the_end(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 from tradewind.cli.app import run
 from tradewind.workflow.files import read_plan
@@ -92,9 +92,7 @@ def test_ctrl_c_keeps_what_was_learned(words: tuple[str, ...], tmp_path: Path) -
     command = [sys.executable, "-m", "tradewind", *words, "--episodes", "1000000", "--out", "kept"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        until = time.monotonic() + 60
-        while not (tmp_path / "kept/episodes/000005.json").exists() and time.monotonic() < until:
-            time.sleep(0.02)
+        eventually((tmp_path / "kept/episodes/000005.json").exists)
         os.kill(process.pid, signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     finally:

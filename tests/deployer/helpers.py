@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +100,3 @@ def drive(deployer: Deployer, run_id: str = "run-1") -> list[Run]:
         assert time.monotonic() < end, f"the run is still {rows[-1:]}"
         deployer.wait(0.5)
     return rows
-
-
-def eventually(truth: Callable[[], Any], seconds: float = PATIENCE) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not truth():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.01)

@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
 from tests.engines.condor import Condor
+from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.runner import htcondor_programs
@@ -121,10 +122,7 @@ class Killing:
                 assert last.state is RunState.DONE, f"{place}: {last}"
                 deployer.settle(run_id)
             deployer.sweep(set())
-            until = time.monotonic() + 20
-            while self.condor.of(run_id) is not None:
-                assert time.monotonic() < until, f"{place}: {self.condor.of(run_id)}"
-                time.sleep(0.02)
+            eventually(lambda: self.condor.of(run_id) is None, what=f"the pool to have no job more after {place}")
         finally:
             deployer.close()
         count = self.folder / "work" / f"count-{run_id}"

@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.deployer.helpers import OFFER, OWNER, deployer_over, drive, request_for, row
 from tests.engines.oned import USERS, Oned
+from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.opennebula import OpenNebulaProvisioner
@@ -123,11 +124,8 @@ class Killing:
                 [*_, last] = drive(deployer, run_id)
                 assert last.state is RunState.DONE, f"{place}: {last}"
                 deployer.settle(run_id)
-            until = time.monotonic() + 20
             # The order that was on its way when the controller died may still come.
-            while deployer.sweep(set()) or self.oned.alive():
-                assert time.monotonic() < until, f"{place}: {self.oned.alive()}"
-                time.sleep(0.02)
+            eventually(lambda: not deployer.sweep(set()) and not self.oned.alive(), what=f"no machine after {place}")
         finally:
             deployer.close()
         count = self.folder / "work" / f"count-{run_id}"

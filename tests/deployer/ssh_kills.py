@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.hosts import Hosts
+from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.link import SshSettings

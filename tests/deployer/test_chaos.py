@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
+from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.runner import warden_client

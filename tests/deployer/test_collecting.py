@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.deployer.helpers import deployer_over, drive, eventually, request_for, row
+from tests.deployer.helpers import deployer_over, drive, request_for, row
 from tests.deployer.test_errands import SlowCloud, SlowRunner, fleet
+from tests.waiting import eventually
 
 from tradewind.deployer import collecting, ground, lifecycle
 from tradewind.deployer.hooks import Hooks

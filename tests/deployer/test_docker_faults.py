@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.deployer.docker_helpers import Make, docker_runner, ended_within, in_container, runners
-from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, row
+from tests.deployer.helpers import OWNER, deployer_over, drive, row
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.hosts import Hosts, hosts  # noqa: F401  (a fixture)
+from tests.waiting import eventually
 
 from tradewind.errors import UnreachableError
 from tradewind.problem import Fault, Machine, RunState

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from tests.deployer.docker_helpers import in_container
-from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, row
+from tests.deployer.helpers import OWNER, deployer_over, drive, row
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
+from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings

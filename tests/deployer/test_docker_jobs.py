@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests.deployer.docker_helpers import Make, code, ended_within, finish, in_container, runners
-from tests.deployer.helpers import OWNER, eventually
+from tests.deployer.helpers import OWNER
 from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a fixture)
+from tests.waiting import eventually
 
 from tradewind.deployer.staging import stage_in
 from tradewind.errors import CapacityError, DeployError

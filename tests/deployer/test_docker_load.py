@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.deployer.docker_helpers import Make, code, ended_within, in_container, runners
-from tests.deployer.helpers import OWNER, eventually
+from tests.deployer.helpers import OWNER
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
+from tests.waiting import eventually
 
 from tradewind.deployer.runner.docker import submit as docker_submit
 from tradewind.problem import Fault, RunRequest, RunState

@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.deployer.docker_helpers import Make, docker_runner, ended_within, in_container, runners
-from tests.deployer.helpers import OWNER, eventually
+from tests.deployer.helpers import OWNER
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
+from tests.waiting import eventually
 
 from tradewind.deployer.runner.docker.names import GRACE, grace_of
 from tradewind.deployer.runner.docker.runner import DockerRunner
@@ -57,12 +58,8 @@ def test_the_wall_times_grace_is_that_of_who_started_it(make: Make, other: Docke
     # The reaper of the other store looks after all that has a wall time.
     theirs = in_container(tmp_path / "other", ("sleep", "60"), "run-2", owner=f"{OWNER}-other", wall=1.0)
     theirs_handle = other.submit(theirs, [])
-    end = time.monotonic() + 30
-    while not (status := runner.poll([handle])["run-1"]).state.ended:
-        assert time.monotonic() < end
-        other.poll(everybodys(other))
-        time.sleep(0.1)
-    assert status.state is RunState.TIMED_OUT
+    eventually(lambda: [other.poll(everybodys(other)), runner.poll([handle])["run-1"].state.ended][-1], pause=0.1)
+    assert runner.poll([handle])["run-1"].state is RunState.TIMED_OUT
     assert (tmp_path / "work" / "saved").read_text() == "saved\n"
     assert ended_within(other, theirs_handle, 30).state is RunState.TIMED_OUT
     other.forget(theirs_handle)
@@ -73,11 +70,7 @@ def test_a_look_leaves_what_is_being_cancelled_its_grace(make: Make, other: Dock
     handle = runner.submit(in_container(tmp_path, _SAVES), [])
     eventually((tmp_path / "work" / "up").exists)
     runner.cancel(handle)
-    end = time.monotonic() + 30
-    while not runner.poll([handle])["run-1"].state.ended:
-        assert time.monotonic() < end
-        other.poll(everybodys(other))
-        time.sleep(0.1)
+    eventually(lambda: [other.poll(everybodys(other)), runner.poll([handle])["run-1"].state.ended][-1], pause=0.1)
     assert (tmp_path / "work" / "saved").read_text() == "saved\n"
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
+from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.deployer import flight, lifecycle

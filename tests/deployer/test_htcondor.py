@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import eventually, python, request_for
+from tests.deployer.helpers import python, request_for
 from tests.deployer.htcondor_kills import kill_everywhere
 from tests.engines import condor as engine
 from tests.engines.condor import Condor, condorlib
+from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.deployer.runner import htcondor_asking

@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 from tests.deployer.forks import controllers
-from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.kube_api import KubeApi, kube_cluster
+from tests.waiting import eventually
 
 from tradewind.deployer.runner.kubernetes import KubernetesRunner
 from tradewind.deployer.runner.kubernetes_job import ENDING, job_of, literal, name_of, owner_label

@@ -16,6 +16,7 @@ from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.libvirt_kills import assert_nothing_left, kill_controllers, provisioner
 from tests.engines.libvirt import Libvirt, libvirt
 from tests.examples.shortened import assert_searched, shortened
+from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.deployer.lifecycle import Deployer
@@ -37,13 +38,6 @@ PATIENCE = 400.0
 """Emulated machines on a host that does other things, too."""
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "libvirt"
-
-
-def eventually(truth: Callable[[], Any], pause: float = 0.5) -> None:
-    end = time.monotonic() + PATIENCE
-    while not truth():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(pause)
 
 
 class TestLibvirt(ProvisionerConformance):
@@ -89,7 +83,7 @@ def reaches(made: Deployer, run_id: str, state: RunState) -> Run:
             made.wait(1.0)
         return now.state is state
 
-    eventually(there, 0)
+    eventually(there, PATIENCE)
     return found[-1] if found else made.active[run_id]
 
 
@@ -163,7 +157,7 @@ def test_stuck_machines_fail_and_expired_ones_turn_themselves_off(
     stuck = impatient.poll([expired()])["expired"]
     assert stuck.state is ClusterState.FAILED
     assert "is not up after 0.1 s: it was just started; its console: " in stuck.reason
-    eventually(lambda: "tradewind-expired-0 is off" in expired().reason)
+    eventually(lambda: "tradewind-expired-0 is off" in expired().reason, PATIENCE, pause=0.5)
     assert expired().state is ClusterState.FAILED
     assert "Power down" in expired().reason
     assert libvirt.pids("expired") == {}

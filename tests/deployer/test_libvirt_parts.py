@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.deployer.provisioner import libvirt_cluster, libvirt_seed
@@ -399,10 +400,11 @@ def test_a_machine_is_looked_at_until_it_answers() -> None:
         return look
 
     def seen(wanted: str) -> None:
-        end = time.monotonic() + 10
-        while wanted not in (look := prober.look("m", work)).missing + look.address:
-            assert time.monotonic() < end, look
-            time.sleep(0.001)
+        def text() -> str:
+            look = prober.look("m", work)
+            return look.missing + look.address
+
+        eventually(lambda: wanted in text(), pause=0.001)
 
     assert prober.look("m", work).missing == "it was just started"
     seen("h")

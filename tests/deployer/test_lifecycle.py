@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import (
-    OFFER,
-    OWNER,
-    deployer_over,
-    drive,
-    eventually,
-    process_runner,
-    python,
-    request_for,
-    row,
-)
+from tests.deployer.helpers import OFFER, OWNER, deployer_over, drive, process_runner, python, request_for, row
+from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.deployer.hooks import Hooks

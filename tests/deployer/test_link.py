@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.deployer.helpers import eventually
 from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Keys, Sshd, free_port, sshd
+from tests.waiting import eventually
 
 from tradewind.deployer import link_files
 from tradewind.deployer.bundle import unpack

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
+from tests.waiting import eventually
 
 from tradewind.clock import SystemClock
 from tradewind.deployer.lifecycle import Deployer

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.deployer.helpers import deployer_over, eventually, process_runner, request_for, row
+from tests.deployer.helpers import deployer_over, process_runner, request_for, row
+from tests.waiting import eventually
 
 from tradewind.clock import SimulatedClock
 from tradewind.deployer.combine import why_not

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.deployer.helpers import OFFER, OWNER, eventually, process_runner, python, request_for
+from tests.deployer.helpers import OFFER, OWNER, process_runner, python, request_for
+from tests.waiting import eventually
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.process import ProcessRunner

@@ -17,9 +17,10 @@ from typing import Any
 import psutil
 import pytest
 from tests.deployer.forks import controllers
-from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.ray import ENVIRONMENT, RayCluster, ray_cluster
 from tests.examples.shortened import assert_searched, shortened
+from tests.waiting import eventually
 
 from tradewind.deployer.runner import procfs, ray_driver, ray_link
 from tradewind.deployer.runner.ray import RayRunner, RaySettings

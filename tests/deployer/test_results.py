@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import deployer_over, drive, eventually, request_for, row
+from tests.deployer.helpers import deployer_over, drive, request_for, row
 from tests.engines.files import Server, objects, sftp, webdav
+from tests.waiting import eventually
 
 from tradewind.cli.app import run as command
 from tradewind.deployer import results as module

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import OFFER, OWNER, eventually, python, request_for
+from tests.deployer.helpers import OFFER, OWNER, python, request_for
 from tests.deployer.slurm_helpers import programs, slurm_runner
 from tests.engines import require
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd
 from tests.examples.shortened import assert_searched, shortened
+from tests.waiting import eventually
 
 from tradewind.deployer.runner.slurm.runner import SlurmRunner
 from tradewind.errors import DeployError, ImageError, OfferRefusedError, UnreachableError
@@ -61,10 +62,8 @@ class SlurmBench(RunnerBench):
 
     def left(self, run_id: str) -> Sequence[object]:
         # Its job script leaves the queue a moment after it has written down the run's end.
-        end = time.monotonic() + 10
-        while (jobs := self.cluster.jobs(f"--name={run_id}")) and time.monotonic() < end:
-            time.sleep(0.05)
-        return [*super().left(run_id), *jobs]
+        eventually(lambda: not self.cluster.jobs(f"--name={run_id}"), pause=0.05)
+        return super().left(run_id)
 
 
 class TestConformance(RunnerConformance):

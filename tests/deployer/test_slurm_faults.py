@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
 from tests.deployer.slurm_helpers import programs, slurm_runner
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
+from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.errors import UnreachableError

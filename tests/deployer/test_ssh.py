@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import deployer_over, drive, eventually, row
+from tests.deployer.helpers import deployer_over, drive, row
 from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Sshd, sshd
+from tests.waiting import eventually
 
 from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.deployer import ssh_kills
-from tests.deployer.helpers import eventually
 from tests.deployer.test_ssh import HostsBench
 from tests.engines.hosts import Hosts, hosts
+from tests.waiting import eventually
 
 from tradewind.deployer.runner.ssh import SshRunner
 from tradewind.errors import UnreachableError

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.deployer.helpers import OWNER, deployer_over, drive, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
 from tests.engines.login import USER, login
 from tests.engines.ssh import Sshd
+from tests.waiting import eventually
 
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner.ssh import SshRunner

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.terraform_helpers import LATER, OFFER, at_once, over
 from tests.engines import moto as engine
 from tests.engines.moto import Moto
+from tests.waiting import eventually
 
 from tradewind.deployer.provisioner.base import ClusterState
 from tradewind.deployer.provisioner.terraform_folder import RunFolder

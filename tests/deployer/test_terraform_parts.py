@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import ValidationError
-from tests.deployer.helpers import deployer_over, eventually, request_for, row
+from tests.deployer.helpers import deployer_over, request_for, row
 from tests.deployer.terraform_helpers import LATER, OFFER
 from tests.engines import moto as engine
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
+from tests.waiting import eventually
 
 from tradewind.deployer import amazon_keys
 from tradewind.deployer.provisioner import terraform_aws_api
@@ -195,10 +196,7 @@ def test_destroying_stops_terraform_where_it_is(terraform: str, tmp_path: Path) 
     maker.start()
     folder = RunFolder(tmp_path / "data/terraform/runs", "run-1")
     log = folder.path / "terraform.jsonl"
-    end = time.monotonic() + 30
-    while not (log.exists() and "apply_start" in log.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    eventually(lambda: log.exists() and "apply_start" in log.read_text())
     [cluster] = provisioner.find("me")
     assert cluster.state is ClusterState.BOOTING
     assert os.getsid(folder.processes()[0]) != os.getsid(0), "Ctrl-C at the terminal would reach it"

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.deployer.helpers import OWNER, deployer_over, eventually, request_for, row
+from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.terraform_helpers import OFFER
+from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.terraform import TerraformProvisioner

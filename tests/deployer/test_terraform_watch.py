@@ -8,8 +8,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
-from tests.deployer.helpers import eventually
 from tests.deployer.terraform_helpers import Sky, ready_run, under_sky
+from tests.waiting import eventually
 
 from tradewind.deployer.meter import Meter
 from tradewind.deployer.provisioner import terraform_azure, terraform_gcp, terraform_watch

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.deployer.helpers import eventually, process_runner, python, request_for
+from tests.deployer.helpers import process_runner, python, request_for
+from tests.waiting import eventually
 
 from tradewind.deployer.runner import warden_client
 from tradewind.deployer.runner.process import ProcessRunner

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.problem import RunState, TrialState
@@ -126,10 +127,7 @@ def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: 
     assert summary.reserved == 0
     assert summary.holder == ""
     store.close()
-    limit = time.monotonic() + 10
-    while (left := alive_with(study.owner)) and time.monotonic() < limit:
-        time.sleep(0.1)
-    assert left == [], "processes were left"
+    eventually(lambda: not alive_with(study.owner), 10, "the end of all processes of the study", pause=0.1)
 
 
 @pytest.mark.slow
@@ -138,10 +136,9 @@ def test_kill_nine_while_trials_are_stopped_early_repeats_none_and_loses_none(tm
     (tmp_path / "job.yaml").write_text(GIVEN_UP)
     rng = random.Random(21)
     for _ in range(12):
-        before, until = begun(tmp_path), time.monotonic() + 20
+        before = begun(tmp_path)
         process = start([quick], tmp_path, 10_000)
-        while begun(tmp_path) == before and time.monotonic() < until:
-            time.sleep(0.02)
+        eventually(lambda: begun(tmp_path) > before)  # noqa: B023
         time.sleep(rng.uniform(0.0, 1.2))
         process.send_signal(signal.SIGKILL)
         process.communicate()

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner, StreamsLogs, StreamsReports
@@ -78,14 +77,6 @@ def test_an_engine_that_does_not_answer_is_asked_again(caplog: pytest.LogCapture
     assert listener.look([run("a")], 1.0) == [Reported("a", ((1, 0.5), (2, 0.25)))]
 
 
-def _until(look: Callable[[], list[Reported]]) -> list[Reported]:
-    for _ in range(200):
-        if found := look():
-            return found
-        time.sleep(0.01)
-    return []
-
-
 def test_an_engine_across_a_network_holds_up_nobody() -> None:
     source, gate = _Far(), threading.Event()
     source.content["a/metrics"] = LINES
@@ -95,7 +86,7 @@ def test_an_engine_across_a_network_holds_up_nobody() -> None:
     assert listener.look([run("a")], 0.0) == []
     assert listener.look([run("a")], 5.0) == [], "it is still being asked"
     gate.set()
-    assert _until(lambda: listener.look([run("a")], 6.0)) == [Reported("a", ((1, 0.5), (2, 0.25)))]
+    assert eventually(lambda: listener.look([run("a")], 6.0)) == [Reported("a", ((1, 0.5), (2, 0.25)))]
 
 
 def test_all_of_an_ended_run_is_read_from_its_folder(tmp_path: Path) -> None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -28,17 +25,3 @@ def require(*programs: str, package: str, root: bool = True) -> None:
         why = f"{package} can be started by root only"
     if why:
         pytest.skip(f"!!! ENGINE MISSING: {why}")  # said again at the end, by -ra
-
-
-def until(ready: Callable[[], object], seconds: float, what: str, log: Path | None = None) -> None:
-    """Wait until something is so.
-
-    Raises:
-        RuntimeError: It is not, in time; with the end of the engine's log.
-    """
-    end = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() > end:
-            tail = log.read_text(errors="replace")[-2000:] if log and log.is_file() else ""
-            raise RuntimeError(f"{what} is not there after {seconds:g} s\n{tail}")
-        time.sleep(0.05)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.engines import program, require, until
+from tests.engines import program, require
+from tests.waiting import eventually
 
 IMAGE = "tradewind-test:1"
 PYTHON = "/usr/bin/python3"
@@ -72,9 +73,9 @@ class DockerEngine:
             # A process of its own, as on most machines: it outlives the daemon.
             places = ["--root", self.folder / "c", "--state", self.folder / "s", "--address", self._socket]
             self._containerd = self._launch("containerd", *map(str, places))
-            until(self._socket.exists, 60, "containerd", self.folder / "log")
+            eventually(self._socket.exists, 60, "containerd", self.folder / "log")
         self._daemon = self._launch("dockerd", "--config-file", str(self.folder / "daemon.json"))
-        until(self._answers, 60, "the Docker daemon", self.folder / "log")
+        eventually(self._answers, 60, "the Docker daemon", self.folder / "log")
 
     def _launch(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         found = program(name)

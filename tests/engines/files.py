@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.engines import require, until
+from tests.engines import require
 from tests.engines.ssh import Sshd, free_port
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "ada", "correct horse"
@@ -75,7 +76,7 @@ class Process:
         with self._log.open("ab") as log:
             environ = {**os.environ, **self._environ}
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ)
-        until(self._answers, 60, self._argv[0], self._log)
+        eventually(self._answers, 60, self._argv[0], self._log)
 
     def _answers(self) -> bool:
         assert self._process is not None

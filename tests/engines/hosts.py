@@ -16,8 +16,9 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.engines import program, require, until
+from tests.engines import program, require
 from tests.engines.ssh import Keys, config, kill_sessions
+from tests.waiting import eventually
 
 _PORT = 22
 
@@ -112,7 +113,7 @@ class Hosts:
             self._servers[name] = subprocess.Popen(
                 self.command(name, words), stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
-        until(lambda: b"listening" in log.read_bytes(), 20, f"sshd of {name}", log)
+        eventually(lambda: b"listening" in log.read_bytes(), 20, f"sshd of {name}", log)
 
     def stop_sshd(self, name: str) -> None:
         """Kill the SSH server of a host with its connections; the commands that they started live on."""

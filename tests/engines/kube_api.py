@@ -28,7 +28,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import psutil
 import pytest
-from tests.engines import require, until
+from tests.engines import require
+from tests.waiting import eventually
 
 from tradewind.deployer.runner import procfs
 
@@ -558,7 +559,7 @@ def kube_cluster() -> Iterator[KubeApi]:
     require("busybox", "taskset", package="busybox-static util-linux", root=False)
     cluster = KubeApi()
     try:
-        until(lambda: cluster.port, 5, "the API server")
+        eventually(lambda: cluster.port, 5, "the API server")
         yield cluster
     finally:
         cluster.close()

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines import program, require, until
+from tests.engines import program, require
 from tests.engines.guest_image import cache_folder, guest_image
+from tests.waiting import eventually
 
 PROGRAMS = (
     "libvirtd",
@@ -126,7 +127,7 @@ class Libvirt:
                 stderr=stream,
                 start_new_session=True,
             )
-        until(self._answers, 60, "libvirtd", log)
+        eventually(self._answers, 60, "libvirtd", log)
 
     def kill(self) -> None:
         """Kill the daemon; the machines go on."""

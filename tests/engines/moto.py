@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines import until
 from tests.engines.ssh import free_port
+from tests.waiting import eventually
 
 from tradewind.deployer.provisioner.terraform_aws_api import Ec2, filters
 
@@ -70,7 +70,7 @@ class Moto:
                 stderr=log,
                 start_new_session=True,
             )
-        until(self._answers, 60, "moto", self._log)
+        eventually(self._answers, 60, "moto", self._log)
 
     def _answers(self) -> bool:
         try:

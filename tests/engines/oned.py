@@ -429,14 +429,14 @@ class Oned:
 
     def start(self) -> None:
         """Start it, on the port that it had."""
-        from tests.engines import until
+        from tests.waiting import eventually
 
         ready = self.folder / "ready"
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-S", __file__, str(self.folder), str(self.port)]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": ""})
-        until(lambda: ready.exists() and ready.read_text(), 20, "the server like oned", self.folder / "log")
+        eventually(lambda: ready.exists() and ready.read_text(), 20, "the server like oned", self.folder / "log")
         self.port = int(ready.read_text())
 
     def kill(self) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines import require, until
+from tests.engines import require
 from tests.engines.docker import IMAGE, image_archive
+from tests.waiting import eventually
 
 # Podman's own defaults ask for more than some machines give.
 _CONFIGURATION = """\
@@ -51,7 +52,7 @@ def podman() -> Iterator[str]:
             [*words, "system", "service", "--time=0", f"unix://{socket}"], env=environment, stdout=log, stderr=log
         )
     try:
-        until(socket.exists, 30, "Podman", folder / "log")
+        eventually(socket.exists, 30, "Podman", folder / "log")
         yield f"unix://{socket}"
     finally:
         service.terminate()

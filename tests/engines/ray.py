@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.engines import until
+from tests.waiting import eventually
 
 _START_SECONDS = 90.0
 _ATTEMPTS = 3
@@ -65,7 +65,7 @@ class RayCluster:
                 node = self._nodes[name] = subprocess.Popen(
                     command, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
                 )
-            until(partial(self._started_or_ended, name), _START_SECONDS, f"Ray's node {name}", self._log(name))
+            eventually(partial(self._started_or_ended, name), _START_SECONDS, f"Ray's node {name}", self._log(name))
             self._all |= self._tree(name)
             if node.poll() is None:
                 return

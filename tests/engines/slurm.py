@@ -20,7 +20,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.engines import program, require, until
+from tests.engines import program, require
+from tests.waiting import eventually
 
 NODES = 3
 
@@ -108,7 +109,7 @@ class SlurmCluster:
     def start_controller(self) -> None:
         """Start slurmctld and wait until it answers."""
         self._start("slurmctld")
-        until(self.answers, 20, "slurmctld", self.folder / "slurmctld.log")
+        eventually(self.answers, 20, "slurmctld", self.folder / "slurmctld.log")
 
     def start_node(self, node: str) -> None:
         """Start the daemon of a node."""
@@ -119,7 +120,7 @@ class SlurmCluster:
         self.start_controller()
         for node in self.nodes:
             self.start_node(node)
-        until(self.idle, 30, "three idle nodes", self.folder / "slurmctld.log")
+        eventually(self.idle, 30, "three idle nodes", self.folder / "slurmctld.log")
 
     def _start(self, name: str, *words: str) -> None:
         command = [str(program(name)), *words]
@@ -144,7 +145,7 @@ class SlurmCluster:
         """Wait until slurmctld has written down the jobs that it has; one that is killed before forgets them."""
         began = time.time()
         state = self.folder / "state" / "job_state"
-        until(lambda: state.exists() and state.stat().st_mtime > began, 15, "the saved state of slurmctld")
+        eventually(lambda: state.exists() and state.stat().st_mtime > began, 15, "the saved state of slurmctld")
 
     def kill_controller(self) -> None:
         """Kill slurmctld with SIGKILL."""
@@ -161,7 +162,7 @@ class SlurmCluster:
         for node in self.nodes:
             if _process(self.folder / f"slurmd-{node}.pid") is None:
                 self.start_node(node)
-        until(self._idle_again, 30, "three idle nodes", self.folder / "slurmctld.log")
+        eventually(self._idle_again, 30, "three idle nodes", self.folder / "slurmctld.log")
 
     def _idle_again(self) -> bool:
         if self.jobs():
@@ -174,7 +175,7 @@ class SlurmCluster:
         process = _process(pidfile)
         if process is not None:
             process.send_signal(signal.SIGKILL)
-            until(lambda: _process(pidfile) is None, 10, "the end of a daemon")
+            eventually(lambda: _process(pidfile) is None, 10, "the end of a daemon")
 
     def stop(self) -> None:
         """End every job, every daemon and every step that is left."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines import program, require, until
+from tests.engines import program, require
+from tests.waiting import eventually
 
 
 def free_port() -> int:
@@ -103,7 +104,7 @@ class Sshd:
         words += ["-o", f"ListenAddress={self.address}", "-o", "PidFile=none"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until(self._answers, 20, "sshd", self._log)
+        eventually(self._answers, 20, "sshd", self._log)
 
     def _answers(self) -> bool:
         assert self._process is not None

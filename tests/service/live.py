@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from tests.waiting import eventually
 
 from tradewind.service.app import create_app
 from tradewind.service.context import Context
@@ -40,10 +41,7 @@ def served(context: Context) -> Iterator[str]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + 10.0
-        while not server.started:
-            assert time.monotonic() < deadline, "the server does not start"
-            time.sleep(0.005)
+        eventually(lambda: server.started, what="the server to start", pause=0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}"
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests.waiting import eventually
 
 from tradewind.service.patience import PatientProtocol
 
@@ -39,8 +40,7 @@ def server() -> Iterator[tuple[str, int]]:
         running = uvicorn.Server(config)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()
-        while not running.started:
-            time.sleep(0.01)
+        eventually(lambda: running.started, what="the server to start")
         yield listening.getsockname()
         running.should_exit = True
         thread.join(10)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.cli.left_alone import World, world
+from tests.waiting import eventually
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.paths import data_folder
@@ -191,10 +192,7 @@ def test_all_offers_come_by_column(tmp_path: Path) -> None:
 
 def test_who_is_there_is_told_until_it_ends(context: Context) -> None:
     with context.presence.here("worker", "4 requests at a time"):
-        deadline = time.monotonic() + 5.0
-        while not (found := context.presence.list(ROOT)):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        found = eventually(lambda: context.presence.list(ROOT))
         assert [(one["kind"], one["about"], one["alive"]) for one in found] == [
             ("worker", "4 requests at a time", True)
         ]

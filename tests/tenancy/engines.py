@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.engines import until
 from tests.tenancy.world import World, check_accounts, cluster_process
+from tests.waiting import eventually
 
 from tradewind.problem import Fault, Run
 from tradewind.store.cluster import JobRow, TenantRow
@@ -71,13 +71,13 @@ def check_node_loss(world: World, start: Started, lose: Callable[[], None], back
         world.submit(name, tenant, trials=8, seconds=2.5, parallel=6) for name, tenant in (("one", "A"), ("two", "B"))
     ]
     with start() as process:
-        until(lambda: min(len(world.marks_of(row.name)) for row in rows) >= 1, 60, "runs of both")
-        until(lambda: nodes_of(world), 20, "the nodes")
+        eventually(lambda: min(len(world.marks_of(row.name)) for row in rows) >= 1, 60, "runs of both")
+        eventually(lambda: nodes_of(world), 20, "the nodes")
         before = nodes_of(world)
         lose()
-        until(lambda: len(nodes_of(world)) == len(before) - 1, 60, "a node less")
+        eventually(lambda: len(nodes_of(world)) == len(before) - 1, 60, "a node less")
         back()
-        until(lambda: len(nodes_of(world)) == len(before), 90, "the node again")
+        eventually(lambda: len(nodes_of(world)) == len(before), 90, "the node again")
         assert process.wait(timeout=150) == 0
     for row in rows:
         assert world.store.job(row.id).state == "done", world.store.job(row.id).reason

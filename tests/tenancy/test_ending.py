@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.tenancy.world import World, cluster_process
+from tests.waiting import eventually
 
 from tradewind.store.cluster import JobRow, TenantRow
 from tradewind.tenancy import framework
@@ -29,13 +30,6 @@ def world(tmp_path: Path) -> Iterator[World]:
         process.kill()
 
 
-def _wait_for(what: Callable[[], bool], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def _processes_of(world: World) -> list[psutil.Process]:
     """The runs' own processes: they have the folder of marks in their program."""
     found = []
@@ -50,7 +44,7 @@ def _left_running(world: World, **options: Any) -> JobRow:
     """A search whose two long runs go on while its cluster was killed."""
     row = world.submit("long", trials=2, seconds=120.0, **options)
     with cluster_process(world) as process:
-        _wait_for(lambda: len(world.marks_of("long")) == 2)
+        eventually(lambda: len(world.marks_of("long")) == 2)
         process.send_signal(signal.SIGKILL)
     assert _processes_of(world)
     return row

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.engines import until
 from tests.tenancy.world import JOB, FourCpus, World, check_accounts, cluster_process
+from tests.waiting import eventually
 
 from tradewind.cli.app import run
 from tradewind.engine.assemble import new_study
@@ -138,7 +138,7 @@ def test_a_core_in_a_process_that_is_killed_is_started_again(world: World) -> No
 def test_a_core_in_a_process_ends_with_a_cluster_that_is_killed(world: World) -> None:
     row = world.submit("apart", trials=4, seconds=0.6, core="process")
     with cluster_process(world, "--limit", "cpu=2") as process:
-        until(lambda: world.marks_of("apart"), 30, "a run")
+        eventually(lambda: world.marks_of("apart"), 30, "a run")
         cores = [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
         process.send_signal(signal.SIGKILL)
         assert len(cores) == 1

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from tests.waiting import eventually
 
 from tradewind.errors import UnreachableError
 from tradewind.tenancy.lookout import Capacities, Limited, Lookout
@@ -26,10 +27,8 @@ class Engine:
 
 
 def answer_of(lookout: Lookout) -> Capacities:
-    until = time.monotonic() + 20
-    while (found := lookout.answer()) is None:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    found = eventually(lookout.answer)
+    assert found is not None
     return found
 
 

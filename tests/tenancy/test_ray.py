@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.engines import until
 from tests.engines.ray import RayCluster, ray_cluster
 from tests.tenancy.engines import check_ended, check_kills, check_node_loss, check_shares, nodes_of
 from tests.tenancy.world import World, cluster_process
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
 __all__ = ["ray_cluster"]
@@ -57,7 +57,7 @@ def test_kill_9_of_the_cluster_loses_and_repeats_nothing(world: World, words: li
 @pytest.mark.slow
 def test_a_node_that_dies_has_its_runs_repeated(world: World, words: list[str], ray_cluster: RayCluster) -> None:
     def lose() -> None:
-        until(lambda: all(world.marks_of(name) for name in ("one", "two")), 30, "runs on both workers")
+        eventually(lambda: all(world.marks_of(name) for name in ("one", "two")), 30, "runs on both workers")
         ray_cluster.kill("two")
 
     repeated = check_node_loss(

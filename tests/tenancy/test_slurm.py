@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.engines import until
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.tenancy.engines import check_ended, check_kills, check_node_loss, check_shares, nodes_of
 from tests.tenancy.world import World, cluster_process
+from tests.waiting import eventually
 
 from tradewind.cli.app import run
 
@@ -64,7 +64,7 @@ def test_a_node_that_dies_has_its_runs_repeated(world: World, engine: SlurmClust
     node = engine.nodes[1]
 
     def lose() -> None:
-        until(lambda: engine.jobs("-w", node), 20, "a run there")
+        eventually(lambda: engine.jobs("-w", node), 20, "a run there")
         engine.kill_node(node)
         # Its daemon does not answer any more; without this Slurm waits for it a while.
         engine.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")

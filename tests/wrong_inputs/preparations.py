@@ -9,13 +9,13 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 from tradewind.store.base import this_process
 
@@ -255,9 +255,7 @@ def twice_plugin(world: World) -> Iterator[Setup]:
 @_preparation
 def interrupt(world: World) -> Iterator[Setup]:
     def press(process: subprocess.Popen[str]) -> None:
-        deadline = time.monotonic() + 30
-        while not any(world.home.rglob("stdout")) and time.monotonic() < deadline and process.poll() is None:
-            time.sleep(0.05)
+        eventually(lambda: any(world.home.rglob("stdout")) or process.poll() is not None)
         os.kill(process.pid, signal.SIGINT)
 
     yield Setup(during=press)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.engines import until
 from tests.engines.condor import condorlib
+from tests.waiting import eventually
 
 PROGRAMS = ("condor_submit", "condor_q", "condor_history", "condor_rm")
 
@@ -73,7 +73,7 @@ class Condor:
 
     def kill_machine(self, run_id: str) -> None:
         """Kill what watches a job with signal 9, and the job: its machine is lost."""
-        until(lambda: (self.of(run_id) or {}).get("starter"), 10, "the starter")
+        eventually(lambda: (self.of(run_id) or {}).get("starter"), 10, "the starter")
         job = self.of(run_id)
         assert job is not None
         os.kill(job["starter"][0], signal.SIGKILL)

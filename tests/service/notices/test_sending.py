@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.service.live import HELLO, move
 from tests.service.told import PASSWORD, USER, Calls, Mails, certificate, http_server, mail_server
+from tests.waiting import eventually
 
 from tradewind.service.context import Context, open_context
 from tradewind.service.notices import sending
@@ -55,13 +56,6 @@ def submit(context: Context, who: Principal, **more: object) -> int:
     return context.requests.submit(who, {"application": "hello", "name": "my run", **more}).id
 
 
-def until(what: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def drain(context: Context, settings: ServiceSettings) -> Iterator[Callable[[], list[NoticeRow]]]:
     """Sends all that is due; gives all notices of the first user."""
@@ -70,7 +64,7 @@ def drain(context: Context, settings: ServiceSettings) -> Iterator[Callable[[], 
     def work() -> list[NoticeRow]:
         while running.gather():
             pass
-        until(lambda: not any(row.due <= time.time() and row.state in ("waiting", "sending") for row in rows()))
+        eventually(lambda: not any(row.due <= time.time() and row.state in ("waiting", "sending") for row in rows()))
         return rows()
 
     def rows() -> list[NoticeRow]:
@@ -177,7 +171,7 @@ def test_an_error_that_nobody_expected_ends_no_thread(
     submit(context, ann, notify={"email": True})
     context.notices.test(ann, "email")
     running.start()
-    until(lambda: context.notices.recent(ann)[0].state == "sent")
+    eventually(lambda: context.notices.recent(ann)[0].state == "sent")
     running.stop(5.0)
     assert len(failed) == 2
 
@@ -205,13 +199,13 @@ def test_what_is_not_taken_is_tried_again_under_the_same_name(
     calls.answer = lambda number: (503, "") if number < 3 else (200, "")
     context.notices.change(ann, webhook=calls.url)
     context.notices.test(ann, "webhook")
-    until(lambda: drain()[0].state == "sent")
+    eventually(lambda: drain()[0].state == "sent")
     (row,) = drain()
     assert (row.attempts, row.problem) == (3, "")
     assert len({call.headers["X-Tradewind-Delivery"] for call in calls.got}) == 1
     calls.answer = lambda _number: (500, "")
     context.notices.test(ann, "webhook")
-    until(lambda: drain()[1].state == "failed")
+    eventually(lambda: drain()[1].state == "failed")
     assert drain()[1].attempts == 4
     assert "HTTP 500" in drain()[1].problem
 
@@ -246,7 +240,7 @@ def test_addresses_inside_are_refused_when_set_and_when_called(tmp_path: Path, c
         context.notices.test(eve, "webhook")
         running = Sending(context.database, settings, context.notices, 0.02)
         running.start()
-        until(lambda: context.notices.recent(eve)[0].state == "failed")
+        eventually(lambda: context.notices.recent(eve)[0].state == "failed")
         running.stop(5.0)
         assert "inside" in context.notices.recent(eve)[0].problem
         assert calls.got == []
@@ -273,7 +267,7 @@ def test_a_mail_server_that_is_busy_is_asked_again(
     monkeypatch.setattr(sending, "WAITS", (0.05, 30.0))
     mails.refuse = "451 come back later"
     context.notices.test(ann, "email")
-    until(lambda: drain()[0].attempts == 2 and drain()[0].state == "waiting")
+    eventually(lambda: drain()[0].attempts == 2 and drain()[0].state == "waiting")
     (row,) = drain()
     assert "451 come back later" in row.problem
     assert row.due > time.time() + 20
@@ -312,7 +306,7 @@ def _one_test_mail(folder: Path, settings: ServiceSettings) -> NoticeRow:
         context.notices.test(ann, "email")
         running = Sending(context.database, settings, context.notices, 0.02)
         running.start()
-        until(lambda: context.notices.recent(ann)[0].state == "sent" or bool(context.notices.recent(ann)[0].problem))
+        eventually(lambda: (row := context.notices.recent(ann)[0]).state == "sent" or row.problem)
         running.stop(5.0)
         return context.notices.recent(ann)[0]
     finally:
@@ -347,7 +341,7 @@ def test_a_process_that_dies_leaves_its_notices_to_the_next(
     assert context.notices.store.claim("email", 10, 60.0) == []
     running = Sending(context.database, settings, context.notices, 0.02)
     running.start()
-    until(lambda: context.notices.recent(ann)[0].state == "sent")
+    eventually(lambda: context.notices.recent(ann)[0].state == "sent")
     running.stop(5.0)
     (sent,) = context.notices.recent(ann)
     assert (sent.delivery, sent.attempts, len(mails.got)) == (taken.delivery, 2, 1)

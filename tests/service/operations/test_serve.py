@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ import psutil
 import pytest
 from tests.engines.ssh import free_port
 from tests.service.told import certificate
+from tests.waiting import eventually
 
 from tradewind.cli.app import run
 from tradewind.service.context import Context, open_context
@@ -64,7 +65,7 @@ class Served:
     def worker(self) -> psutil.Process:
         """The worker's process, once there is one."""
         parent = psutil.Process(self.process.pid)
-        until(lambda: bool(parent.children()))
+        eventually(lambda: bool(parent.children()))
         return parent.children()[0]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, float]:
@@ -72,13 +73,6 @@ class Served:
         started = time.monotonic()
         self.process.send_signal(number)
         return self.process.wait(PATIENCE), time.monotonic() - started
-
-
-def until(what: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def command(*words: str) -> list[str]:
@@ -102,11 +96,11 @@ def serving(folder: Path, *words: str, **more: str) -> Iterator[Served]:
             argv, env=environment(folder, **more), stdin=subprocess.DEVNULL, stdout=out, stderr=err
         )
     try:
-        until(lambda: " is at " in said.read_text() or process.poll() is not None)
+        eventually(lambda: " is at " in said.read_text() or process.poll() is not None)
         found = re.search(r"is at (\S+) ", said.read_text())
         assert found is not None, log.read_text()
         served = Served(process, found[1], log, said)
-        until(lambda: "listening on" in log.read_text())
+        eventually(lambda: "listening on" in log.read_text())
         yield served
     finally:
         if process.poll() is None:
@@ -130,7 +124,7 @@ def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         assert served.get("/healthz").text == "alive\n"
-        until(lambda: served.get("/readyz").status_code == 200)
+        eventually(lambda: served.get("/readyz").status_code == 200)
         worker = served.worker()
         said = served.said.read_text().splitlines()
         assert said[0] == f"Tradewind is at {served.url} (Ctrl-C ends it)"
@@ -171,16 +165,17 @@ def test_a_worker_is_started_again_and_ends_with_its_server(tmp_path: Path) -> N
     with serving(tmp_path) as served:
         first = served.worker()
         first.kill()
-        until(lambda: [child.pid for child in psutil.Process(served.process.pid).children()] not in ([], [first.pid]))
-        until(lambda: 'tradewind_worker_restarts_total{worker="worker"} 1' in served.get("/metrics").text)
+        server = psutil.Process(served.process.pid)
+        eventually(lambda: [child.pid for child in server.children()] not in ([], [first.pid]))
+        eventually(lambda: 'tradewind_worker_restarts_total{worker="worker"} 1' in served.get("/metrics").text)
         assert "worker was ended by signal 9; it is started again" in served.log.read_text()
-        until(lambda: served.get("/readyz").status_code == 200)
+        eventually(lambda: served.get("/readyz").status_code == 200)
         worker = served.worker()
-        until(lambda: "the worker begins" in served.log.read_text())
+        eventually(lambda: "the worker begins" in served.log.read_text())
         served.process.kill()
         served.process.wait(10.0)
-        until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
-        until(lambda: "the server is gone" in served.log.read_text())
+        eventually(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+        eventually(lambda: "the server is gone" in served.log.read_text())
 
 
 def seed(folder: Path) -> tuple[Context, Principal]:
@@ -199,7 +194,7 @@ def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
     secret = context.accounts.make_token(root.user_id, "test")
     with serving(tmp_path) as served:
         number = context.requests.submit(root, {"application": "nap"}).id
-        until(lambda: (tmp_path / "journal").exists())
+        eventually(lambda: (tmp_path / "journal").exists())
         got: list[bytes] = []
         ends: list[str] = []
 
@@ -211,7 +206,7 @@ def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
-        until(lambda: bool(got))
+        eventually(lambda: bool(got))
         code, seconds = served.end()
         thread.join(10.0)
         assert (code, ends) == (0, ["properly"])
@@ -219,9 +214,9 @@ def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
     row = context.requests.get(root, number)
     assert (row.over, row.hold_expires) == (False, 0.0), served.log.read_text()
     with serving(tmp_path) as served:
-        until(lambda: context.requests.get(root, number).hold_holder != row.hold_holder)
+        eventually(lambda: context.requests.get(root, number).hold_holder != row.hold_holder)
         context.requests.cancel(root, number)
-        until(lambda: context.requests.get(root, number).state == "cancelled")
+        eventually(lambda: context.requests.get(root, number).state == "cancelled")
         assert served.end()[0] == 0
     context.close()
 
@@ -297,12 +292,12 @@ def test_https_a_renewed_certificate_and_a_service_manager(tmp_path: Path, manag
         assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
         certificate(tmp_path / "tls")  # another one in its place
         served.process.send_signal(signal.SIGHUP)
-        until(lambda: "the certificate was read again" in served.log.read_text())
+        eventually(lambda: "the certificate was read again" in served.log.read_text())
         assert chain.read_text() != first
         assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
         key.write_text("broken")
         served.process.send_signal(signal.SIGHUP)
-        until(lambda: "the old certificate is kept" in served.log.read_text())
+        eventually(lambda: "the old certificate is kept" in served.log.read_text())
         assert httpx2.get(f"{served.url}/healthz", verify=ssl.create_default_context(cafile=chain)).status_code == 200
         assert served.end()[0] == 0
         assert manager[0].recv(100) == b"STOPPING=1"

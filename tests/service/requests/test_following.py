@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.requests.world import World, clusters, until, working, world
+from tests.service.requests.world import World, clusters, working, world
+from tests.waiting import eventually
 
 from tradewind.cli.app import run
 from tradewind.engine.assemble import new_study
@@ -208,11 +209,11 @@ def test_a_request_for_a_cluster_that_was_stopped_for_good_ends(there: World, wi
         pass
     with clusters(there, other={}), working(there.context):  # another one does not take what is for this one
         row = asked(there)
-        until(lambda: there.get(row).progress.get("waiting") == "the cluster lab is not running")
+        eventually(lambda: there.get(row).progress.get("waiting") == "the cluster lab is not running")
         assert there.get(row).reserved > 0
         if wish == "delete":
             functions.delete(there.ann, row.id)
-            until(lambda: row.id not in {one.id for one in functions.list(there.ann)})
+            eventually(lambda: row.id not in {one.id for one in functions.list(there.ann)})
         else:
             functions.cancel(there.ann, row.id)
             ended = there.ended(row)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.service.requests.crash import POINTS, STAGES
-from tests.service.requests.world import WorkerProcess, World, until, working, world
+from tests.service.requests.world import WorkerProcess, World, working, world
+from tests.waiting import eventually
 
 from tradewind.problem import TrialState
 
@@ -85,7 +86,7 @@ def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
 
         for count in (2, 4):
             with WorkerProcess(there) as worker:
-                until(partial(trials_told, count), 60)
+                eventually(partial(trials_told, count), 60)
                 worker.kill()
         with working(there.context):
             ended = there.ended(row)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.service.operations.test_serve import Served, command, environment, serving, until
+from tests.service.operations.test_serve import Served, command, environment, serving
 from tests.service.requests.world import World, working, world
 from tests.store.conftest import _server as _server
 from tests.store.conftest import postgresql_url as postgresql_url
+from tests.waiting import eventually
 
 from tradewind.errors import NotFoundError, UnreachableError
 from tradewind.service.context import Context, open_context
@@ -52,7 +53,7 @@ def hidden(folder: Path, hide: Path, *words: str, **more: str) -> Iterator[Serve
             stderr=err,
         )
     try:
-        until(lambda: "listening on" in log.read_text() or process.poll() is not None)
+        eventually(lambda: "listening on" in log.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
         yield Served(process, said.read_text().partition(" is at ")[2].split()[0], log, said)
     finally:
@@ -85,9 +86,9 @@ def test_two_servers_show_what_the_other_one_has_run(tmp_path: Path, postgresql_
         asked = client.post("/api/v1/requests", json={"application": "slow", "parameters": {"seconds": 4}})
         place = f"/api/v1/requests/{asked.json()['id']}"
         log = f"{place}/logs/stdout"
-        until(lambda: client.get(log).text == "begun\n", 20.0)
+        eventually(lambda: client.get(log).text == "begun\n", 20.0)
         assert client.get(place).json()["state"] == "executing", "it is seen while it runs"
-        until(lambda: client.get(place).json()["state"] == "done", 30.0)
+        eventually(lambda: client.get(place).json()["state"] == "done", 30.0)
         whole = client.get(log)
         assert (whole.text, whole.headers["X-Log-Ended"]) == ("begun\nended ü\n", "true")
         assert client.get(log, params={"offset": 6}).text == "ended ü\n"

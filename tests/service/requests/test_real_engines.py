@@ -13,7 +13,8 @@ from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker  # noqa: F4
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 from tests.service.requests.test_guide import documents
-from tests.service.requests.world import WorkerProcess, World, until, working, world
+from tests.service.requests.world import WorkerProcess, World, working, world
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -89,11 +90,11 @@ class TestSlurm:
     def test_a_job_is_cancelled_in_the_queue_of_slurm(self, there: World, slurm: SlurmCluster) -> None:  # noqa: F811
         with working(there.context):
             row = there.context.requests.submit(there.ann, self.document("#!/bin/sh\nsleep 100\n"))
-            until(lambda: there.get(row).state == "executing", 60)
+            eventually(lambda: there.get(row).state == "executing", 60)
             assert slurm.jobs()
             there.context.requests.cancel(there.ann, row.id)
             assert there.ended(row, 60).state == "cancelled"
-        until(lambda: not slurm.jobs(), 20)
+        eventually(lambda: not slurm.jobs(), 20)
 
 
 @pytest.mark.xdist_group("docker")
@@ -113,7 +114,7 @@ class TestDocker:
     def test_a_container_runs_and_its_log_is_read_meanwhile(self, there: World) -> None:
         with working(there.context):
             row = there.context.requests.submit(there.ann, {"application": "boxed", "parameters": {"seconds": 3}})
-            until(lambda: there.context.requests.log(there.ann, row.id).text == "in a container\n", 60)
+            eventually(lambda: there.context.requests.log(there.ann, row.id).text == "in a container\n", 60)
             assert not there.get(row).over
             ended = there.ended(row, 60)
         assert (ended.state, ended.problem) == ("done", "")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.requests.world import World, until, working, world
+from tests.service.requests.world import World, working, world
+from tests.waiting import eventually
 
 from tradewind.deployer import lifecycle
 from tradewind.deployer.provisioner.base import Cluster
@@ -61,7 +62,7 @@ def fleet(there: World) -> dict[str, Any]:
 def begun(there: World) -> RequestRow:
     """A request that is being carried out on such machines."""
     row = there.submit(backend="cloud", parameters={"seconds": 60})
-    until(lambda: there.get(row).state == "executing")
+    eventually(lambda: there.get(row).state == "executing")
     assert len(fleet(there)) == 1
     return there.get(row)
 
@@ -73,7 +74,7 @@ def check_waits(there: World, row: RequestRow, provider: Provider) -> float:
         now = there.get(row)
         return now.over or (provider.refused > 5 and "tried again" in str(now.progress.get("waiting")))
 
-    until(waits)
+    eventually(waits)
     now = there.get(row)
     assert not now.over
     assert now.hold_holder is not None
@@ -122,8 +123,8 @@ def test_one_that_is_deleted_keeps_its_row_and_folders_until_then(there: World, 
                 return True
             return False
 
-        until(gone)
-        until(lambda: not folder.exists())
+        eventually(gone)
+        eventually(lambda: not folder.exists())
     assert fleet(there) == {}
     (run,) = there.context.store.runs(row.study_id)
     assert run.state.ended

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.service.requests.test_kill import check_once
-from tests.service.requests.world import WorkerProcess, World, until, world
+from tests.service.requests.world import WorkerProcess, World, world
 from tests.store.conftest import _server as _server
 from tests.store.conftest import postgresql_url as postgresql_url
+from tests.waiting import eventually
 
 from tradewind.store.requests import ENDED
 
@@ -27,9 +28,9 @@ def test_a_server_dies_in_the_middle_of_100_requests(tmp_path: Path, postgresql_
         rows = [there.submit((there.ann, there.bob)[n % 2]) for n in range(REQUESTS)]
         began = time.monotonic()
         with WorkerProcess(there, runs=4) as first, WorkerProcess(there, runs=4):
-            until(lambda: over(there) >= REQUESTS // 3, 300)
+            eventually(lambda: over(there) >= REQUESTS // 3, 300)
             first.kill()
-            until(lambda: over(there) == REQUESTS, 500)
+            eventually(lambda: over(there) == REQUESTS, 500)
         print(f"{REQUESTS} requests in {time.monotonic() - began:.1f} s")
         for row in rows:
             check_once(there, row.id)

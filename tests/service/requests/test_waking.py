@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.service.requests.world import until, working, world
+from tests.service.requests.world import working, world
 from tests.store.conftest import _server as _server
 from tests.store.conftest import postgresql_url as postgresql_url
+from tests.waiting import eventually
 
 from tradewind.service.context import open_context
 from tradewind.service.settings import ServiceSettings
@@ -41,7 +42,7 @@ def test_an_idle_worker_looks_ever_more_seldom_and_is_woken(
         closing(open_context(ServiceSettings(), postgresql_url, there.home)) as other,
         working(there.context) as worker,
     ):
-        until(lambda: worker._bell.listens, 10.0)
+        eventually(lambda: worker._bell.listens, 10.0)
         time.sleep(3.0)
         del looks[:]
         time.sleep(4.2)
@@ -68,7 +69,7 @@ def test_a_worker_that_hears_nothing_looks_by_itself(
         closing(open_context(ServiceSettings(), postgresql_url, there.home)) as other,
         working(there.context) as worker,
     ):
-        until(lambda: worker._bell.listens, 10.0)
+        eventually(lambda: worker._bell.listens, 10.0)
         time.sleep(3.0)
         row = other.requests.submit(there.ann, {"application": "note", "configuration": {"instance": "local.c1"}})
         begun = there.ended(row).started
@@ -82,12 +83,12 @@ def test_it_listens_again_when_the_connection_was_lost(postgresql_url: str) -> N
     heard: list[float] = []
     with closing(open_bell(postgresql_url, heard)) as listening, psycopg.connect(_plain(postgresql_url)) as other:
         other.autocommit = True
-        until(lambda: listening.listens, 10.0)
+        eventually(lambda: listening.listens, 10.0)
         other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
-        until(lambda: len(heard) > 1, 10.0)
+        eventually(lambda: len(heard) > 1, 10.0)
         before = len(heard)
         other.execute("SELECT pg_notify('tradewind_requests', '')")
-        until(lambda: len(heard) > before, 5.0)
+        eventually(lambda: len(heard) > before, 5.0)
         assert listening.listens
 
 

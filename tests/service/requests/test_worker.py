@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.requests.world import World, until, working, world
+from tests.service.requests.world import World, working, world
+from tests.waiting import eventually
 
 from tradewind.errors import NotFoundError
 from tradewind.problem import TrialState
@@ -82,7 +83,7 @@ def test_a_program_that_fails_is_explained_and_runs_once_more(busy: World) -> No
 
 def test_a_running_one_is_cancelled_and_paid_and_goes_on_when_retried(busy: World) -> None:
     row = busy.submit(parameters={"seconds": 30})
-    until(lambda: busy.get(row).state == "executing")
+    eventually(lambda: busy.get(row).state == "executing")
     busy.context.requests.cancel(busy.ann, row.id)
     ended = busy.ended(row, 20)
     assert (ended.state, ended.problem) == ("cancelled", "cancelled; what it had used by then is paid")
@@ -94,7 +95,7 @@ def test_a_running_one_is_cancelled_and_paid_and_goes_on_when_retried(busy: Worl
 
 def test_a_running_one_is_cancelled_and_then_deleted(busy: World) -> None:
     row = busy.submit(parameters={"seconds": 30})
-    until(lambda: busy.get(row).state == "executing")
+    eventually(lambda: busy.get(row).state == "executing")
     study = busy.get(row).study_id
     assert study is not None
     owner = busy.context.store.study(study).owner
@@ -107,8 +108,8 @@ def test_a_running_one_is_cancelled_and_then_deleted(busy: World) -> None:
             return True
         return False
 
-    until(gone, 20)
-    until(lambda: not (busy.home / "runs" / owner).exists(), 5)
+    eventually(gone, 20)
+    eventually(lambda: not (busy.home / "runs" / owner).exists(), 5)
     assert busy.context.store.runs(study)[0].cost > 0  # what it used is known
     line = busy.context.audit.page(busy.root, action="request.delete")[0]
     assert (line.user, line.subject) == ("ann", f"request {row.id}")
@@ -208,7 +209,7 @@ print(row.id, time.time() - row.created)
     number, seconds = found.stdout.split()
     # 0.2 s on an idle machine; the tests share this one with others.
     assert float(seconds) < 2.0
-    until(lambda: busy.context.requests.get(busy.ann, int(number)).over)
+    eventually(lambda: busy.context.requests.get(busy.ann, int(number)).over)
 
 
 def test_no_more_than_the_setting_says_and_tenants_in_turn(tmp_path: Path) -> None:
@@ -229,7 +230,7 @@ def test_quotas_hold_a_tenant_back(tmp_path: Path) -> None:
         rows = [there.submit(parameters={"seconds": 0.3}) for _ in range(2)]
         other = there.submit(there.bob)
         with working(there.context):
-            until(lambda: there.get(rows[0]).hold_holder is not None)
+            eventually(lambda: there.get(rows[0]).hold_holder is not None)
             assert there.get(rows[0]).reserved == pytest.approx(4.0)
             for row in (*rows, other):
                 assert there.ended(row).state == "done"
@@ -262,7 +263,7 @@ def test_a_worker_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> None
     with world(tmp_path) as there:
         row = there.submit(parameters={"seconds": 1.5})
         with working(there.context):
-            until(lambda: there.get(row).state == "executing")
+            eventually(lambda: there.get(row).state == "executing")
         left = there.get(row)
         assert (left.state, left.hold_expires) == ("executing", 0.0)
         with working(there.context):
@@ -279,7 +280,7 @@ def test_what_does_not_go_on_by_itself_begins_anew(tmp_path: Path, monkeypatch: 
     with world(tmp_path) as there:
         row = there.submit(parameters={"seconds": 1})
         with working(there.context):
-            until(lambda: there.get(row).state == "executing")
+            eventually(lambda: there.get(row).state == "executing")
         left = there.get(row)
         assert (left.state, left.hold_holder) == ("pending", None)
         with working(there.context):
@@ -299,14 +300,14 @@ def test_a_worker_that_lost_its_lease_leaves_everything_alone(tmp_path: Path) ->
         stop = threading.Event()
         threads = [threading.Thread(target=worker.run, args=(stop,), daemon=True) for worker in (first, second)]
         threads[0].start()
-        until(lambda: there.get(row).state == "executing")
+        eventually(lambda: there.get(row).state == "executing")
         # As after a minute in which the first one did not come to write anything.
         claim = first._carriers[row.id].claim
         there.context.requests.claims.change(row.id, claim.token, {}, hold="leave")
         first._renewed = Moment(*(each + 60 for each in Moment.now()))
         threads[1].start()
         assert there.ended(row).state == "done"
-        until(lambda: not first._carriers)
+        eventually(lambda: not first._carriers)
         stop.set()
         for thread in threads:
             thread.join(20)
@@ -345,9 +346,9 @@ def test_a_database_that_is_away_costs_no_run(tmp_path: Path, monkeypatch: pytes
     with world(tmp_path, settings=ServiceSettings(lease_seconds=0.5)) as there:
         row = there.submit(parameters={"seconds": 1.5})
         with working(there.context) as worker:
-            until(lambda: there.get(row).state == "executing")
+            eventually(lambda: there.get(row).state == "executing")
             away[0] = True
-            until(lambda: not worker._carriers)  # it can write nothing, and leaves its runs alone
+            eventually(lambda: not worker._carriers)  # it can write nothing, and leaves its runs alone
             away[0] = False
             ended = there.ended(row)
         assert (ended.state, ended.problem) == ("done", "")
@@ -363,14 +364,14 @@ def test_a_search_on_a_cluster_is_followed(tmp_path: Path) -> None:
         row = there.submit(search={"budget": {"trials": 2}}, cluster="lab")
         assert row.cluster == "lab"
         with working(there.context):
-            until(lambda: there.get(row).cluster_job is not None)
+            eventually(lambda: there.get(row).cluster_job is not None)
             job = cluster.job(there.get(row).cluster_job or 0)
             assert (job.tenant, job.state) == ("physics", "queued")
-            until(lambda: there.get(row).progress.get("waiting") == "in the queue")
+            eventually(lambda: there.get(row).progress.get("waiting") == "in the queue")
             cluster.change_job(job.id, state="running", started=1.0)
-            until(lambda: there.get(row).state == "executing")
+            eventually(lambda: there.get(row).state == "executing")
             there.context.requests.cancel(there.ann, row.id)
-            until(lambda: cluster.job(job.id).wanted == "cancel")
+            eventually(lambda: cluster.job(job.id).wanted == "cancel")
             cluster.change_job(job.id, state="cancelled", reason="cancelled by its owner", ended=2.0)
             ended = there.ended(row)
         assert (ended.state, ended.problem) == ("cancelled", "cancelled by its owner")

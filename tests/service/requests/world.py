@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import eventually
 
 from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
@@ -75,7 +76,7 @@ class World:
 
     def ended(self, row: RequestRow, seconds: float = 60.0) -> RequestRow:
         """A request once it is over."""
-        until(lambda: self.get(row).over, seconds)
+        eventually(lambda: self.get(row).over, seconds)
         return self.get(row)
 
     def stages(self, row: RequestRow) -> list[str]:
@@ -98,14 +99,6 @@ def world(folder: Path, url: str = "", settings: ServiceSettings | None = None) 
         yield World(context, address, home, people["root"], people["ann"], people["bob"], journal)
     finally:
         context.close()
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"it did not come about within {seconds:g} s"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from tests.engines.files import PASSWORD, USER, Process, Server, objects, sftp, webdav
 from tests.engines.ssh import Sshd
-from tests.service.requests.world import World, until, working, world
+from tests.service.requests.world import World, working, world
+from tests.waiting import eventually
 
 from tradewind.deployer.places import open_place
 from tradewind.errors import ConflictError, CredentialsError, DeployError, InputError, NotFoundError
@@ -308,7 +309,7 @@ def _later(uploads: Uploads, what: Callable[[], bool]) -> bool:
         uploads.turn()
         return what()
 
-    until(turned, 30.0)
+    eventually(turned, 30.0)
     return True
 
 

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from tests.service.live import move, served
 from tests.service.shared import House, house
+from tests.waiting import eventually
 
 from tradewind.service.requests.files import LogPart
 from tradewind.service.settings import ServiceSettings
@@ -156,10 +157,7 @@ def test_streams_have_a_limit_and_places_come_back(here: House, address: str) ->
     assert int(full.headers["retry-after"]) > 0
     for one in (*opened, *others):
         one.__exit__(None, None, None)
-    deadline = time.monotonic() + 10.0
-    while here.context.streams.streams:
-        assert time.monotonic() < deadline, "the places of those who have gone are not given back"
-        time.sleep(0.01)
+    eventually(lambda: not here.context.streams.streams, what="the places of those who have gone to be given back")
 
 
 def test_a_stream_ends_after_its_time(tmp_path: Path) -> None:
@@ -169,10 +167,7 @@ def test_a_stream_ends_after_its_time(tmp_path: Path) -> None:
             assert reader.next()[0] == "open"
             assert reader.next()[0] == "closed"
         assert 0.2 < time.monotonic() - began < 5.0
-        patience = time.monotonic() + 10.0  # the server hears of it a moment after us
-        while own.context.streams.streams and time.monotonic() < patience:
-            time.sleep(0.01)
-        assert own.context.streams.streams == 0
+        eventually(lambda: own.context.streams.streams == 0)  # the server hears of it a moment after us
 
 
 def test_a_log_is_followed_while_it_grows(here: House, address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,15 +142,6 @@ def _is_agent(process: psutil.Process, folder: Path) -> bool:
     except psutil.Error:
         return False
     return "agent.py" in words and str(folder) in words and process.status() != psutil.STATUS_ZOMBIE
-
-
-def until(ready: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Wait until something is so, and return it."""
-    end = time.monotonic() + seconds
-    while not (found := ready()):
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.01)
-    return found
 
 
 def chunks(count: int, seconds: float) -> Iterator[Task]:

@@ -19,7 +19,8 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.workflow.execution.plans import sh, until
+from tests.waiting import eventually
+from tests.workflow.execution.plans import sh
 
 from tradewind.workflow.execution.agent import GUEST_SECONDS, GUESTS, proof
 from tradewind.workflow.execution.folder import RunFolder, order_of
@@ -38,7 +39,7 @@ class Machine:
         place.mkdir(parents=True)
         words = [sys.executable, "-I", "-S", "agent.py", str(self.folder.path), str(place), "127.0.0.1", "5"]
         self.process = subprocess.Popen(words, cwd=self.folder.programs)
-        until(lambda: (place / "address.json").exists())
+        eventually(lambda: (place / "address.json").exists())
         self.address = json.loads((place / "address.json").read_text())
         self.link()
 
@@ -101,7 +102,7 @@ def waiting_in(machine: Machine) -> psutil.Process:
     def found() -> list[psutil.Process]:
         return [each for each in machine.children() if "agent.py" in each.cmdline()]
 
-    until(lambda: len(found()) == 1)
+    eventually(lambda: len(found()) == 1)
     return found()[0]
 
 
@@ -127,7 +128,7 @@ def test_what_waits_for_a_failure_is_forgotten_and_can_be_ordered_again(machine:
     machine.order(says("two"), "one#1")
     time.sleep(0.1)  # it has read that by now
     machine.expect("one#1", "failed")
-    until(lambda: not machine.children())
+    eventually(lambda: not machine.children())
     machine.order(says("one", "sleep 0.2"), attempt=2)
     machine.order(says("two"), "one#2")
     machine.expect("one#2", "done")
@@ -180,8 +181,8 @@ def test_without_a_controller_it_begins_and_tells_later(machine: Machine) -> Non
     machine.order(says("two"), "one#1")
     time.sleep(0.1)  # it has read that by now
     machine.part()
-    until(lambda: machine.log == ["one", "two"])
-    until(lambda: machine.folder.end("two", 1))
+    eventually(lambda: machine.log == ["one", "two"])
+    eventually(lambda: machine.folder.end("two", 1))
     machine.link()
     machine.order(says("one", "sleep 0.2"))
     machine.order(says("two"), "one#1")
@@ -197,7 +198,7 @@ def test_what_waits_goes_with_its_agent(machine: Machine) -> None:
     there, waiting = machine.children(), waiting_in(machine)
     machine.process.kill()
     machine.process.wait()
-    until(lambda: not waiting.is_running() or waiting.status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: not waiting.is_running() or waiting.status() == psutil.STATUS_ZOMBIE)
     time.sleep(0.2)
     assert not (machine.folder.files / "made").exists()
     for each in there:
@@ -241,7 +242,7 @@ def test_why_a_program_cannot_be_started(machine: Machine, waits: bool) -> None:
         "four#1": f"it cannot be started: Not a directory: {machine.folder.files / 'plain/out'}",
     }
     assert said["two#1"]["seconds"] == 0.0
-    until(lambda: machine.folder.end("two", 1))
+    eventually(lambda: machine.folder.end("two", 1))
 
 
 def test_an_attempt_that_somebody_has_begun_before_is_lost(machine: Machine) -> None:
@@ -376,10 +377,10 @@ def test_who_says_nothing_is_shown_out_after_a_while(machine: Machine) -> None:
 def test_a_machine_that_is_taken_away_is_no_failure_of_its_tasks(machine: Machine, first: str) -> None:
     """Slurm sends a signal to all processes of a job at once."""
     machine.order(says("one", "sleep 30; exit $?" if "shell" in first else "exec sleep 30"))
-    until(lambda: machine.log and len(machine.children()) == 1)
+    eventually(lambda: machine.log and len(machine.children()) == 1)
     [child] = machine.children()
     if "shell" in first:
-        [child] = until(child.children)
+        [child] = eventually(child.children)
     pids = [machine.process.pid, child.pid]
     for pid in pids if first == "the machine" else reversed(pids):
         with contextlib.suppress(ProcessLookupError):  # the machine has ended it already
@@ -393,11 +394,11 @@ def test_a_machine_that_is_taken_away_is_no_failure_of_its_tasks(machine: Machin
 def test_a_task_that_a_signal_ended_has_failed_where_its_machine_stays(machine: Machine, number: int) -> None:
     machine.order(says("one", "exec sleep 30"))
     machine.order(says("two"), "one#1")
-    until(lambda: machine.log)
+    eventually(lambda: machine.log)
     machine.children()[0].send_signal(number)
     machine.order(says("one"))  # the same order again, while it is not certain
     assert machine.expect("one#1", "failed")["reason"] == f"signal {number} ended it"
-    until(lambda: machine.folder.end("one", 1))
+    eventually(lambda: machine.folder.end("one", 1))
     assert machine.log == ["one"]
 
 
@@ -405,7 +406,7 @@ def test_a_task_that_a_signal_ended_has_failed_where_its_machine_stays(machine: 
 def test_it_leaves_word_when_nothing_of_it_runs_any_more(machine: Machine, why: str) -> None:
     place = machine.folder.pilot("vm", 1)
     machine.order(says("one", "trap '' TERM; sleep 60"))
-    until(lambda: machine.log)
+    eventually(lambda: machine.log)
     processes = machine.children()
     if why == "stop":
         machine.stop()
@@ -413,6 +414,6 @@ def test_it_leaves_word_when_nothing_of_it_runs_any_more(machine: Machine, why: 
         (place / "fenced").touch()
     else:
         place.rename(place.with_name("moved"))
-    until(lambda: machine.process.poll() is not None)
+    eventually(lambda: machine.process.poll() is not None)
     assert not any(each.is_running() for each in processes)
     assert (place / "left.json").exists() == (why != "no folder")

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.workflow.execution.plans import Command, agents, chunks, counted, flow_of, history, plan_of, sh, until
+from tests.waiting import eventually
+from tests.workflow.execution.plans import Command, agents, chunks, counted, flow_of, history, plan_of, sh
 
 from tradewind.cli.app import run as cli
 from tradewind.workflow.files import write_plan
@@ -81,7 +82,7 @@ def test_a_chart_of_planned_and_actual_times(tmp_path: Path, quick: Path) -> Non
 def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(4, 0.5))), tmp_path, program=quick)
     process = command.start()
-    until(lambda: counted(command.run)["work0"])
+    eventually(lambda: counted(command.run)["work0"])
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -96,7 +97,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path, qui
 def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(2, 2.0))), tmp_path, program=quick)
     process = command.start()
-    until(lambda: len(counted(command.run)) == 2)
+    eventually(lambda: len(counted(command.run)) == 2)
     process.kill()
     process.communicate()
     served = {each.pid for each in agents(command.run)}
@@ -113,10 +114,10 @@ def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path, quick
 def test_what_ended_while_nobody_looked_is_not_run_again(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(2, 0.6))), tmp_path, "--linger", "0.2s", program=quick)
     process = command.start()
-    until(lambda: len(counted(command.run)) == 2)
+    eventually(lambda: len(counted(command.run)) == 2)
     process.kill()
     process.communicate()
-    until(lambda: not agents(command.run))  # they have ended their tasks, and have not waited any longer
+    eventually(lambda: not agents(command.run))  # they have ended their tasks, and have not waited any longer
     assert command.finish().returncode == 0
     assert counted(command.run) == {"work0": 1, "work1": 1, "join": 1}
 
@@ -129,7 +130,7 @@ def lines(folder: Path) -> int:
 def killed(process: subprocess.Popen[str], folder: Path, count: int, seconds: float) -> bool:
     """Kill a command some time after it has written so many lines into its journal; False if it ends before."""
     enough = lines(folder) + count
-    until(lambda: process.poll() is not None or lines(folder) >= enough, 60)
+    eventually(lambda: process.poll() is not None or lines(folder) >= enough, 60)
     time.sleep(seconds)
     alive = process.poll() is None
     process.kill()

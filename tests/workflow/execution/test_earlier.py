@@ -11,18 +11,8 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.workflow.execution.plans import (
-    Command,
-    agents,
-    carry,
-    counted,
-    elsewhere,
-    flow_of,
-    history,
-    plan_of,
-    sh,
-    until,
-)
+from tests.waiting import eventually
+from tests.workflow.execution.plans import Command, agents, carry, counted, elsewhere, flow_of, history, plan_of, sh
 
 from tradewind import plugins
 from tradewind.errors import WorkflowError
@@ -198,7 +188,7 @@ def killed(tmp_path: Path, quick: Path) -> Iterator[tuple[Plan, Path, list[psuti
     plan = watched(4, 2.0)
     command = Command(plan, tmp_path, program=quick)
     process = command.start()
-    until(lambda: len(counted(command.run)) == 2)
+    eventually(lambda: len(counted(command.run)) == 2)
     process.kill()
     process.communicate()
     served = agents(command.run)

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.waiting import eventually
 from tests.workflow.execution.plans import (
     QUICK,
     agents,
@@ -22,7 +23,6 @@ from tests.workflow.execution.plans import (
     lopsided,
     plan_of,
     sh,
-    until,
 )
 
 from tradewind.errors import DeployError, MissingProgramError, StudyBusyError, WorkflowError
@@ -244,7 +244,7 @@ def test_what_a_task_leaves_in_the_background_is_ended(tmp_path: Path) -> None:
     plan = plan_of(flow_of(sh("t", "sleep 60 & echo $! > pid", writes="pid")), vms=1)
     carry(plan, tmp_path / "run")
     pid = int((tmp_path / "run/files/pid").read_text())
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     assert not agents(tmp_path / "run")
 
 

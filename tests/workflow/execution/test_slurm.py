@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.slurm import SlurmCluster, slurm
+from tests.waiting import eventually
 from tests.workflow.execution.plans import (
     Command,
     agents,
@@ -18,7 +19,6 @@ from tests.workflow.execution.plans import (
     lopsided,
     plan_of,
     sh,
-    until,
 )
 
 from tradewind import plugins
@@ -58,7 +58,7 @@ def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path
     assert carried.ending is Ending.DONE
     nodes = {(folder / f"files/out{n}").read_text().strip() for n in range(6)}
     assert nodes == set(slurm.nodes)
-    until(lambda: slurm.jobs() == [])
+    eventually(lambda: slurm.jobs() == [])
     assert not agents(folder)
 
 
@@ -72,7 +72,7 @@ def test_a_job_ends_when_its_machine_has_nothing_left_to_do(slurm: SlurmCluster,
     carried = carry(lopsided(6.0), folder, runner=on(folder), terms=TERMS, synthetic=True, watch=watch)
     assert carried.ending is Ending.DONE
     assert seen[-1] == 1
-    until(lambda: slurm.jobs() == [])
+    eventually(lambda: slurm.jobs() == [])
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_an_interruption_leaves_no_job_and_the_next_call_goes_on(slurm: SlurmClu
         wanted=lambda: done[-1] < 2,
     )
     assert carried.ending is Ending.INTERRUPTED
-    until(lambda: slurm.jobs() == [])
+    eventually(lambda: slurm.jobs() == [])
     finished = [row["task"] for row in carried.results["tasks"] if row["vm"]]
     assert carry(plan, folder, runner=on(folder), terms=TERMS).ending is Ending.DONE
     assert all(counted(folder)[task] == 1 for task in finished)
@@ -143,14 +143,14 @@ def test_jobs_of_a_killed_command_end_before_another_engine_does_their_work(
     words = ["--set", "sbatch=[--mem=300M]", "--set", "interval=0.2"]
     command = Command(plan, tmp_path, "--on", "slurm", *words, program=quick)
     process = command.start()
-    until(lambda: len(counted(command.run)) == 2)
+    eventually(lambda: len(counted(command.run)) == 2)
     process.kill()
     process.communicate()
     with pytest.raises(WorkflowError, match=r"2 machines of this run are still on slurm: vm-1, vm-2 \(--on slurm goes"):
         carry(plan, command.run, runner=elsewhere(command.run), terms=TERMS)
     assert len(slurm.jobs()) == 2
     assert carry(plan, command.run, runner=elsewhere(command.run), terms=TERMS, dismiss=True).ending is Ending.DONE
-    until(lambda: slurm.jobs() == [])
+    eventually(lambda: slurm.jobs() == [])
     assert (command.run / "files/total").read_text().split() == ["0", "1", "2"]
     assert max(counted(command.run).values()) == 2  # begun there, and begun again here
     assert not agents(command.run)
@@ -166,7 +166,7 @@ def test_machines_that_wait_in_the_queue_are_given_up(slurm: SlurmCluster, tmp_p
     )
     assert carried.ending is Ending.DONE
     assert "has not come" in carried.results["machines_lost"][0]["reason"]
-    until(lambda: slurm.jobs() == [])
+    eventually(lambda: slurm.jobs() == [])
 
 
 def test_what_slurm_refuses_is_said(tmp_path: Path) -> None:

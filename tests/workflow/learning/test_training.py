@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.waiting import eventually
 from tests.workflow.datasets import dax, needs_datasets
 
 from tradewind.errors import WorkflowError
@@ -90,9 +91,7 @@ def test_a_killed_process_loses_at_most_the_running_episode(tmp_path: Path) -> N
     root = Path(__file__).parents[3]
     process = subprocess.Popen([sys.executable, "-c", code, str(where)], cwd=root)
     try:
-        until = time.monotonic() + 60
-        while not (where / "episodes/000020.json").exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        eventually((where / "episodes/000020.json").exists)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=20)
