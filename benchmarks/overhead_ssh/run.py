@@ -24,8 +24,8 @@ from tests.deployer.helpers import request_for
 from tests.engines.ssh import Sshd
 
 from tradewind.deployer.link import SshLink, SshSettings, SshTarget
-from tradewind.deployer.runner.ssh import SshRunner
-from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh.runner import SshRunner
+from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.problem import Machine
 
 

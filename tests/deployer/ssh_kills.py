@@ -27,8 +27,8 @@ from tests.waiting import eventually
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
-from tradewind.deployer.runner.ssh import SshRunner
-from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh.runner import SshRunner
+from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.problem import RunRequest, RunState
 
 STAGES = tuple(f"{when} {what}" for what in ("submit", "poll", "collect", "forget") for when in ("before", "after"))

@@ -21,7 +21,7 @@ from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.deployer.runner.process import ProcessRunner
-from tradewind.deployer.runner.ssh import SshRunner
+from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.errors import DeployError
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState
 from tradewind.testing.provisioners import Bench, ProvisionerConformance

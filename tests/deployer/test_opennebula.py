@@ -34,8 +34,8 @@ from tradewind.deployer.provisioner.opennebula import OpenNebulaProvisioner
 from tradewind.deployer.provisioner.opennebula_rpc import LostAnswerError, OneClient, WrongStateError, parse
 from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings
 from tradewind.deployer.provisioner.opennebula_vms import start_script
-from tradewind.deployer.runner.ssh import SshRunner
-from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh.runner import SshRunner
+from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

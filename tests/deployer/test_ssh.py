@@ -22,10 +22,11 @@ from tests.waiting import eventually
 
 from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
-from tradewind.deployer.runner import ssh_channel, ssh_machine
-from tradewind.deployer.runner.ssh import SshRunner
-from tradewind.deployer.runner.ssh_channel import script
-from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh import channel as ssh_channel
+from tradewind.deployer.runner.ssh import machine as ssh_machine
+from tradewind.deployer.runner.ssh.channel import script
+from tradewind.deployer.runner.ssh.runner import SshRunner
+from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 from tradewind.problem import Fault, Limits, Machine, RunRequest, RunState, RunStatus
 from tradewind.problem.run import Load

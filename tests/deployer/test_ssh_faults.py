@@ -19,7 +19,7 @@ from tests.deployer.test_ssh import HostsBench
 from tests.engines.hosts import Hosts, hosts
 from tests.waiting import eventually
 
-from tradewind.deployer.runner.ssh import SshRunner
+from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.errors import UnreachableError
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState
 from tradewind.testing.runners import ALIVE, OWNER_A, ended, processes_of, until

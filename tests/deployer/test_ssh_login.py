@@ -13,8 +13,8 @@ from tests.engines.ssh import Sshd
 from tests.waiting import eventually
 
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
-from tradewind.deployer.runner.ssh import SshRunner
-from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh.runner import SshRunner
+from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.problem import Fault, Limits, RunState
 from tradewind.testing.runners import processes_of
 

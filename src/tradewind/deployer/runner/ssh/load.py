@@ -9,8 +9,8 @@ import socket
 import time
 from dataclasses import replace
 
-from tradewind.deployer.runner.ssh_machine import FarMachine
-from tradewind.deployer.runner.ssh_submit import Part
+from tradewind.deployer.runner.ssh.machine import FarMachine
+from tradewind.deployer.runner.ssh.submit import Part
 from tradewind.errors import DeployError, UnreachableError
 from tradewind.problem import Fault, Load, RunState, RunStatus
 

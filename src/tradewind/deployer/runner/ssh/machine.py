@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tradewind.deployer.bundle import Bundle, unpack
 from tradewind.deployer.link import SshLink, SshTarget
-from tradewind.deployer.runner.ssh_channel import Channel, LostError, read_only, script
+from tradewind.deployer.runner.ssh.channel import Channel, LostError, read_only, script
 from tradewind.errors import DeployError, MissingProgramError, TradewindError, UnreachableError
 
 _NEEDED = frozenset({"tar", "base64", "mkfifo", "find"})

@@ -14,7 +14,6 @@ from typing import Any
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.link import SshTarget, find_ssh
-from tradewind.deployer.runner import ssh_collect
 from tradewind.deployer.runner.base import (
     DrivesLoad,
     HasOwnFiles,
@@ -28,12 +27,13 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesMachines,
 )
-from tradewind.deployer.runner.ssh_load import await_application, joined, load_part
-from tradewind.deployer.runner.ssh_machine import FarMachine
-from tradewind.deployer.runner.ssh_notes import Notes, far_name, run_id_of
-from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
-from tradewind.deployer.runner.ssh_status import gone, status_of
-from tradewind.deployer.runner.ssh_submit import APPLICATION, Files, Part, lay_out, start
+from tradewind.deployer.runner.ssh import collect as collecting
+from tradewind.deployer.runner.ssh.load import await_application, joined, load_part
+from tradewind.deployer.runner.ssh.machine import FarMachine
+from tradewind.deployer.runner.ssh.notes import Notes, far_name, run_id_of
+from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh.status import gone, status_of
+from tradewind.deployer.runner.ssh.submit import APPLICATION, Files, Part, lay_out, start
 from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
@@ -343,7 +343,7 @@ class SshRunner(
         if data is None:
             return b""
         machine, name = self._parts(data)[0]
-        return ssh_collect.read_log(machine, name, stream, offset)
+        return collecting.read_log(machine, name, stream, offset)
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """What a run reported, from a byte on; see `StreamsReports.read_report`."""
@@ -353,7 +353,7 @@ class SshRunner(
         """Bring what a run left on its machines into its folder; see `Runner.collect`."""
         data = self._data(handle)
         if data is not None:
-            ssh_collect.collect(self._parts(data), request, int(self.settings.bring_gib * 2**30))
+            collecting.collect(self._parts(data), request, int(self.settings.bring_gib * 2**30))
 
     def forget(self, handle: Handle) -> None:
         """Remove what is kept of a settled run, here and on its machines."""

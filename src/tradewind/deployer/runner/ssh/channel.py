@@ -19,7 +19,7 @@ from subprocess import PIPE, Popen
 from tradewind.deployer.link import Answer, SshLink
 from tradewind.errors import DeployError, UnreachableError
 
-PARTS = ("ssh_far_common.sh", "ssh_far_requests.sh", "ssh_far_run.sh")
+PARTS = ("far_common.sh", "far_requests.sh", "far_run.sh")
 """The files that make the script of the far side, in order."""
 
 _MARK = "--tradewind: from here on--"
@@ -33,7 +33,7 @@ _PIECE = 1 << 16
 
 def script() -> bytes:
     """What the far side runs."""
-    room = files("tradewind.deployer.runner")
+    room = files("tradewind.deployer.runner.ssh")
     return b"\n".join(room.joinpath(part).read_bytes() for part in PARTS)
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tradewind.deployer.bundle import Bundle, pack
 from tradewind.deployer.environment import job_environment, resolve_secrets
-from tradewind.deployer.runner.ssh_machine import FarMachine
-from tradewind.deployer.runner.ssh_notes import far_name
-from tradewind.deployer.runner.ssh_settings import SshRunnerSettings
+from tradewind.deployer.runner.ssh.machine import FarMachine
+from tradewind.deployer.runner.ssh.notes import far_name
+from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.deployer.staging import INPUTS
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.runner.files import folder_error, merge_folder, replace_document
-from tradewind.deployer.runner.ssh_machine import FarMachine
-from tradewind.deployer.runner.ssh_status import fields
+from tradewind.deployer.runner.ssh.machine import FarMachine
+from tradewind.deployer.runner.ssh.status import fields
 from tradewind.deployer.staging import stage_out
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest

@@ -1,0 +1,1 @@
+"""The ssh runner: jobs on hosts that are reached by SSH."""
