@@ -21,9 +21,9 @@ from tests.engines.condor import Condor
 from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.runner import htcondor_programs
-from tradewind.deployer.runner.htcondor import HtCondorRunner
-from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor import programs as htcondor_programs
+from tradewind.deployer.runner.htcondor.runner import HtCondorRunner
+from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.problem import RunRequest, RunState
 
 STEPS = ("before", "during", "after")

@@ -19,13 +19,13 @@ from tests.engines.condor import Condor, condorlib
 from tests.waiting import eventually
 
 from tradewind import plugins
-from tradewind.deployer.runner import htcondor_asking
 from tradewind.deployer.runner.base import Runner
-from tradewind.deployer.runner.htcondor import HtCondorRunner
-from tradewind.deployer.runner.htcondor_events import read_log
-from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor_status import status_of, story_of
-from tradewind.deployer.runner.htcondor_submit import quoted
+from tradewind.deployer.runner.htcondor import asking as htcondor_asking
+from tradewind.deployer.runner.htcondor.events import read_log
+from tradewind.deployer.runner.htcondor.runner import HtCondorRunner
+from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor.status import status_of, story_of
+from tradewind.deployer.runner.htcondor.submit import quoted
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.deployer.environment import OUTPUTS, job_environment
-from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.htcondor_events import Story
-from tradewind.deployer.runner.htcondor_submit import MISSING, NOT_EXECUTABLE
+from tradewind.deployer.runner.htcondor.events import Story
+from tradewind.deployer.runner.htcondor.submit import MISSING, NOT_EXECUTABLE
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration
 

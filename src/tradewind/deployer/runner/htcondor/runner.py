@@ -20,13 +20,13 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesImages,
 )
-from tradewind.deployer.runner.htcondor_asking import Asker, tagged
-from tradewind.deployer.runner.htcondor_events import Story, read_log
-from tradewind.deployer.runner.htcondor_folder import Exchange, Notes
-from tradewind.deployer.runner.htcondor_programs import Condor, find_programs
-from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor_status import expiry_of, result_of, status_of, story_of
-from tradewind.deployer.runner.htcondor_submit import description, text_of_ad
+from tradewind.deployer.runner.htcondor.asking import Asker, tagged
+from tradewind.deployer.runner.htcondor.events import Story, read_log
+from tradewind.deployer.runner.htcondor.folder import Exchange, Notes
+from tradewind.deployer.runner.htcondor.programs import Condor, find_programs
+from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, story_of
+from tradewind.deployer.runner.htcondor.submit import description, text_of_ad
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus

@@ -16,8 +16,8 @@ from urllib.parse import quote
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.files import document, folder_error, replace_document
-from tradewind.deployer.runner.htcondor_settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor_submit import (
+from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor.submit import (
     FOLDER,
     INPUTS_TAR,
     LOG,

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tradewind.deployer.runner.htcondor_programs import Ad, Condor
-from tradewind.deployer.runner.htcondor_submit import text_of_ad
+from tradewind.deployer.runner.htcondor.programs import Ad, Condor
+from tradewind.deployer.runner.htcondor.submit import text_of_ad
 from tradewind.errors import TradewindError
 from tradewind.problem import Handle
 

@@ -1,0 +1,1 @@
+"""The htcondor runner: jobs of an HTCondor pool."""
