@@ -23,10 +23,10 @@ from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.waiting import eventually
 
-from tradewind.deployer.runner.kubernetes import KubernetesRunner
-from tradewind.deployer.runner.kubernetes_job import ENDING, job_of, literal, name_of, owner_label
-from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
-from tradewind.deployer.runner.kubernetes_status import Patience, read_marked, verdict
+from tradewind.deployer.runner.kubernetes.job import ENDING, job_of, literal, name_of, owner_label
+from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
+from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
+from tradewind.deployer.runner.kubernetes.status import Patience, read_marked, verdict
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

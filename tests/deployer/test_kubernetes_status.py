@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import request_for
 
-from tradewind.deployer.runner.kubernetes_job import job_of
-from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
-from tradewind.deployer.runner.kubernetes_status import FOREVER, end_of, read_marked, verdict
+from tradewind.deployer.runner.kubernetes.job import job_of
+from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
+from tradewind.deployer.runner.kubernetes.status import FOREVER, end_of, read_marked, verdict
 from tradewind.problem import Fault, Handle, RunState, RunStatus
 
 JOB: dict[str, Any] = {"metadata": {"name": "run-1", "uid": "u"}, "spec": {}, "status": {}}

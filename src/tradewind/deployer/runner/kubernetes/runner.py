@@ -26,8 +26,8 @@ from tradewind.deployer.runner.base import (
     wait_by_polling,
 )
 from tradewind.deployer.runner.files import folder_error
-from tradewind.deployer.runner.kubernetes_api import ClusterApi, Conflict, NotThere, find_credentials, find_package
-from tradewind.deployer.runner.kubernetes_files import (
+from tradewind.deployer.runner.kubernetes.api import ClusterApi, Conflict, NotThere, find_credentials, find_package
+from tradewind.deployer.runner.kubernetes.files import (
     UNPACKED_BYTES,
     content_name,
     handle_of,
@@ -35,7 +35,7 @@ from tradewind.deployer.runner.kubernetes_files import (
     unpack,
     with_expiry,
 )
-from tradewind.deployer.runner.kubernetes_job import (
+from tradewind.deployer.runner.kubernetes.job import (
     CONTAINER,
     ENDING,
     MANAGED,
@@ -50,8 +50,8 @@ from tradewind.deployer.runner.kubernetes_job import (
     secret_of,
     service_of,
 )
-from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
-from tradewind.deployer.runner.kubernetes_status import (
+from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
+from tradewind.deployer.runner.kubernetes.status import (
     FOREVER,
     Patience,
     by_uid,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tradewind.deployer.runner.kubernetes_job import CONTAINER, ENDING
+from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING
 from tradewind.problem import Fault, Handle, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory
 

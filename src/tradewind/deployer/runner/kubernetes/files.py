@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from tradewind.deployer import bundle
-from tradewind.deployer.runner.kubernetes_job import ENDING, EXPIRES, FACTS, OWNER, RUN, Document
-from tradewind.deployer.runner.kubernetes_status import first_pod, seconds_of
+from tradewind.deployer.runner.kubernetes.job import ENDING, EXPIRES, FACTS, OWNER, RUN, Document
+from tradewind.deployer.runner.kubernetes.status import first_pod, seconds_of
 from tradewind.problem import Handle, RunRequest
 
 UNPACKED_BYTES = 2**30

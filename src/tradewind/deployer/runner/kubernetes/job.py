@@ -19,7 +19,7 @@ from tradewind.deployer.environment import job_environment
 from tradewind.problem import RunRequest
 
 if TYPE_CHECKING:
-    from tradewind.deployer.runner.kubernetes_settings import KubernetesSettings
+    from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 
 Document = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""The kubernetes runner: jobs of a Kubernetes cluster."""
