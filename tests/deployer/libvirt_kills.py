@@ -20,7 +20,7 @@ from tests.engines.libvirt import Libvirt
 
 from tradewind import plugins
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.libvirt import LibvirtProvisioner
+from tradewind.deployer.provisioner.libvirt.provisioner import LibvirtProvisioner
 from tradewind.problem import Offer
 
 OFFER = Offer("local", "tiny", 1, 0.125, 0.1, nodes=2)

@@ -21,8 +21,8 @@ from tests.waiting import eventually
 from tradewind import plugins
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.link import SshLink, SshTarget
-from tradewind.deployer.provisioner import libvirt_cluster
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
+from tradewind.deployer.provisioner.libvirt import cluster as libvirt_cluster
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import CapacityError, DeployError, UnreachableError
 from tradewind.problem import Fault, Machine, Offer, Run, RunState

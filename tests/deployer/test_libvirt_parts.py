@@ -18,14 +18,15 @@ import yaml
 from tests.waiting import eventually
 
 from tradewind import plugins
-from tradewind.deployer.provisioner import libvirt_cluster, libvirt_seed
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.libvirt import LibvirtProvisioner
-from tradewind.deployer.provisioner.libvirt_cluster import Plan, Shelf, handled, machine_plans, names_of, safe
-from tradewind.deployer.provisioner.libvirt_host import Host, NotThereError, PortTakenError, explained
-from tradewind.deployer.provisioner.libvirt_ready import Look, Prober, last_words
-from tradewind.deployer.provisioner.libvirt_settings import LibvirtSettings
-from tradewind.deployer.provisioner.libvirt_xml import domain_xml, tags_of
+from tradewind.deployer.provisioner.libvirt import cluster as libvirt_cluster
+from tradewind.deployer.provisioner.libvirt import seed as libvirt_seed
+from tradewind.deployer.provisioner.libvirt.cluster import Plan, Shelf, handled, machine_plans, names_of, safe
+from tradewind.deployer.provisioner.libvirt.host import Host, NotThereError, PortTakenError, explained
+from tradewind.deployer.provisioner.libvirt.provisioner import LibvirtProvisioner
+from tradewind.deployer.provisioner.libvirt.ready import Look, Prober, last_words
+from tradewind.deployer.provisioner.libvirt.settings import LibvirtSettings
+from tradewind.deployer.provisioner.libvirt.xml import domain_xml, tags_of
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

@@ -25,7 +25,7 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.libvirt_cluster import (
+from tradewind.deployer.provisioner.libvirt.cluster import (
     PREFIX,
     MachinePlan,
     Plan,
@@ -36,11 +36,11 @@ from tradewind.deployer.provisioner.libvirt_cluster import (
     run_tool,
     safe,
 )
-from tradewind.deployer.provisioner.libvirt_host import Domain, Host, NotThereError, PortTakenError, find_virsh
-from tradewind.deployer.provisioner.libvirt_ready import Look, Prober, answers, last_words, ssh_facts
-from tradewind.deployer.provisioner.libvirt_seed import find_maker, make_seed
-from tradewind.deployer.provisioner.libvirt_settings import USER_MODE, LibvirtSettings
-from tradewind.deployer.provisioner.libvirt_xml import Tags, domain_xml, tags_of
+from tradewind.deployer.provisioner.libvirt.host import Domain, Host, NotThereError, PortTakenError, find_virsh
+from tradewind.deployer.provisioner.libvirt.ready import Look, Prober, answers, last_words, ssh_facts
+from tradewind.deployer.provisioner.libvirt.seed import find_maker, make_seed
+from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
+from tradewind.deployer.provisioner.libvirt.xml import Tags, domain_xml, tags_of
 from tradewind.errors import CapacityError, DeployError, ImageError, TeardownError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Machine, Offer

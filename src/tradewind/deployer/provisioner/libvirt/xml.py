@@ -8,8 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from tradewind.deployer.provisioner.libvirt_cluster import MachinePlan, Plan
-from tradewind.deployer.provisioner.libvirt_settings import USER_MODE, LibvirtSettings
+from tradewind.deployer.provisioner.libvirt.cluster import MachinePlan, Plan
+from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
 
 _OURS = "urn:tradewind:libvirt:1"
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.link import SshLink, SshTarget
-from tradewind.deployer.provisioner.libvirt_seed import READY_FILE
+from tradewind.deployer.provisioner.libvirt.seed import READY_FILE
 from tradewind.errors import TradewindError
 
 _BANNER_SECONDS = 8.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from tradewind.deployer.provisioner.libvirt_cluster import MachinePlan, Plan, handled, run_tool
-from tradewind.deployer.provisioner.libvirt_settings import LibvirtSettings
+from tradewind.deployer.provisioner.libvirt.cluster import MachinePlan, Plan, handled, run_tool
+from tradewind.deployer.provisioner.libvirt.settings import LibvirtSettings
 from tradewind.errors import MissingProgramError
 
 READY_FILE = "/run/tradewind/ready"

@@ -1,0 +1,1 @@
+"""The libvirt provisioner: virtual clusters on hosts with libvirt."""
