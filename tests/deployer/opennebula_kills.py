@@ -22,9 +22,9 @@ from tests.engines.oned import USERS, Oned
 from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.provisioner.opennebula import OpenNebulaProvisioner
-from tradewind.deployer.provisioner.opennebula_rpc import OneClient
-from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings
+from tradewind.deployer.provisioner.opennebula.provisioner import OpenNebulaProvisioner
+from tradewind.deployer.provisioner.opennebula.rpc import OneClient
+from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings
 from tradewind.problem import RunRequest, RunState
 
 NODES = 2

@@ -30,10 +30,10 @@ from tests.waiting import eventually
 from tradewind import plugins
 from tradewind.deployer.provisioner import opennebula
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.opennebula import OpenNebulaProvisioner
-from tradewind.deployer.provisioner.opennebula_rpc import LostAnswerError, OneClient, WrongStateError, parse
-from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings
-from tradewind.deployer.provisioner.opennebula_vms import start_script
+from tradewind.deployer.provisioner.opennebula.provisioner import OpenNebulaProvisioner
+from tradewind.deployer.provisioner.opennebula.rpc import LostAnswerError, OneClient, WrongStateError, parse
+from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings
+from tradewind.deployer.provisioner.opennebula.vms import start_script
 from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.errors import (

@@ -22,16 +22,16 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.opennebula_clusters import Sight, cluster_of, kept, known_hosts, surplus
-from tradewind.deployer.provisioner.opennebula_rpc import (
+from tradewind.deployer.provisioner.opennebula.clusters import Sight, cluster_of, kept, known_hosts, surplus
+from tradewind.deployer.provisioner.opennebula.rpc import (
     LostAnswerError,
     NoSuchObjectError,
     OneClient,
     WrongStateError,
     parse,
 )
-from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings, find_credentials, text_of
-from tradewind.deployer.provisioner.opennebula_vms import (
+from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings, find_credentials, text_of
+from tradewind.deployer.provisioner.opennebula.vms import (
     EXPIRES,
     NODE,
     NODES,

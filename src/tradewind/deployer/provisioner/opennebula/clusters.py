@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.opennebula_settings import OpenNebulaSettings
-from tradewind.deployer.provisioner.opennebula_vms import Vm
+from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings
+from tradewind.deployer.provisioner.opennebula.vms import Vm
 from tradewind.problem import Machine
 
 _KNOCK_SECONDS = 1.0

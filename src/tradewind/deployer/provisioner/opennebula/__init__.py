@@ -1,0 +1,1 @@
+"""The opennebula provisioner: virtual machines of an OpenNebula cloud."""
