@@ -14,8 +14,8 @@ from tradewind import plugins
 from tradewind.cli.app import run
 from tradewind.cli.common import open_store
 from tradewind.deployer.link import SshTarget
-from tradewind.deployer.provisioner import terraform_gcp
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
+from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
 from tradewind.deployer.runner.ssh.notes import Notes
 from tradewind.engine.assemble import new_study
 from tradewind.errors import TeardownError, UnreachableError

@@ -10,10 +10,10 @@ from typing import Any
 
 from tests.engines.moto import DEBIAN
 
-from tradewind.deployer.provisioner.terraform import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform_cloud import Cloud, Found
-from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform.cloud import Cloud, Found
+from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder
+from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.problem import Offer
 
 LATER = 4e9

@@ -19,9 +19,9 @@ from tests.engines import moto as engine
 from tests.engines.moto import Moto
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform_aws_api import Ec2, tags_in
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform.aws_api import Ec2, tags_in
+from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

@@ -8,8 +8,8 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform.errors import Diagnostic, error_of
 from tradewind.errors import CredentialsError, DeployError
 
 _MOST_VALUES = 200

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from tests.deployer.terraform_helpers import OFFER, Sky, ready_run, under_sky
 
-from tradewind.deployer.provisioner import terraform_cloud, terraform_gcp
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform_azure import AzureCloud
-from tradewind.deployer.provisioner.terraform_cloud import ask
-from tradewind.deployer.provisioner.terraform_errors import Diagnostic
-from tradewind.deployer.provisioner.terraform_folder import RunFolder
-from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform_places import Places
-from tradewind.deployer.provisioner.terraform_program import Outcome, Program
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform import cloud as terraform_cloud
+from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
+from tradewind.deployer.provisioner.terraform.azure import AzureCloud
+from tradewind.deployer.provisioner.terraform.cloud import ask
+from tradewind.deployer.provisioner.terraform.errors import Diagnostic
+from tradewind.deployer.provisioner.terraform.folder import RunFolder
+from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform.places import Places
+from tradewind.deployer.provisioner.terraform.program import Outcome, Program
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TeardownError, UnreachableError
 
 RUN = Cluster("run-1", ClusterState.UNKNOWN)

@@ -23,7 +23,7 @@ from tests.engines.moto import Moto
 from tests.waiting import eventually
 
 from tradewind.deployer.provisioner.base import ClusterState
-from tradewind.deployer.provisioner.terraform_folder import RunFolder
+from tradewind.deployer.provisioner.terraform.folder import RunFolder
 from tradewind.problem import RunState
 
 pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow, pytest.mark.timeout(300)]

@@ -19,11 +19,11 @@ import pytest
 import yaml
 from tests.engines import moto as engine
 
-from tradewind.deployer import provisioner
+from tradewind.deployer.provisioner import terraform
 
 pytestmark = pytest.mark.xdist_group("terraform")
 
-MODULES = Path(provisioner.__file__).parent / "modules"
+MODULES = Path(terraform.__file__).parent / "modules"
 
 
 def block(module: str, head: str) -> str:

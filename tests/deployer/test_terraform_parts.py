@@ -25,18 +25,18 @@ from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 from tests.waiting import eventually
 
 from tradewind.deployer import amazon_keys
-from tradewind.deployer.provisioner import terraform_aws_api
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform_aws_api import Ec2, filters
-from tradewind.deployer.provisioner.terraform_azure import AzureCloud
-from tradewind.deployer.provisioner.terraform_cloud import ask
-from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of, error_of_init
-from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
-from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform_program import Outcome, Program, read_log
-from tradewind.deployer.provisioner.terraform_ready import address_of_this_machine
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform import aws_api as terraform_aws_api
+from tradewind.deployer.provisioner.terraform.aws_api import Ec2, filters
+from tradewind.deployer.provisioner.terraform.azure import AzureCloud
+from tradewind.deployer.provisioner.terraform.cloud import ask
+from tradewind.deployer.provisioner.terraform.errors import Diagnostic, error_of, error_of_init
+from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder
+from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform.program import Outcome, Program, read_log
+from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.ready import address_of_this_machine
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -52,7 +52,7 @@ from tradewind.testing.provisioners import settled
 
 pytestmark = pytest.mark.xdist_group("terraform")
 
-MODULES = Path(amazon_keys.__file__).parent / "provisioner" / "modules"
+MODULES = Path(amazon_keys.__file__).parent / "provisioner" / "terraform" / "modules"
 NATIVE = """
 variable "nodes" { type = number }
 variable "port" { default = 22 }

@@ -15,8 +15,8 @@ from tests.deployer.terraform_helpers import OFFER
 from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.provisioner.terraform import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.problem import Run, RunState
 
 _STOPS, _DESTROYS, _RUNS = 1.5, 0.5, 4

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from tests.deployer.terraform_helpers import LATER
 
-from tradewind.deployer.provisioner import terraform_azure, terraform_gcp, terraform_offers
-from tradewind.deployer.provisioner.terraform import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform_folder import RunFolder
-from tradewind.deployer.provisioner.terraform_program import Outcome, Program
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform import azure as terraform_azure
+from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
+from tradewind.deployer.provisioner.terraform import offers as terraform_offers
+from tradewind.deployer.provisioner.terraform.folder import RunFolder
+from tradewind.deployer.provisioner.terraform.program import Outcome, Program
+from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.problem import Offer
 
 D2 = Offer("azure", "Standard_D2s_v5", 2, 8, 0.1, region="eastus")

@@ -12,12 +12,14 @@ from tests.deployer.terraform_helpers import Sky, ready_run, under_sky
 from tests.waiting import eventually
 
 from tradewind.deployer.meter import Meter
-from tradewind.deployer.provisioner import terraform_azure, terraform_gcp, terraform_watch
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform_places import Places
-from tradewind.deployer.provisioner.terraform_watch import Sight, Watch
+from tradewind.deployer.provisioner.terraform import azure as terraform_azure
+from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
+from tradewind.deployer.provisioner.terraform import watch as terraform_watch
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform.places import Places
+from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.watch import Sight, Watch
 from tradewind.errors import TeardownError, UnreachableError
 from tradewind.problem import Billing, Run
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tests.deployer.terraform_helpers import LATER
 
-from tradewind.deployer.provisioner import terraform_gcp
-from tradewind.deployer.provisioner.terraform import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform_errors import Diagnostic
-from tradewind.deployer.provisioner.terraform_folder import RunFolder
-from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform_program import Outcome, Program
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform.errors import Diagnostic
+from tradewind.deployer.provisioner.terraform.folder import RunFolder
+from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform.program import Outcome, Program
+from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import CapacityError, OfferRefusedError
 from tradewind.problem import Offer
 

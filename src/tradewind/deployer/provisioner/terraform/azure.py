@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Collection
 from typing import Any
 
-from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
+from tradewind.deployer.provisioner.terraform.cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
 from tradewind.errors import DeployError, MissingProgramError
 
 _GONE = re.compile(r"ResourceGroupNotFound|could not be found", re.IGNORECASE)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from tradewind.deployer.provisioner.terraform_cloud import Cloud
-from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
-from tradewind.deployer.provisioner.terraform_places import Places
-from tradewind.deployer.provisioner.terraform_program import Program
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform.cloud import Cloud
+from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder
+from tradewind.deployer.provisioner.terraform.places import Places
+from tradewind.deployer.provisioner.terraform.program import Program
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import DeployError, MissingProgramError, TeardownError, TradewindError
 
 _POLL_SECONDS = 2.0

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from tradewind.deployer.provisioner.terraform_cloud import Cloud
+from tradewind.deployer.provisioner.terraform.cloud import Cloud
 
 _log = logging.getLogger("tradewind.deployer")
 

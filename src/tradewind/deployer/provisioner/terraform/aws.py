@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from tradewind.deployer.amazon_keys import default_region, find_keys
-from tradewind.deployer.provisioner.terraform_aws_api import (
+from tradewind.deployer.provisioner.terraform.aws_api import (
     Ec2,
     Filter,
     filters,
     is_gone,
     tags_in,
 )
-from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, merge, tags_of
+from tradewind.deployer.provisioner.terraform.cloud import OWNER, RUN, Cloud, Found, merge, tags_of
 from tradewind.errors import CredentialsError, DeployError, TeardownError
 
 _ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]

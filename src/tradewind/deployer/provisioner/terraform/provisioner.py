@@ -22,16 +22,16 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.terraform_clear import Clearing
-from tradewind.deployer.provisioner.terraform_cloud import Cloud
-from tradewind.deployer.provisioner.terraform_errors import error_of
-from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder, find_keygen, write_private
-from tradewind.deployer.provisioner.terraform_offers import unguarded, why_not
-from tradewind.deployer.provisioner.terraform_places import Places
-from tradewind.deployer.provisioner.terraform_program import Outcome, Program, find_program
-from tradewind.deployer.provisioner.terraform_ready import Prober, address_of_this_machine, machines_of
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
-from tradewind.deployer.provisioner.terraform_watch import Watch
+from tradewind.deployer.provisioner.terraform.clear import Clearing
+from tradewind.deployer.provisioner.terraform.cloud import Cloud
+from tradewind.deployer.provisioner.terraform.errors import error_of
+from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder, find_keygen, write_private
+from tradewind.deployer.provisioner.terraform.offers import unguarded, why_not
+from tradewind.deployer.provisioner.terraform.places import Places
+from tradewind.deployer.provisioner.terraform.program import Outcome, Program, find_program
+from tradewind.deployer.provisioner.terraform.ready import Prober, address_of_this_machine, machines_of
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform.watch import Watch
 from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TradewindError
 from tradewind.problem import Machine, Offer
 from tradewind.units import count

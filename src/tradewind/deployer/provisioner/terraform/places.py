@@ -6,12 +6,12 @@ import threading
 from collections.abc import Iterator
 
 from tradewind.deployer.provisioner.base import Cluster
-from tradewind.deployer.provisioner.terraform_aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform_azure import AzureCloud
-from tradewind.deployer.provisioner.terraform_cloud import Cloud, stray
-from tradewind.deployer.provisioner.terraform_folder import Record, RunFolder
-from tradewind.deployer.provisioner.terraform_gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform.azure import AzureCloud
+from tradewind.deployer.provisioner.terraform.cloud import Cloud, stray
+from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder
+from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import TeardownError
 
 _LEAST_PATIENCE = 60.0

@@ -18,7 +18,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tradewind.deployer.amazon_keys import Keys, find_keys
-from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of
+from tradewind.deployer.provisioner.terraform.errors import Diagnostic, error_of
 from tradewind.errors import DeployError, UnreachableError
 
 _VERSIONS = {"ec2": "2016-11-15", "sts": "2011-06-15"}

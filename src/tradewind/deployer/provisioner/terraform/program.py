@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tradewind.deployer.provisioner.terraform_errors import Diagnostic, error_of_init, error_of_template
-from tradewind.deployer.provisioner.terraform_folder import MARK, RunFolder
+from tradewind.deployer.provisioner.terraform.errors import Diagnostic, error_of_init, error_of_template
+from tradewind.deployer.provisioner.terraform.folder import MARK, RunFolder
 from tradewind.errors import DeployError, MissingProgramError
 
 _INIT_SECONDS = 600.0

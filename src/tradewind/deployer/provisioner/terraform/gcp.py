@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tradewind.deployer.provisioner.terraform_cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
+from tradewind.deployer.provisioner.terraform.cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
 from tradewind.errors import DeployError, MissingProgramError, OfferRefusedError
 
 _GONE = re.compile(r"was not found|notFound|404", re.IGNORECASE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tradewind.deployer.provisioner.terraform_settings import TerraformSettings
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.problem import Offer
 
 _TYPES = {

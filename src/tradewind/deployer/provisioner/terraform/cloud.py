@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform_errors import error_of_asking
+from tradewind.deployer.provisioner.terraform.errors import error_of_asking
 from tradewind.errors import MissingProgramError, UnreachableError
 from tradewind.problem import Machine
 

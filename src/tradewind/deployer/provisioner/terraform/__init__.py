@@ -1,0 +1,1 @@
+"""The terraform provisioner: machines that Terraform or OpenTofu makes."""
