@@ -94,3 +94,34 @@ def test_the_page_of_a_request_that_has_ended_asks_no_more(open_page: Opener, sc
     page.on("request", lambda sent: asked.append(sent.url))
     page.wait_for_timeout(5_000)
     assert asked == [], "nothing happens any more"
+
+
+def test_a_list_goes_on_under_the_focus_and_the_focus_stays(open_page: Opener, scene: Stage) -> None:
+    page = open_page()
+    page.goto("/requests")
+    link = page.locator(f"#row-{scene.numbers['search']} a")
+    link.focus()
+    row = scene.submit(parameters={"seconds": 30}, name="seen by keyboard")
+    expect(page.locator(f"#row-{row.id} .badge")).to_have_text("running")
+    expect(link).to_be_focused()
+    page.locator(f"#row-{row.id} a").focus()
+    scene.context.requests.cancel(scene.ann, row.id)
+    expect(page.locator(f"#row-{row.id} .badge")).to_have_text("cancelled")
+    expect(page.locator(f"#row-{row.id} a")).to_be_focused()
+    scene.context.requests.delete(scene.ann, row.id)
+    expect(page.locator(f"#row-{row.id}")).to_have_count(0)
+    expect(page.locator("#rows tbody")).to_be_focused()
+
+
+def test_a_button_that_goes_away_under_the_focus_becomes_no_other_one(open_page: Opener, scene: Stage) -> None:
+    row = scene.wait(scene.submit(parameters={"seconds": 30}).id, "executing")
+    page = open_page()
+    page.goto(f"/requests/{row.id}")
+    page.get_by_role("button", name="Cancel").focus()
+    scene.context.requests.cancel(scene.ann, row.id)
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(page.locator(".actions").first).to_be_focused()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator("h1 .badge")).to_have_text("cancelled")

@@ -17,7 +17,7 @@ function keep(holder) {
       if (answer.status === 404) return location.assign("/requests");  // it was deleted
       if (answer.ok) {
         put(holder, await answer.text());
-        if (last && !busy(holder)) leave();  // what the reader has open is put right at a later turn
+        if (last && !asks(holder)) leave();  // what a dialog keeps as it was is put right at a later turn
       }
     } catch { /* the server is away for a moment: the next event or turn asks again */ } finally {
       running = false;
@@ -66,23 +66,57 @@ function put(holder, text) {
 
 function merge(old, fresh) {
   if (old.isEqualNode(fresh)) return;
-  const mine = [...old.childNodes], theirs = [...fresh.childNodes];
-  const alike = mine.length === theirs.length && mine.every((node, i) =>
-    node.nodeType === theirs[i].nodeType && node.nodeName === theirs[i].nodeName && node.id === theirs[i].id);
-  if (!alike) {
-    if (busy(old)) return;  // a dialog is open in here: the next turn does it
-    return void old.replaceChildren(...theirs.map((node) => document.importNode(node, true)));
-  }
-  mine.forEach((node, i) => {
-    if (node.nodeType !== Node.ELEMENT_NODE) { if (node.data !== theirs[i].data) node.data = theirs[i].data; return; }
-    for (const { name, value } of theirs[i].attributes) if (node.getAttribute(name) !== value) node.setAttribute(name, value);
-    for (const { name } of [...node.attributes]) if (!theirs[i].hasAttribute(name)) node.removeAttribute(name);
-    merge(node, theirs[i]);
+  const theirs = [...fresh.childNodes], mine = partners([...old.childNodes], theirs);
+  for (const node of [...old.childNodes]) if (!mine.includes(node)) remove(node);
+  let place = old.firstChild;
+  theirs.forEach((their, i) => {
+    while (place && asks(place) && !mine.includes(place)) place = place.nextSibling;  // a dialog that stays for now
+    const node = mine[i];
+    if (!node) return void old.insertBefore(document.importNode(their, true), place);
+    if (node === place) place = place.nextSibling;
+    else move(node, place);
+    if (node.nodeType !== Node.ELEMENT_NODE) { if (node.data !== their.data) node.data = their.data; return; }
+    for (const { name, value } of their.attributes) if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+    for (const { name } of [...node.attributes]) {
+      if (!their.hasAttribute(name) && !(name === "tabindex" && node === document.activeElement)) node.removeAttribute(name);
+    }
+    merge(node, their);
   });
 }
 
-function busy(element) {
-  return element.querySelector(":popover-open") !== null || element.contains(document.activeElement) && document.activeElement !== document.body;
+// The node here that each of theirs is a newer state of, or undefined where it is new.
+function partners(mine, theirs) {
+  const known = new Map();
+  for (const node of mine) known.set(meaning(node), [...(known.get(meaning(node)) ?? []), node]);
+  return theirs.map((node) => known.get(meaning(node))?.shift());
+}
+
+// A button never turns into another one under somebody's finger.
+function meaning(node) {
+  if (node.nodeType !== Node.ELEMENT_NODE) return String(node.nodeType);
+  const names = ["id", "data-key", "popovertarget", "action", "href"].map((name) => node.getAttribute(name) ?? "");
+  return [node.nodeName, ...names].join(" ");
+}
+
+// Whoever is on what goes away stays near it, on nothing that a key would set off.
+function remove(node) {
+  if (asks(node)) return;  // the next turn does it
+  const parent = node.parentElement, held = node.contains(document.activeElement);
+  node.remove();
+  if (!held) return;
+  parent.tabIndex = -1;
+  parent.focus({ preventScroll: true });
+}
+
+function move(node, place) {
+  const focus = node.contains(document.activeElement) ? document.activeElement : null;
+  place ? place.before(node) : node.parentNode.append(node);
+  focus?.focus({ preventScroll: true });
+}
+
+// Whether a dialog is open in here.
+function asks(node) {
+  return node.nodeType === Node.ELEMENT_NODE && (node.matches(":popover-open") || node.querySelector(":popover-open") !== null);
 }
 
 // What happened is read out: one line, not the whole part.
