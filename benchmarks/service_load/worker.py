@@ -17,7 +17,7 @@ from pathlib import Path
 
 from prepare import principal
 
-from tradewind.deployer.runner.warden_client import keep_wardens
+from tradewind.deployer.runner.warden.client import keep_wardens
 from tradewind.service.context import Context, open_context
 from tradewind.service.operations import warm
 from tradewind.service.requests.worker import Worker

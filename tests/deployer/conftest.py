@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.engines.moto import moto  # noqa: F401  (a fixture of several files)
 
-from tradewind.deployer.runner import warden_client
+from tradewind.deployer.runner.warden import client as warden_client
 
 _MEASURED = """
 import coverage

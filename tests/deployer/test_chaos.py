@@ -18,7 +18,7 @@ from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
 from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.runner import warden_client
+from tradewind.deployer.runner.warden import client as warden_client
 from tradewind.problem import Run, RunState
 from tradewind.testing.runners import processes_of
 

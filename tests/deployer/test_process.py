@@ -476,7 +476,7 @@ def test_a_run_that_is_just_being_started_is_not_ended_by_who_looks(make: Make, 
 def test_a_helper_that_cannot_start_is_one_clear_error(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tradewind.deployer.runner import warden_client
+    from tradewind.deployer.runner.warden import client as warden_client
 
     monkeypatch.setattr(warden_client, "warden_command", lambda: ["/not/there/python"])
     with pytest.raises(DeployError, match="cannot start its helper"):

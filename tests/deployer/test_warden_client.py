@@ -14,8 +14,8 @@ import pytest
 from tests.deployer.helpers import process_runner, python, request_for
 from tests.waiting import eventually
 
-from tradewind.deployer.runner import warden_client
 from tradewind.deployer.runner.process import ProcessRunner
+from tradewind.deployer.runner.warden import client as warden_client
 from tradewind.problem import RunState
 from tradewind.testing.runners import ended
 

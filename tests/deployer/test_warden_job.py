@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.warden import Warden
-from tradewind.deployer.runner.warden_job import result_of
+from tradewind.deployer.runner.warden.job import result_of
+from tradewind.deployer.runner.warden.warden import Warden
 
 _SLOW_SECONDS = 0.2
 

@@ -31,8 +31,8 @@ from tradewind.deployer.runner.base import (
     ThisMachine,
 )
 from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
-from tradewind.deployer.runner.warden_client import WardenClient, take_warden
-from tradewind.deployer.runner.warden_files import CANCEL, PID, RESULT, STARTED
+from tradewind.deployer.runner.warden.client import WardenClient, take_warden
+from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 from tradewind.units import format_duration, format_memory

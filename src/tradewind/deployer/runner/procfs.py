@@ -1,6 +1,6 @@
 """Looks at processes through /proc: who lives, who belongs to which run, how much memory they hold.
 
-Nothing here imports more than the warden can afford at its start (see `tradewind.deployer.runner.warden`).
+Nothing here imports more than the warden can afford at its start (see `tradewind.deployer.runner.warden.warden`).
 A process is named by its pid together with its start time in clock ticks, so that a pid that the kernel gave to
 somebody else is never mistaken for ours.
 """

@@ -41,7 +41,7 @@ from tradewind.deployer.runner.ray_driver import main
 main()
 """
 _PACKAGE = Path(__file__).parents[2]
-_WARDEN = ("procfs", "ray_warden", "warden", "warden_files", "warden_job")
+_WARDEN = ("procfs", "ray_warden", "warden/__init__", "warden/files", "warden/job", "warden/warden")
 _PAUSE_SECONDS = 5.0
 _SILENCE_SECONDS = 30.0
 _HINT = "pip install 'tradewind[ray]'"

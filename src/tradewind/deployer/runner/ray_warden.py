@@ -5,7 +5,7 @@ Another node may get the run then: on a cluster, unlike on one machine, nobody e
 
 from __future__ import annotations
 
-from tradewind.deployer.runner.warden import Warden
+from tradewind.deployer.runner.warden.warden import Warden
 
 
 class HeldWarden(Warden):

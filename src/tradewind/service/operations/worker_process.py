@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tradewind.deployer.runner.warden_client import keep_wardens
+from tradewind.deployer.runner.warden.client import keep_wardens
 from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
 from tradewind.service.notices.sending import Sending

@@ -1,6 +1,6 @@
 """The warden: a small process that starts jobs on this machine, watches them and cleans up after them.
 
-It is started by `tradewind.deployer.runner.warden_client` in a session of its own, reads JSON lines from its standard
+It is started by `tradewind.deployer.runner.warden.client` in a session of its own, reads JSON lines from its standard
 input and answers with JSON lines on its standard output. When its controller dies it goes on until its jobs have
 ended under their limits. It imports little, because a search waits for its start.
 
@@ -30,7 +30,7 @@ import sys
 import time
 
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.warden_files import (
+from tradewind.deployer.runner.warden.files import (
     CANCEL,
     PID,
     RESULT,
@@ -43,7 +43,7 @@ from tradewind.deployer.runner.warden_files import (
     text_of,
     write_document,
 )
-from tradewind.deployer.runner.warden_job import Job, result_of
+from tradewind.deployer.runner.warden.job import Job, result_of
 
 _SAMPLE_SECONDS = 0.05
 _HEARTBEAT_SECONDS = 1.0

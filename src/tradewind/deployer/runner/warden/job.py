@@ -1,4 +1,4 @@
-"""A run that a warden has started (see `tradewind.deployer.runner.warden`)."""
+"""A run that a warden has started (see `tradewind.deployer.runner.warden.warden`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import time
 
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.warden_files import Document, quietly
+from tradewind.deployer.runner.warden.files import Document, quietly
 
 
 class Job:

@@ -1,4 +1,4 @@
-"""The controller's end of the line to a warden (see `tradewind.deployer.runner.warden`)."""
+"""The controller's end of the line to a warden (see `tradewind.deployer.runner.warden.warden`)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ANSWER_SECONDS = 60.0
 _BOOTSTRAP = """
 import sys, types
 name, path = "tradewind", sys.argv[1]
-for part in ("", "deployer", "runner"):
+for part in ("", "deployer", "runner", "warden"):
     if part:
         name, path = name + "." + part, path + "/" + part
     module = types.ModuleType(name)
     module.__path__ = [path]
     sys.modules[name] = module
-from tradewind.deployer.runner.warden import main
+from tradewind.deployer.runner.warden.warden import main
 main()
 """
 
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[3]
 
 _LOCK = threading.Lock()
 _LEFT: set[int] = set()  # wardens that were let go of, and have to be waited for once they have ended

@@ -1,4 +1,4 @@
-"""The files that a warden writes into a run's folder (see `tradewind.deployer.runner.warden`)."""
+"""The files that a warden writes into a run's folder (see `tradewind.deployer.runner.warden.warden`)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The warden: a small process that starts, watches and ends jobs on its machine."""
