@@ -22,8 +22,10 @@ from tests.engines.ray import ENVIRONMENT, RayCluster, ray_cluster
 from tests.examples.shortened import assert_searched, shortened
 from tests.waiting import eventually
 
-from tradewind.deployer.runner import procfs, ray_driver, ray_link
-from tradewind.deployer.runner.ray import RayRunner, RaySettings
+from tradewind.deployer.runner import procfs
+from tradewind.deployer.runner.ray import driver as ray_driver
+from tradewind.deployer.runner.ray import link as ray_link
+from tradewind.deployer.runner.ray.runner import RayRunner, RaySettings
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

@@ -1,7 +1,7 @@
 """The helper process of the Ray runner: the only one that imports Ray.
 
 A process that is connected to a Ray cluster is ended by Ray when the cluster's head is gone for a minute, and starting
-one takes seconds: so it is not the controller. It is started by `tradewind.deployer.runner.ray_link` with the Python
+one takes seconds: so it is not the controller. It is started by `tradewind.deployer.runner.ray.link` with the Python
 whose Ray fits the cluster's, and imports the standard library and Ray only. It reads JSON lines, each a call with an
 ``id`` and an ``op``, and answers with JSON lines.
 """
@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner import ray_node
-from tradewind.deployer.runner.ray_node import get, put
+from tradewind.deployer.runner.ray import node as ray_node
+from tradewind.deployer.runner.ray.node import get, put
 
 Document = dict[str, Any]
 

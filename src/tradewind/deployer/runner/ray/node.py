@@ -1,7 +1,7 @@
 """What runs on the nodes of a Ray cluster: the actor of a run, and the tasks that read its files.
 
 It is sent there by value, so that nothing but Ray need be installed: it uses the standard library and Ray only. The
-actor starts a warden (see `tradewind.deployer.runner.ray_warden`), whose sources are in the cluster's store, and the
+actor starts a warden (see `tradewind.deployer.runner.ray.warden`), whose sources are in the cluster's store, and the
 warden starts the job. The actor writes where the run is into that store, which the head keeps, and goes when the run
 has ended, so that its CPUs are free again; its files stay until the run is settled.
 
@@ -40,7 +40,7 @@ for part in ("", "deployer", "runner"):
     module = types.ModuleType(name)
     module.__path__ = [path]
     sys.modules[name] = module
-from tradewind.deployer.runner.ray_warden import main
+from tradewind.deployer.runner.ray.warden import main
 main()
 """
 FOLDER = "{folder}"
@@ -80,7 +80,7 @@ class RunActor:
     """One run: claims it, starts it, writes down where it is and how it ended, and goes.
 
     Args:
-        order: What the runner asked for; see `tradewind.deployer.runner.ray_driver`.
+        order: What the runner asked for; see `tradewind.deployer.runner.ray.driver`.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:

@@ -30,8 +30,8 @@ from tradewind.deployer.runner.base import (
     wait_by_polling,
 )
 from tradewind.deployer.runner.files import folder_error
-from tradewind.deployer.runner.ray_link import RayLink, find_ray
-from tradewind.deployer.runner.ray_node import FOLDER, METRICS
+from tradewind.deployer.runner.ray.link import RayLink, find_ray
+from tradewind.deployer.runner.ray.node import FOLDER, METRICS
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage

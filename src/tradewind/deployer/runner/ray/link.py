@@ -1,4 +1,4 @@
-"""The controller's end of the line to the helper process that is connected to Ray (see `ray_driver`)."""
+"""The controller's end of the line to the helper process that is connected to Ray (see `driver.py` beside this)."""
 
 from __future__ import annotations
 
@@ -26,22 +26,31 @@ from tradewind.errors import (
 )
 
 # The helper runs with another Python perhaps, which has Ray and need not have Tradewind: the packages above it are
-# entered without running their __init__ modules, and nothing of the folder with ray.py in it is on the path.
+# entered without running their __init__ modules. The folder that it was started in is taken off the path: a file or a
+# folder there that is named ray would be taken for Ray.
 _BOOTSTRAP = """
 import sys, types
 sys.path[:] = [place for place in sys.path if place]
 name, path = "tradewind", sys.argv[1]
-for part in ("", "deployer", "runner"):
+for part in ("", "deployer", "runner", "ray"):
     if part:
         name, path = name + "." + part, path + "/" + part
     module = types.ModuleType(name)
     module.__path__ = [path]
     sys.modules[name] = module
-from tradewind.deployer.runner.ray_driver import main
+from tradewind.deployer.runner.ray.driver import main
 main()
 """
-_PACKAGE = Path(__file__).parents[2]
-_WARDEN = ("procfs", "ray_warden", "warden/__init__", "warden/files", "warden/job", "warden/warden")
+_PACKAGE = Path(__file__).parents[3]
+_WARDEN = (
+    "procfs",
+    "ray/__init__",
+    "ray/warden",
+    "warden/__init__",
+    "warden/files",
+    "warden/job",
+    "warden/warden",
+)
 _PAUSE_SECONDS = 5.0
 _SILENCE_SECONDS = 30.0
 _HINT = "pip install 'tradewind[ray]'"
@@ -54,7 +63,7 @@ def driver_command(python: str) -> list[str]:
 
 def warden_sources() -> dict[str, str]:
     """The sources that a node needs to watch a run, by path below the package."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
     return {f"deployer/runner/{name}.py": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _WARDEN}
 
 
@@ -111,7 +120,7 @@ class RayLink:
         """Do something on the cluster.
 
         Args:
-            op: A method of `ray_driver.Driver`.
+            op: A method of the `Driver` there.
             seconds: How long it may take once the helper is connected.
             patient: Wait for the helper's connection; otherwise that is an error.
             arguments: What it takes.

@@ -1,0 +1,1 @@
+"""The ray runner: jobs on the nodes of a Ray cluster."""
