@@ -21,8 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.deployer.docker_helpers import docker_runner, in_container
 from tests.deployer.helpers import OWNER
+from tests.deployer.runner.docker.helpers import docker_runner, in_container
 from tests.engines.docker import IMAGE, DockerEngine, docker_engine
 
 from tradewind.deployer.runner.docker import watch as docker_watch

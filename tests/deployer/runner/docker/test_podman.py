@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.docker_helpers import code, docker_runner, ended_within, in_container
 from tests.deployer.helpers import OWNER
+from tests.deployer.runner.docker.helpers import code, docker_runner, ended_within, in_container
 from tests.engines.podman import podman  # noqa: F401  (a fixture)
 
 from tradewind.errors import MissingProgramError

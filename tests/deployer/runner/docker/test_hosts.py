@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.deployer.docker_helpers import in_container
 from tests.deployer.helpers import OWNER, deployer_over, drive, row
+from tests.deployer.runner.docker.helpers import in_container
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 from tests.waiting import eventually

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.deployer.docker_helpers import Make, code, ended_within, finish, in_container, runners
 from tests.deployer.helpers import OWNER
+from tests.deployer.runner.docker.helpers import Make, code, ended_within, finish, in_container, runners
 from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.waiting import eventually
 

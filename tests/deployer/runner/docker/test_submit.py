@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.deployer.docker_helpers import in_container
 from tests.deployer.helpers import OFFER
+from tests.deployer.runner.docker.helpers import in_container
 
 from tradewind.deployer.runner.docker.engine import Engine
 from tradewind.deployer.runner.docker.settings import DockerSettings

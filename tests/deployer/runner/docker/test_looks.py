@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.deployer.docker_helpers import Make, docker_runner, ended_within, in_container, runners
 from tests.deployer.helpers import OWNER
+from tests.deployer.runner.docker.helpers import Make, docker_runner, ended_within, in_container, runners
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.waiting import eventually
 

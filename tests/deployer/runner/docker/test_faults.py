@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.deployer.docker_helpers import Make, docker_runner, ended_within, in_container, runners
 from tests.deployer.helpers import OWNER, deployer_over, drive, row
+from tests.deployer.runner.docker.helpers import Make, docker_runner, ended_within, in_container, runners
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.hosts import Hosts, hosts  # noqa: F401  (a fixture)
 from tests.waiting import eventually
@@ -29,7 +29,7 @@ _CONTROLLER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.deployer.docker_helpers import *
+from tests.deployer.runner.docker.helpers import *
 from tests.deployer.helpers import deployer_over, row
 folder = Path({folder!r})
 deployer = deployer_over(folder, runner=docker_runner(folder, {host!r}))
@@ -64,7 +64,7 @@ def verify_kills_of_controllers(folder: Path, engine: DockerEngine, kills: int, 
 
 def _killed_controller(place: Path, engine: DockerEngine, turn: int, seconds: float) -> list[str]:
     """The runs that a controller had in its rows when it was killed."""
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[4])
     code = _CONTROLLER.format(root=root, folder=str(place), host=engine.host, turn=turn, argv=_COUNT)
     with subprocess.Popen(
         [sys.executable, "-c", code],

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.docker_helpers import Make, docker_runner, in_container, runners
 from tests.deployer.helpers import OFFER, OWNER
+from tests.deployer.runner.docker.helpers import Make, docker_runner, in_container, runners
 from tests.engines import require
 from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a fixture)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.deployer.docker_helpers import Make, code, docker_runner, ended_within, in_container, runners
 from tests.deployer.helpers import OWNER
+from tests.deployer.runner.docker.helpers import Make, code, docker_runner, ended_within, in_container, runners
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 
 from tradewind.deployer.runner.docker import submit as docker_submit

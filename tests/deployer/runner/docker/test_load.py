@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.deployer.docker_helpers import Make, code, ended_within, in_container, runners
 from tests.deployer.helpers import OWNER
+from tests.deployer.runner.docker.helpers import Make, code, ended_within, in_container, runners
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.waiting import eventually
 
@@ -143,8 +143,8 @@ _CONTROLLER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.deployer.docker_helpers import *
-from tests.deployer.test_docker_load import PING, driven, server
+from tests.deployer.runner.docker.helpers import *
+from tests.deployer.runner.docker.test_load import PING, driven, server
 from tradewind.problem.run import Load
 runner = docker_runner(Path({folder!r}), {host!r})
 handle = runner.submit(driven(Path({folder!r}), server(0.5), Load(code(PING), port=8080, env={{"WORD": "x"}})), [])
@@ -163,7 +163,7 @@ def test_another_controller_goes_on_where_one_was_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(docker_submit, "_IN_FLIGHT_SECONDS", 1.5)
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[4])
     # Before anything is there, between the steps, while readiness is waited for, and when all is over.
     for i, seconds in enumerate((0.9, 1.5, 2.5)):
         folder = tmp_path / str(i)
