@@ -1,6 +1,6 @@
 """Kills controllers of HTCondor runs at calls of programs and at any moment; nothing may run twice or be left.
 
-A long run: ``python -m tests.deployer.htcondor_kills 1000``.
+A long run: ``python -m tests.deployer.runner.htcondor.kills 1000``.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Killing:
 
     def __init__(self, condor: Condor, folder: Path) -> None:
         self.condor, self.folder = condor, folder
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-        code += "from pathlib import Path\nfrom tests.deployer.htcondor_kills import host\n"
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[4])!r})\n"
+        code += "from pathlib import Path\nfrom tests.deployer.runner.htcondor.kills import host\n"
         code += f"host(Path({str(folder)!r}), {str(condor.bin)!r})"
         self._host = subprocess.Popen(
             [sys.executable, "-c", code],

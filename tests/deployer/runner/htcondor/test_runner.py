@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.deployer.helpers import python, request_for
-from tests.deployer.htcondor_kills import kill_everywhere
+from tests.deployer.runner.htcondor.kills import kill_everywhere
 from tests.engines import condor as engine
 from tests.engines.condor import Condor, condorlib
 from tests.waiting import eventually
