@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.deployer.helpers import request_for
-from tests.deployer.slurm_helpers import slurm_runner
+from tests.deployer.runner.slurm.helpers import slurm_runner
 
 from tradewind.deployer.runner.files import merge_folder
 from tradewind.problem import Handle

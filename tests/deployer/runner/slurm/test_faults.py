@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
-from tests.deployer.slurm_helpers import programs, slurm_runner
+from tests.deployer.runner.slurm.helpers import programs, slurm_runner
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.waiting import eventually
 
@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.deployer.helpers import deployer_over, request_for, row
-from tests.deployer.slurm_helpers import slurm_runner
+from tests.deployer.runner.slurm.helpers import slurm_runner
 folder = Path({folder!r})
 deployer = deployer_over(folder, runner=slurm_runner(folder, bin={bin!r}))
 print("ready", flush=True)
@@ -57,7 +57,7 @@ def cluster(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sl
 def controller(folder: Path, *, bin_folder: str = "", rest: int = 4) -> subprocess.Popen[str]:
     """A process that launches runs, three at a time."""
     (folder / "work").mkdir(parents=True, exist_ok=True)
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[4])
     code = _CONTROLLER.format(root=root, folder=str(folder), bin=bin_folder, script=_SCRIPT, rest=rest)
     return subprocess.Popen(
         [sys.executable, "-c", code],

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.deployer.helpers import OFFER, OWNER, python, request_for
-from tests.deployer.slurm_helpers import programs, slurm_runner
+from tests.deployer.runner.slurm.helpers import programs, slurm_runner
 from tests.engines import require
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.deployer.helpers import OWNER, request_for
-from tests.deployer.slurm_helpers import programs, slurm_runner
+from tests.deployer.runner.slurm.helpers import programs, slurm_runner
 
 from tradewind.deployer.link import Answer
 from tradewind.deployer.runner.slurm.programs import refusal
