@@ -1,6 +1,6 @@
 """A controlling process over SSH that is killed, and what must be true after that.
 
-``python -m tests.deployer.ssh_kills 1000`` kills that many (as root).
+``python -m tests.deployer.runner.ssh.kills 1000`` kills that many (as root).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STAGES = tuple(f"{when} {what}" for what in ("submit", "poll", "collect", "forge
 _CONTROLLER = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.deployer.ssh_kills import control
+from tests.deployer.runner.ssh.kills import control
 control({folder!r}, {hosts!r}, {facts!r}, {stage!r}, {seed})
 """
 
@@ -116,7 +116,7 @@ def kill_once(folder: Path, hosts: Hosts, stage: str, chance: random.Random) -> 
     (folder / "counts").mkdir(parents=True)
     addresses = list(hosts.addresses.values())
     code = _CONTROLLER.format(
-        root=str(Path(__file__).parents[2]),
+        root=str(Path(__file__).parents[4]),
         folder=str(folder),
         hosts=addresses,
         facts=hosts.facts,

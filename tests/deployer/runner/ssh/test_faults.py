@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.deployer import ssh_kills
-from tests.deployer.test_ssh import HostsBench
+from tests.deployer.runner.ssh.test_runner import HostsBench
 from tests.engines.hosts import Hosts, hosts
 from tests.waiting import eventually
 
