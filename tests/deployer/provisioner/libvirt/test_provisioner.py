@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
-from tests.deployer.libvirt_kills import assert_nothing_left, kill_controllers, provisioner
+from tests.deployer.provisioner.libvirt.kills import assert_nothing_left, kill_controllers, provisioner
 from tests.engines.libvirt import Libvirt, libvirt
 from tests.examples.shortened import assert_searched, shortened
 from tests.waiting import eventually
@@ -37,7 +37,7 @@ ONE = Offer("local", "one", 1, 0.25, 0.36)
 PATIENCE = 400.0
 """Emulated machines on a host that does other things, too."""
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "libvirt"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "libvirt"
 
 
 class TestLibvirt(ProvisionerConformance):

@@ -1,6 +1,6 @@
 """Controllers that make virtual machines are killed with -9; the next one leaves nothing, or completes them.
 
-``python -m tests.deployer.libvirt_kills 300`` kills that many.
+``python -m tests.deployer.provisioner.libvirt.kills 300`` kills that many.
 """
 
 from __future__ import annotations
