@@ -1,6 +1,6 @@
 """Kills controllers at every step of making and destroying machines in OpenNebula; nothing may be left.
 
-A long run: ``python -m tests.deployer.opennebula_kills 1000``.
+A long run: ``python -m tests.deployer.provisioner.opennebula.kills 1000``.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Killing:
 
     def __init__(self, oned: Oned, folder: Path) -> None:
         self.oned, self.folder = oned, folder
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-        code += "from pathlib import Path\nfrom tests.deployer.opennebula_kills import host\n"
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[4])!r})\n"
+        code += "from pathlib import Path\nfrom tests.deployer.provisioner.opennebula.kills import host\n"
         code += f"host(Path({str(folder)!r}), {oned.endpoint!r})"
         self._host = subprocess.Popen(
             [sys.executable, "-c", code],

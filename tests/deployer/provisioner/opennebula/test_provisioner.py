@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import ValidationError
 from tests.deployer.helpers import deployer_over, drive, request_for, row
-from tests.deployer.opennebula_kills import kill_everywhere
+from tests.deployer.provisioner.opennebula.kills import kill_everywhere
 from tests.engines import oned as engine
 from tests.engines.oned import Oned
 from tests.engines.ssh import Sshd, sshd
