@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
-from tests.deployer.terraform_helpers import OFFER
+from tests.deployer.provisioner.terraform.helpers import OFFER
 from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import Deployer

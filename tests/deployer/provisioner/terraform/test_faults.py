@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
-from tests.deployer.terraform_helpers import LATER, OFFER, at_once, over
+from tests.deployer.provisioner.terraform.helpers import LATER, OFFER, at_once, over
 from tests.engines import moto as engine
 from tests.engines.moto import Moto
 from tests.waiting import eventually
@@ -33,7 +33,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.deployer.terraform_helpers import LATER, OFFER, over
+from tests.deployer.provisioner.terraform.helpers import LATER, OFFER, over
 provisioner = over(Path({data!r}), {endpoint!r}, Path({modules!r}), regions=[{region!r}])
 print("ready", flush=True)
 provisioner.make("run-1", "me", LATER, replace(OFFER, region={region!r}, nodes=2))
@@ -88,7 +88,7 @@ def one_kill(moto: Moto, base: Path, region: str, kill: Kill) -> None:
     """Make machines, kill, and let another process find and destroy what there is."""
     data, modules = base / "data", base.parent / "modules"
     code = _CONTROLLER.format(
-        root=str(Path(__file__).parents[2]),
+        root=str(Path(__file__).parents[4]),
         data=str(data),
         endpoint=moto.endpoint,
         modules=str(modules),

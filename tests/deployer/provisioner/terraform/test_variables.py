@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.terraform_helpers import LATER
+from tests.deployer.provisioner.terraform.helpers import LATER
 
 from tradewind.deployer.provisioner.terraform import azure as terraform_azure
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp

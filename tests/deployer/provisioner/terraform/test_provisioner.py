@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.terraform_helpers import LATER, OFFER, at_once, fresh_region, over
+from tests.deployer.provisioner.terraform.helpers import LATER, OFFER, at_once, fresh_region, over
 from tests.engines import moto as engine
 from tests.engines.moto import Moto
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.terraform_helpers import OFFER, Sky, ready_run, under_sky
+from tests.deployer.provisioner.terraform.helpers import OFFER, Sky, ready_run, under_sky
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import cloud as terraform_cloud

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 from tests.deployer.helpers import deployer_over, request_for, row
-from tests.deployer.terraform_helpers import LATER, OFFER
+from tests.deployer.provisioner.terraform.helpers import LATER, OFFER
 from tests.engines import moto as engine
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 from tests.waiting import eventually

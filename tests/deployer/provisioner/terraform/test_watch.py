@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
-from tests.deployer.terraform_helpers import Sky, ready_run, under_sky
+from tests.deployer.provisioner.terraform.helpers import Sky, ready_run, under_sky
 from tests.waiting import eventually
 
 from tradewind.deployer.meter import Meter
