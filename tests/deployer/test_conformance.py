@@ -30,10 +30,10 @@ def test_every_installed_part_has_its_suite(kind: str, suite: str) -> None:
     for name in sorted(set(plugins.names(kind)) - set(_HERE[kind])):
         if plugins.origin(kind, name)[0] != "tradewind":
             continue
-        files = [Path(__file__).with_name(f"test_{name}.py"), *_WORKFLOW.glob(f"*/test_{name}_{kind}.py")]
+        files = [Path(__file__).parent / kind / name / f"test_{kind}.py", *_WORKFLOW.glob(f"*/test_{name}_{kind}.py")]
         there = [file for file in files if file.is_file()]
-        assert there, f"{kind} {name} has no {files[0].name}"
-        assert suite in there[0].read_text(), f"{there[0].name} does not inherit {suite}"
+        assert there, f"{kind} {name} has no {files[0].parent.name}/{files[0].name}"
+        assert suite in there[0].read_text(), f"{there[0]} does not inherit {suite}"
 
 
 class InstalledRunner(RunnerBench):
