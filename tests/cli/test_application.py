@@ -12,6 +12,8 @@ import pytest
 from tests.service.applications.history import DOCUMENT, add_runs
 
 from tradewind.cli.app import run
+from tradewind.cli.recommend import _show_proposal
+from tradewind.client import Proposal
 from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
@@ -123,6 +125,28 @@ def test_a_proposal(capsys: pytest.CaptureFixture[str], context: Context, file: 
     assert "19 runs of solver, 1 of them with these job parameters" in table
     refused = said(capsys, "application", "propose", "solver", "-p", "size=0", code=3)
     assert "size: 0 is below 1" in refused
+
+
+def test_a_proposal_names_the_metric_that_it_is_for(
+    capsys: pytest.CaptureFixture[str], context: Context, file: Path
+) -> None:
+    rated = DOCUMENT.replace("minimise: cost", "maximise: rate")
+    file.write_text(f"{rated}interpret: {{use: json_lines, metrics: [rate]}}\n")
+    said(capsys, "application", "register", str(file))
+    user = context.accounts.add_user("ann", tenant="physics")
+    ann = Principal(user.id, "ann", "user", "physics")
+    row = context.applications.get(ann, "solver")
+    sizes = [{"size": size, "steps": 10} for size in range(100, 1000, 100)]
+    add_runs(context, ann, row, sizes, metric=lambda given, chosen: 7.0 * float(chosen["threads"]))
+    found = document(capsys, "application", "propose", "solver", "-p", "size=500", "--tenant", "physics")
+    assert (found["metric"], found["goal"]) == ("rate", "maximise")
+    assert found["candidates"][0]["objective"] == pytest.approx(28.0, rel=0.3)
+    table = said(capsys, "application", "propose", "solver", "-p", "size=500", "--tenant", "physics")
+    assert table.split()[3:5] == ["rate", "90"]
+    _show_proposal(Proposal.from_json(found))
+    shown = capsys.readouterr().out
+    assert "rate" in shown.splitlines()[1]
+    assert f"{found['candidates'][0]['objective']:.4g}" in shown
 
 
 def test_backends(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

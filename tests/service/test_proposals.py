@@ -16,10 +16,12 @@ from tradewind.errors import ConfigurationError, FormError, NoOfferError, NotFou
 from tradewind.problem import Configuration, Value
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.fitting import Family, Shape
+from tradewind.service.api.proposals import proposal_of
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.proposals import FEW, Proposal, Proposals
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.web.proposed import choice_of
 from tradewind.store.applications import ApplicationRow
 
 
@@ -92,6 +94,28 @@ def test_past_runs_make_a_prediction(solver: World) -> None:
         assert found.search_cost > 5 * first.cost  # type: ignore[operator]
     assert within >= 8
     assert sorted(excess)[5] < 1.1, excess
+
+
+def test_a_metric_of_its_own_is_predicted_too(context: Context) -> None:
+    root, ann, _ = people(context)
+    document = DOCUMENT.replace("minimise: cost", "maximise: rate").replace("name: solver", "name: rated")
+    document += "interpret: {use: json_lines, metrics: [rate]}\n"
+    row = context.applications.register(root, document, shared=True)
+    first = context.proposals.propose(ann, "rated", {}).candidates[0]
+    assert first.objective is None
+    add_runs(context, ann, row, some(20), metric=lambda given, chosen: 7.0 * float(chosen["threads"]))
+    found = context.proposals.propose(ann, "rated", {"size": 100})
+    assert (found.metric, found.goal) == ("rate", "maximise")
+    best = found.candidates[0]
+    assert best.configuration["threads"] == 4
+    assert best.objective == pytest.approx(28.0, rel=0.2)
+    assert best.objective_low <= best.objective <= best.objective_high  # type: ignore[operator]
+    sent = proposal_of(found).model_dump()
+    assert (sent["metric"], sent["candidates"][0]["objective"]) == ("rate", best.objective)
+    choice = choice_of(best, found.metric)
+    assert choice.objective == f"rate {best.objective:.4g}"
+    assert " to " in choice.objective_range
+    assert (choice_of(best, "cost").objective, choice_of(best, "cost").objective_range) == ("", "")
 
 
 def test_a_new_run_changes_what_is_known_at_once(solver: World) -> None:

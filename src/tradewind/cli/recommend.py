@@ -109,10 +109,12 @@ def _show_proposal(found: Proposal) -> None:
             Figure(one.cost, one.cost_low, one.cost_high),
             one.chance if bound else None,
             one.reason,
+            Figure(one.objective, one.objective_low, one.objective_high),
         )
         for one in found.candidates
     ]
-    _print(lines, list(found.basis), bound=bound)
+    known = found.best.objective is not None
+    _print(lines, list(found.basis), bound=bound, metric=_named(found.metric) if known else None)
     if found.advice:
         typer.echo(f"- {found.advice}")
 
@@ -133,14 +135,14 @@ def _show(spec: Spec, advice: Advice) -> None:
         )
         for one in advice.recommendations
     ]
-    _print(lines, list(advice.basis), bound=bound, metric=_named(spec))
+    _print(lines, list(advice.basis), bound=bound, metric=_named(spec.objective.metric))
 
 
-def _named(spec: Spec) -> str | None:
+def _named(metric: str) -> str | None:
     """The objective where it is a metric of its own; time and cost have columns anyway."""
     from tradewind.problem import COST, RUNTIME
 
-    return None if spec.objective.metric in (COST, RUNTIME) else spec.objective.metric
+    return None if metric in (COST, RUNTIME) else metric
 
 
 def _given(parameters: Mapping[str, Any]) -> str:

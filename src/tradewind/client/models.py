@@ -240,6 +240,9 @@ class Candidate:
         cost: Expected USD, this run.
         cost_low: 5 % quantile of it.
         cost_high: 95 % quantile of it.
+        objective: Expected value of what the application is to minimise or maximise; None where nothing is known.
+        objective_low: 5 % quantile of it.
+        objective_high: 95 % quantile of it.
         chance: That the run succeeds, in time and within every bound.
         reason: What it rests on, in a few words.
     """
@@ -252,6 +255,9 @@ class Candidate:
     cost: float | None = None
     cost_low: float | None = None
     cost_high: float | None = None
+    objective: float | None = None
+    objective_low: float | None = None
+    objective_high: float | None = None
     chance: float | None = None
     reason: str = ""
 
@@ -278,6 +284,9 @@ class Proposal:
         searcher: Who proposes; empty for the default.
         basis: What it rests on, one sentence each.
         advice: What you may do about it; empty where nothing is better.
+        metric: What the application is to minimise or maximise: ``cost``, ``runtime`` or a metric of its own; empty
+            where an older server does not say it.
+        goal: ``minimise`` or ``maximise``; likewise.
     """
 
     application: str
@@ -289,6 +298,8 @@ class Proposal:
     searcher: str = ""
     basis: Sequence[str] = ()
     advice: str = ""
+    metric: str = ""
+    goal: str = ""
 
     @property
     def best(self) -> Candidate:

@@ -58,6 +58,9 @@ class Candidate:
         cost: Expected USD, this run.
         cost_low: 5 % quantile of it.
         cost_high: 95 % quantile of it.
+        objective: Expected value of what the application is to minimise or maximise; None where nothing is known.
+        objective_low: 5 % quantile of it.
+        objective_high: 95 % quantile of it.
         chance: That the run succeeds, in time and within every bound; None where nothing is known.
         reason: What it rests on, in a few words.
         trying: Whether it comes first because running it teaches most, not because it is expected to be the best.
@@ -71,6 +74,9 @@ class Candidate:
     cost: float | None = None
     cost_low: float | None = None
     cost_high: float | None = None
+    objective: float | None = None
+    objective_low: float | None = None
+    objective_high: float | None = None
     chance: float | None = None
     reason: str = ""
     trying: bool = False
@@ -85,6 +91,8 @@ class Proposal:
         backend: Where it would run.
         parameters: The job parameters that it is for.
         deadline: Seconds that the run may take, or None.
+        metric: What the application is to minimise or maximise: ``cost``, ``runtime`` or a metric of its own.
+        goal: ``minimise`` or ``maximise``.
         candidates: The configurations, the best first; at least one.
         runs: Runs of the application that it rests on; 0 for the default of one that was never run.
         searcher: Who proposes; empty for the default.
@@ -98,6 +106,8 @@ class Proposal:
     backend: str
     parameters: Mapping[str, Value]
     deadline: float | None
+    metric: str
+    goal: str
     candidates: tuple[Candidate, ...]
     runs: int
     searcher: str = ""
@@ -237,7 +247,8 @@ class Proposals:
         self, who: Principal, row: ApplicationRow, spec: Spec, count: int, *, explore: bool = True
     ) -> Proposal:
         given = {name: plain_number(value) for name, value in spec.job.parameters.values.items()}
-        proposal = Proposal(row.reference, "", given, spec.constraints.deadline, (), 0)
+        metric, goal = spec.objective.metric, spec.objective.goal
+        proposal = Proposal(row.reference, "", given, spec.constraints.deadline, metric, goal, (), 0)
         every = row.shared and self._settings.shared_history
         seen_by = None if every else who.tenant
         space = self._experience.problem(spec)
@@ -275,6 +286,9 @@ def _candidate(one: Recommendation, offer: Offer) -> Candidate:
         cost=one.cost,
         cost_low=one.cost_low,
         cost_high=one.cost_high,
+        objective=one.objective,
+        objective_low=one.objective_low,
+        objective_high=one.objective_high,
         chance=one.probability_feasible,
         reason=one.reason,
     )

@@ -60,6 +60,7 @@ def add_runs(
     given: Sequence[Mapping[str, Any]],
     *,
     seconds: Law = law,
+    metric: Law | None = None,
     noise: float = 0.02,
     seed: int = 0,
 ) -> None:
@@ -78,11 +79,12 @@ def add_runs(
             took = seconds(values, configuration) * math.exp(noise * rng.standard_normal())
             cost = spec.billing.cost(took, offer.hourly)
             deadline = spec.constraints.deadline
+            judged = metric(values, configuration) if metric else cost if spec.objective.metric == "cost" else took
             observation = Observation(
-                objective=cost if spec.objective.metric == "cost" else took,
+                objective=judged,
                 cost=cost,
                 runtime=took,
-                metrics={},
+                metrics={spec.objective.metric: judged} if metric else {},
                 feasible=deadline is None or took <= deadline,
             )
             trial = Trial(0, Proposal(configuration), offer, TrialState.SUCCEEDED, problem.trial_key(configuration))

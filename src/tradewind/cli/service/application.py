@@ -313,9 +313,11 @@ def _default(value: Any) -> str:
 
 def _show_proposal(found: Proposal | TheirProposal) -> None:
     from tradewind.cli.service.common import print_table
+    from tradewind.problem import COST, RUNTIME
     from tradewind.units import format_duration, format_money
 
     rows = []
+    judged = found.metric not in ("", COST, RUNTIME)
     candidates: Sequence[Any] = found.candidates
     for place, one in enumerate(candidates, 1):
         offer = one.offer if isinstance(one.offer, Mapping) else one.offer.to_json()
@@ -329,8 +331,17 @@ def _show_proposal(found: Proposal | TheirProposal) -> None:
         hourly = format_money(offer["price_per_hour"] * offer["nodes"])
         chance = "" if one.chance is None else f"{one.chance:.0%}"
         chosen = " ".join(f"{name}={value}" for name, value in one.configuration.items())
-        rows.append((str(place), chosen, hourly, *time, *cost, chance, one.reason))
-    print_table(("", "configuration", "an hour", "time", "90 % range", "cost", "90 % range", "fits", "why"), rows)
+        figures = (*_judged(one), *time, *cost) if judged else (*time, *cost)
+        rows.append((str(place), chosen, hourly, *figures, chance, one.reason))
+    names = (*((found.metric, "90 % range") if judged else ()), "time", "90 % range", "cost", "90 % range")
+    print_table(("", "configuration", "an hour", *names, "fits", "why"), rows)
     for line in (*found.basis, found.advice):
         if line:
             typer.echo(f"- {line}")
+
+
+def _judged(one: Any) -> tuple[str, str]:
+    """The metric that a candidate is judged by, and its range."""
+    if one.objective is None:
+        return "", ""
+    return f"{one.objective:.4g}", f"{one.objective_low:.4g} to {one.objective_high:.4g}"

@@ -44,6 +44,9 @@ class CandidateAnswer(BaseModel):
     cost: float | None = Field(description="Expected USD, this run.")
     cost_low: float | None = Field(description="5 % quantile of it.")
     cost_high: float | None = Field(description="95 % quantile of it.")
+    objective: float | None = Field(description="Expected value of the metric; null where nothing is known.")
+    objective_low: float | None = Field(description="5 % quantile of it.")
+    objective_high: float | None = Field(description="95 % quantile of it.")
     chance: float | None = Field(description="That the run succeeds, in time and within every bound.")
     reason: str = Field(description="What it rests on, in a few words.")
 
@@ -55,6 +58,8 @@ class ProposalAnswer(BaseModel):
     backend: str = Field(description="Where it would run.")
     parameters: dict[str, Any] = Field(description="The job parameters that it is for.")
     deadline: float | None = Field(description="Seconds that the run may take.")
+    metric: str = Field(description="What it is to minimise or maximise: cost, runtime, or a metric of its own.")
+    goal: str = Field(description="minimise or maximise.")
     candidates: list[CandidateAnswer] = Field(description="The configurations, the best first.")
     runs: int = Field(description="Runs of the application that it rests on; 0 where it was never run.")
     searcher: str = Field(description="Who proposes; empty for the default.")
@@ -85,6 +90,8 @@ def proposal_of(found: Proposal) -> ProposalAnswer:
         backend=found.backend,
         parameters=dict(found.parameters),
         deadline=found.deadline,
+        metric=found.metric,
+        goal=found.goal,
         candidates=[_candidate(one) for one in found.candidates],
         runs=found.runs,
         searcher=found.searcher,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.assemble import build_problem
 from tradewind.errors import FormError, TradewindError
+from tradewind.problem import COST, RUNTIME
+from tradewind.reporting.words import value_words
 from tradewind.service.applications.form import Form
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
@@ -35,6 +38,8 @@ class Choice:
         runtime_range: Between which times it will lie, mostly.
         cost: Expected cost of this run, likewise.
         cost_range: Likewise.
+        objective: Expected value of a metric that is neither time nor cost, with its name; empty for none.
+        objective_range: Likewise.
         hourly: What its machines cost an hour, in words.
         chance: That it succeeds in time, from 0 to 1, or None.
         reason: What it rests on.
@@ -47,6 +52,8 @@ class Choice:
     runtime_range: str
     cost: str
     cost_range: str
+    objective: str
+    objective_range: str
     hourly: str
     chance: float | None
     reason: str
@@ -116,9 +123,9 @@ def propose(shared: Context, who: Principal, form: Form, draft: Draft) -> Propos
         return Proposed(problem=error)
     own = next((c for c in found.candidates if _same(c.configuration, parts)), None) if draft.choice == OWN else None
     return Proposed(
-        choices=[choice_of(one) for one in found.candidates[:5]],
+        choices=[choice_of(one, found.metric) for one in found.candidates[:5]],
         parts=parts,
-        own=choice_of(own) if own is not None else None,
+        own=choice_of(own, found.metric) if own is not None else None,
         runs=found.runs,
         basis=found.basis,
         advice=found.advice,
@@ -126,9 +133,15 @@ def propose(shared: Context, who: Principal, form: Form, draft: Draft) -> Propos
     )
 
 
-def choice_of(one: Candidate) -> Choice:
-    """A candidate in words."""
+def choice_of(one: Candidate, metric: str) -> Choice:
+    """A candidate in words.
+
+    Args:
+        one: The candidate.
+        metric: What it is judged by.
+    """
     offer = one.offer
+    judged = one.objective is not None and metric not in (COST, RUNTIME)
     names = {str(offer.instance_type), str(offer.nodes)}
     rest = [(name, rounded(value)) for name, value in one.configuration.items() if not _is_machine(name, value, offer)]
     return Choice(
@@ -139,6 +152,8 @@ def choice_of(one: Candidate) -> Choice:
         runtime_range=_range(one.runtime_low, one.runtime_high, short),
         cost=format_money(one.cost) if one.cost is not None else "",
         cost_range=_range(one.cost_low, one.cost_high, format_money),
+        objective=f"{metric} {value_words(metric, one.objective)}" if judged else "",
+        objective_range=_range(one.objective_low, one.objective_high, partial(value_words, metric)) if judged else "",
         hourly=format_money(offer.hourly),
         chance=one.chance,
         reason=one.reason,
