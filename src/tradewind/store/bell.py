@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.store.database import connection_options, parse_address
+from tradewind.store.address import connection_options, parse_address
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine

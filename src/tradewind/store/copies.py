@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL
 from tradewind.errors import InputError, StoreCorruptError, StoreError, StoreLockedError, StudyBusyError
 from tradewind.programs import find_program
 from tradewind.store import faults
-from tradewind.store.database import parse_address
+from tradewind.store.address import parse_address
 from tradewind.store.encoding import refuse_other_encodings
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.whole import set_aside

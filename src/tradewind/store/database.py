@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
 from tradewind.store import faults
+from tradewind.store.address import ADDRESS_HINT, connection_options, file_of, read_address
 from tradewind.store.direct import FileWriter, begin_writing, in_one_statement
 from tradewind.store.encoding import refuse_other_encodings
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
@@ -43,9 +44,9 @@ class Database:
     """
 
     def __init__(self, url: str, *, busy_timeout: float) -> None:
-        parsed, busy_timeout = _parse(url, busy_timeout)
+        parsed, busy_timeout = read_address(url, busy_timeout)
         self.place = parsed.render_as_string(hide_password=True)
-        self.path = _sqlite_path(parsed)
+        self.path = file_of(parsed)
         if self.path is not None:
             self.place = str(self.path)
             _make_file(self.path, self.place)
@@ -200,7 +201,7 @@ class Database:
                 hint='pip install "tradewind[postgresql]"',
             ) from error
         except exc.SQLAlchemyError as error:
-            raise StoreError(f"{self.place} is no store address: {error}", hint=_ADDRESS_HINT) from error
+            raise StoreError(f"{self.place} is no store address: {error}", hint=ADDRESS_HINT) from error
 
     def _prepare(self) -> None:
         with self.read() as connection:
@@ -262,79 +263,11 @@ class Database:
                 time.sleep(0.02)
 
 
-_LONGEST_WAIT = 3600.0
-_SQLITE_OPTIONS = frozenset({"cache", "immutable", "mode", "nolock", "psow", "uri", "vfs"})
-_ADDRESS_HINT = "write sqlite:///path/to/tradewind.db or postgresql+psycopg://user@host/name"
-
-
-def parse_address(url: str) -> tuple[URL, Path | None]:
-    """Read a store's address.
-
-    Args:
-        url: ``sqlite:///path`` or ``postgresql+psycopg://user@host/name``.
-
-    Returns:
-        It without Tradewind's own options, and the file of an SQLite store, or None.
-
-    Raises:
-        StoreError: It is none.
-    """
-    parsed, _ = _parse(url, 0.0)
-    return parsed, _sqlite_path(parsed)
-
-
-def connection_options(url: URL, **more: str) -> dict[str, Any]:
-    """What a connection to PostgreSQL is made with, as far as the address does not say it."""
-    ours = {"connect_timeout": 10, "application_name": "tradewind", **more}
-    return {key: value for key, value in ours.items() if key not in url.query}
-
-
-def _parse(url: str, busy_timeout: float) -> tuple[URL, float]:
-    """The address without Tradewind's own option, and how long to wait for a lock."""
-    try:
-        parsed = sa.make_url(url)
-    except (exc.ArgumentError, ValueError) as error:
-        raise StoreError(f"{url!r} is no store address", hint=_ADDRESS_HINT) from error
-    if parsed.drivername in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    backend = parsed.drivername.partition("+")[0]
-    if backend not in ("sqlite", "postgresql"):
-        raise StoreError(f"a store cannot be kept in {backend}", hint=_ADDRESS_HINT)
-    if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise StoreError("a store in memory keeps nothing", hint=_ADDRESS_HINT)
-    if (written := parsed.query.get("busy_timeout")) is not None:
-        busy_timeout = _seconds(written)
-        parsed = parsed.difference_update_query(["busy_timeout"])
-    unknown = sorted(set(parsed.query) - _SQLITE_OPTIONS) if backend == "sqlite" else []
-    if unknown:
-        raise StoreError(f"the store's address has the unknown option {unknown[0]!r}", hint="known: busy_timeout")
-    return parsed, busy_timeout
-
-
-def _seconds(written: str | tuple[str, ...]) -> float:
-    try:
-        seconds = float(written) if isinstance(written, str) else -1.0
-    except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds <= _LONGEST_WAIT:
-        raise StoreError(
-            f"busy_timeout={written} in the store's address is no number of seconds",
-            hint=f"write one from 0 to {_LONGEST_WAIT:.0f}",
-        )
-    return seconds
-
-
-def _sqlite_path(url: URL) -> Path | None:
-    if url.get_backend_name() != "sqlite":
-        return None
-    return Path(str(url.database).removeprefix("file:")).absolute()
-
-
 def _make_file(path: Path, place: str) -> None:
     """Make the file and its folder for this user alone, if they are not there."""
     try:
         if path.is_dir():
-            raise StoreError(f"{place} is a folder, not a store", hint=_ADDRESS_HINT)
+            raise StoreError(f"{place} is a folder, not a store", hint=ADDRESS_HINT)
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # O_EXCL: closing a second descriptor of an open SQLite file would drop this process's locks on it.
@@ -342,12 +275,12 @@ def _make_file(path: Path, place: str) -> None:
     except FileExistsError as error:
         if not path.exists():
             raise StoreError(
-                f"the store {place} cannot be made: {path.parent} is no folder", hint=_ADDRESS_HINT
+                f"the store {place} cannot be made: {path.parent} is no folder", hint=ADDRESS_HINT
             ) from error
     except OSError as error:
         raise faults.of_os(error, place) from error
     if not path.is_file():
-        raise StoreError(f"the store {place} cannot be made: something else is there", hint=_ADDRESS_HINT)
+        raise StoreError(f"the store {place} cannot be made: something else is there", hint=ADDRESS_HINT)
 
 
 def _on_sqlite_connect(driver: Any, _record: object) -> None:
