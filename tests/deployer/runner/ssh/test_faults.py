@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.deployer import ssh_kills
+from tests.deployer.runner.ssh import kills
 from tests.deployer.runner.ssh.test_runner import HostsBench
 from tests.engines.hosts import Hosts, hosts
 from tests.waiting import eventually
@@ -261,6 +261,6 @@ def test_a_conversation_that_ended_leaves_nobody_listening(three: HostsBench) ->
 @pytest.mark.slow
 def test_killed_controllers_lose_leave_and_repeat_nothing(hosts: Hosts, tmp_path: Path) -> None:
     chance = random.Random(7)
-    stages = (*ssh_kills.STAGES[1::2], ssh_kills.STAGES[0], "", "", "")
-    launched = [ssh_kills.kill_once(tmp_path / str(turn), hosts, stage, chance) for turn, stage in enumerate(stages)]
+    stages = (*kills.STAGES[1::2], kills.STAGES[0], "", "", "")
+    launched = [kills.kill_once(tmp_path / str(turn), hosts, stage, chance) for turn, stage in enumerate(stages)]
     assert sum(launched) > len(stages)
