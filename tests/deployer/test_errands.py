@@ -236,6 +236,22 @@ def test_a_stop_does_not_wait_for_machines_to_be_made(make: Make, tmp_path: Path
     assert fleet(tmp_path) == {}
 
 
+def test_a_stop_that_cannot_be_told_to_who_makes_machines_gives_them_back_when_they_are_there(
+    make: Make, tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(run_id: str) -> None:
+        raise UnreachableError("nobody answers")
+
+    monkeypatch.setattr(cloud, "abandon", refuse)
+    deployer = make(provisioner=cloud, runner=SlowRunner(tmp_path))
+    deployer.launch(row(), request_for(tmp_path, ("true",)))
+    deployer.poll()
+    (going,) = deployer.abort({"run-1": "enough"})
+    assert not going.state.ended
+    until(deployer, lambda: not deployer.active)
+    assert fleet(tmp_path) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [SlowRunner, Together])
 def test_a_stop_at_any_moment_leaves_nothing(

@@ -240,7 +240,7 @@ def test_a_sweep_ends_what_nobody_waits_for(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_stray_that_does_not_end_is_an_error(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.deployer.lifecycle._PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("tradewind.deployer.strays._PATIENCE_SECONDS", 0.05)
     stub = Stub(tmp_path)
     stub.there = ["stray"]
     monkeypatch.setattr(stub, "cancel", lambda handle: None)
@@ -580,3 +580,61 @@ def test_room_and_clock_are_the_runners(make: Make, tmp_path: Path) -> None:
     assert deployer.provisioner.clock is deployer.runner.clock
     assert deployer.room(OFFER, [OFFER] * 1000)
     assert deployer.owner == OWNER
+
+
+def test_what_is_given_up_is_not_waited_for_and_is_tried_again(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployer = make(runner=replay(tmp_path, "1,100", start=1e9), provisioner=cloud(tmp_path, boot=0, shutdown=50))
+    destroy = deployer.provisioner.destroy
+    refused: list[str] = []
+
+    def refuse(cluster: Cluster) -> Cluster:
+        if cluster.run_id == "run-2" and len(refused) < 2:
+            refused.append(cluster.run_id)
+            raise TeardownError("the provider says no")
+        return destroy(cluster)
+
+    monkeypatch.setattr(deployer.provisioner, "destroy", refuse)
+    for name in ("run-1", "run-2", "run-3"):
+        deployer.launch(row(name), request_for(tmp_path, ("true",), name))
+    before = deployer.clock.now()
+    rows = deployer.abort({"run-1": "too dear", "run-2": "too late", "unknown": "whatever"})
+    assert deployer.clock.now() == before, "it was waited for"
+    assert [(each.run_id, each.state.ended) for each in rows] == [("run-1", False), ("run-2", False)]
+    assert "not given back yet: the provider says no" in rows[1].reason
+    assert [each.state.ended for each in deployer.abort({"run-2": "another reason"})] == [False]
+    assert len(refused) == 1, "whoever asks twice does not ask the provider twice"
+    ended = {name: drive(deployer, name)[-1] for name in ("run-1", "run-2", "run-3")}
+    assert {name: (each.state, each.reason) for name, each in ended.items()} == {
+        "run-1": (RunState.CANCELLED, "too dear"),
+        "run-2": (RunState.CANCELLED, "too late"),
+        "run-3": (RunState.DONE, ""),
+    }
+    assert len(refused) == 2
+    assert fleet(tmp_path) == {}
+    assert deployer.abort({"run-1": "again"}) == [ended["run-1"]]
+
+
+def test_giving_up_what_has_just_ended_keeps_its_end(make: Make, tmp_path: Path) -> None:
+    deployer = make()
+    request = request_for(tmp_path, ("true",))
+    deployer.launch(row(), request)
+    eventually((request.folder / "result.json").exists)
+    eventually(lambda: deployer.runner.poll([Handle("run-1", "process", {})])["run-1"].state.ended)
+    deployer.abort({"run-1": "too late"})
+    ended = drive(deployer)[-1]
+    assert (ended.state, ended.reason) == (RunState.DONE, "")
+
+
+def test_what_is_not_wanted_any_more_is_found_again_only_to_be_ended(make: Make, tmp_path: Path) -> None:
+    request = request_for(tmp_path, ("true",))
+    first = make(runner=replay(tmp_path, start=1e9), provisioner=cloud(tmp_path, boot=60))
+    booting = first.launch(row(), request)
+    gone = make(runner=replay(tmp_path, start=1e9 + 30), provisioner=cloud(tmp_path, boot=60))
+    ended = gone.adopt(booting, request, "too dear")
+    assert (ended.state, ended.reason, ended.cost) == (RunState.CANCELLED, "too dear", 30.0)
+    assert fleet(tmp_path) == {}
+    once_more = make(runner=replay(tmp_path, start=1e9 + 30), provisioner=cloud(tmp_path, boot=60))
+    assert once_more.adopt(row(), request, "too dear").state is RunState.CANCELLED
+    assert fleet(tmp_path) == {}

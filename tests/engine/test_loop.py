@@ -403,3 +403,67 @@ def test_time_that_another_process_stored_after_the_study_was_found_counts(base:
         assert search.parts.machine.elapsed >= 77.0
     finally:
         search.end()
+
+
+def test_a_run_that_is_given_up_does_not_hold_up_the_others_until_its_machines_are_gone(
+    base: Path, store: Store
+) -> None:
+    (base / "runs.csv").write_text("x,runtime\n1,10\n2,5000\n3,10\n4,10\n")
+    text = JOB.replace("abort: false\n", "").replace("1..8", "1..4")
+    provisioned = "  provisioner: {use: simulated, boot: 0, shutdown: 600}\nsearcher"
+    seen: list[Snapshot] = []
+    search = search_of(spec_of(base, text.replace("searcher", provisioned, 1)), store, seen)
+    search.run()
+    study = store.find_studies("recorded")[0]
+    trials = {trial.configuration["x"]: trial for trial in store.trials(study.id)}
+    runs = {run.trial: run for run in store.runs(study.id)}
+    assert trials[2].state == TrialState.ABORTED
+    aborted, next_one = runs[trials[2].number], runs[trials[3].number]
+    assert aborted.ended is not None and next_one.started is not None
+    # Trial 3 has the place of trial 1; it was there before the machines of trial 2 were on their way down.
+    assert next_one.started <= aborted.ended - 600
+    ending = [one for snapshot in seen for one in snapshot.running if one.ending]
+    assert {one.trial.number for one in ending} == {trials[2].number}
+    assert trials[2].observation is not None
+    assert ending[0].ending == trials[2].observation.reason
+    assert study.elapsed < 4 * 620
+
+
+def test_after_a_crash_what_was_being_ended_is_ended_and_not_repeated(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (base / "runs.csv").write_text("x,runtime\n1,10\n2,5000\n3,5000\n4,5000\n")
+    text = JOB.replace("abort: false\n", "").replace("1..8", "1..4")
+    spec = spec_of(base, text.replace("searcher", "  provisioner: {use: simulated, shutdown: 600}\nsearcher", 1))
+
+    class Killed(BaseException):
+        pass
+
+    def seeing(snapshot: Snapshot) -> None:
+        if any(one.ending for one in snapshot.running):
+            raise Killed
+
+    study, _ = find_or_create_study(spec, store)
+    first = build_search(spec, study, store, data_folder(), observer=seeing)
+    monkeypatch.setattr(first, "end", lambda: None)  # kill -9 leaves everything as it is
+    with pytest.raises(Killed):
+        first.run()
+    (left,) = [run for run in store.runs(study.id, open_only=True) if run.reason.startswith("being ended: ")]
+    store.release(study.id, store.hold(study.id, this_process(), 1.0, force=True))
+
+    second = search_of(spec, store)
+    made: list[str] = []
+    provisioner = second.parts.deployer.provisioner  # type: ignore[attr-defined]
+    make = provisioner.make
+
+    def noted(run_id: str, *rest: Any) -> Any:
+        made.append(run_id)
+        return make(run_id, *rest)
+
+    monkeypatch.setattr(provisioner, "make", noted)
+    second.run()
+    trial = store.trials(study.id)[left.trial]
+    assert (trial.state, trial.attempts) == (TrialState.ABORTED, 1)
+    assert trial.observation is not None
+    assert trial.observation.reason == left.reason.removeprefix("being ended: ")
+    assert left.run_id not in made

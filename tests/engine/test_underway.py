@@ -17,13 +17,13 @@ def run(number: int = 0, **more: object) -> Run:
 def test_news_keep_what_was_set_aside_and_are_written_once() -> None:
     runs = Underway()
     runs.put(run())
-    news = runs.reserved(run(state=RunState.EXECUTING, reserved=0.0))
+    news = runs.known(run(state=RunState.EXECUTING, reserved=0.0))
     assert news is not None
     assert news.reserved == 2.0
     runs.put(news, stored=False)
     assert list(runs.rows([run(1)])) == [news, run(1)]
     assert list(runs.rows([])) == []
-    assert runs.reserved(run(7)) is None
+    assert runs.known(run(7)) is None
 
 
 def test_the_first_reason_of_a_cancelled_run_stays() -> None:
@@ -42,12 +42,39 @@ def test_the_first_reason_of_a_cancelled_run_stays() -> None:
         runs.remove("r0")
 
 
-def test_what_an_earlier_process_stopped_is_stopped_again() -> None:
+def test_what_an_earlier_process_was_ending_is_not_wanted_by_the_next() -> None:
+    first, early = Underway(), f"{STOPPED_EARLY}loss: hopeless"
+    for number in range(3):
+        first.put(run(number))
+    assert first.abort("r0", early)
+    assert first.abort("r1", "it can no longer win")
+    assert not first.abort("r0", "once more")
+    rows = list(first.rows([]))
+    assert [row.reason for row in rows] == [early, "being ended: it can no longer win"]
+    second = Underway()
+    for row in (*rows, run(2, reason="its results are not here yet")):
+        second.put(row)
+    second.take_up()
+    assert [second.why_ending(f"r{number}") for number in range(3)] == [early, "it can no longer win", ""]
+    assert [each.run_id for each in second.going_on()] == ["r2"]
+
+
+def test_news_of_a_run_that_is_being_ended_do_not_forget_it() -> None:
     runs = Underway()
-    runs.put(run(0, reason=f"{STOPPED_EARLY}loss: hopeless"))
-    runs.put(run(1))
-    assert [run_id for run_id, _ in runs.stopped_before()] == ["r0"]
-    assert [each.run_id for each in runs.going_on()] == ["r1"]
+    runs.put(run())
+    runs.abort("r0", "too dear")
+    list(runs.rows([]))
+    trouble = "its machines are not given back yet: no"
+    news = runs.known(run(cost=1.0, reason=trouble))
+    assert news is not None
+    assert (news.reason, news.cost) == ("being ended: too dear", 1.0)
+    runs.put(news)
+    assert runs.trouble("r0") == trouble
+    assert runs.why_ending("r0") == "too dear"
+    gone = run(state=RunState.CANCELLED, reason="it was cancelled")
+    assert runs.known(gone) == gone
+    runs.put(run(1, reason=trouble))
+    assert (runs.trouble("r1"), runs.why_ending("r1")) == (trouble, "")
 
 
 def test_a_run_that_something_else_cut_did_not_reach_its_wall_time() -> None:

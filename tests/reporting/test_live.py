@@ -4,6 +4,7 @@ import io
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -119,6 +120,25 @@ def test_the_picture_fits_and_has_it_all(width: int, height: int) -> None:
     assert "more running" in text
     assert ("best cost against money spent" in text) == (height == 40)
     assert "searching" in text
+
+
+def test_a_run_that_is_ended_says_why_and_what_keeps_its_machines() -> None:
+    trial = make_trial(60, {"workers": 4}, state=TrialState.RUNNING)
+    plainly = RunningTrial(trial, "executing", 3.2, 20.0, 0.0001)
+    trouble = "its machines are not given back yet: no"
+    running = [
+        plainly,
+        replace(plainly, ending="it can no longer\nwin"),
+        replace(plainly, ending="too late", trouble=trouble),
+        replace(plainly, stage="collecting", trouble="its results are not here yet"),
+    ]
+    with LiveView(stream=io.StringIO(), live=True) as view:
+        for moment in search(3, running=running):
+            view.update(moment)
+        lines = [line.split("$0.0001")[-1].strip() for line in plain(view, moment, 120, 24) if line.startswith("▶")]
+        stages = [line.split()[2] for line in plain(view, moment, 120, 24) if line.startswith("▶")]
+    assert lines == ["00  workers=4", "00  it can no longer win", f"00  {trouble}", "00  its results are not here yet"]
+    assert stages == ["executing", "ending", "ending", "collecting"]
 
 
 WORDS = {

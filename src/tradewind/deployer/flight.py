@@ -130,7 +130,7 @@ class Flight:
             self.ending = ending
         self._charge()
 
-    def stop(self, ending: Ending, until: float) -> None:
+    def stop(self, ending: Ending, until: float = 0.0) -> None:
         """Let it end at once, without the stages and hooks that are left; what an ended job has left is brought.
 
         Where the connection breaks, that is tried again ``until`` a moment of ``time.monotonic``.

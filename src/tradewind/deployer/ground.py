@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from tradewind.deployer.runner.base import Runner, Simulates
 from tradewind.deployer.staging import check_inputs
 from tradewind.errors import CapacityError, CredentialsError, DeployError, PrerequisiteError, TradewindError
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
+
+_log = logging.getLogger("tradewind.deployer")
 
 STAGES = (
     RunState.BOOTING,
@@ -125,9 +128,13 @@ class Ground:
         Returns:
             What has been begun by now, for the bill; None if nothing has.
         """
-        seen = self.provisioner.poll([Cluster(run_id, ClusterState.UNKNOWN)])[run_id]
-        self.provisioner.abandon(run_id)
-        return seen if seen.setup_seconds > 0 else None
+        seen = None
+        try:
+            seen = self.provisioner.poll([Cluster(run_id, ClusterState.UNKNOWN)])[run_id]
+            self.provisioner.abandon(run_id)
+        except TradewindError as error:  # what is being made now is given back when it is there
+            _log.warning("run %s is to end, but the making of its machines goes on: %s", run_id, error)
+        return seen if seen is not None and seen.setup_seconds > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

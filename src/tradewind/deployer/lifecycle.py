@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 
 from tradewind.clock import Clock
@@ -19,6 +18,7 @@ from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
 from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner, Simulates, SubmitsTogether
+from tradewind.deployer.strays import give_back_strays
 from tradewind.errors import TeardownError, TradewindError
 from tradewind.problem import Billing, Handle, Offer, Run, RunOutput, RunRequest, RunState
 
@@ -98,25 +98,29 @@ class Deployer:
         """
         return self._take(run, request, resume=False)
 
-    def adopt(self, run: Run, request: RunRequest) -> Run:
+    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
         """Find a run again after a restart, by its handle or else by its id; there is never a second copy of it.
 
         Args:
             run: Its row as the store has it.
             request: The same request as at its launch.
+            unwanted: Why it is to be ended, in words: nothing that is missing is made or submitted for it, and `poll`
+                takes it to its end. Empty where it is to go on.
 
         Returns:
             Its row as it is now.
         """
-        return self._take(run, request, resume=True)
+        return self._take(run, request, resume=True, unwanted=unwanted)
 
-    def _take(self, run: Run, request: RunRequest, *, resume: bool) -> Run:
+    def _take(self, run: Run, request: RunRequest, *, resume: bool, unwanted: str = "") -> Run:
         flight = self._flights.get(run.run_id)
         if flight is None:
             flight = self._flights[run.run_id] = Flight(run, request, self._ground)
             if resume and flight.open:
                 flight.resume()
                 self._look([flight])
+                if unwanted:
+                    _give_up(flight, unwanted)
             flight.advance()
         flight.reported = flight.run
         return flight.run
@@ -158,6 +162,27 @@ class Deployer:
                 seconds = min(seconds, flight.retry_at - now)
         self.runner.wait([f.run.handle for f in flights if f.run.handle is not None and f.running], seconds)
 
+    def abort(self, reasons: Mapping[str, str]) -> list[Run]:
+        """Begin to end some runs that are not wanted any more, all at the same time, while others go on.
+
+        It waits for none of them: `poll` takes them to their end, and tries again and again where machines are not
+        given back. A job that has ended by itself meanwhile goes on to its own end: what it has left is paid for.
+
+        Args:
+            reasons: Why, by run id; those that are not known or have ended do not matter.
+
+        Returns:
+            Their rows as they are now; some may have ended at once.
+        """
+        flights = [self._flights[run_id] for run_id in reasons if run_id in self._flights]
+        self._look([flight for flight in flights if flight.open])
+        for flight in flights:
+            _give_up(flight, reasons[flight.run.run_id])
+        for flight in flights:
+            flight.advance()
+            flight.reported = flight.run
+        return [flight.run for flight in flights]
+
     def stop(self, reasons: Mapping[str, str]) -> None:
         """Begin to end some runs, all at the same time; `cancel` then waits for each, and gets its row.
 
@@ -171,9 +196,8 @@ class Deployer:
         self._look(list(flights.values()))
         until = time.monotonic() + _RESULTS_SECONDS
         for run_id, flight in flights.items():
-            with suppress(TradewindError):  # it is tried again, and told, by its own `cancel`
-                flight.stop(Ending(RunState.CANCELLED, reasons[run_id]), until)
-                self._stopping[run_id] = flight
+            flight.stop(Ending(RunState.CANCELLED, reasons[run_id]), until)
+            self._stopping[run_id] = flight
         for flight in flights.values():
             flight.advance()
 
@@ -264,51 +288,7 @@ class Deployer:
         """
         if self._results is not None:
             self._results.resume()
-        words = []
-        known = known_run_ids | set(self._flights)
-        problems: list[TradewindError] = []  # what cannot be given back does not keep the rest
-        strays = [handle for handle in self.runner.find(self.owner) if handle.run_id not in known]
-        try:
-            # Asked after the runner: what has a job by now has its machines in the list, or they are gone.
-            clusters = [cluster for cluster in self.provisioner.find(self.owner) if cluster.run_id not in known]
-            own = {cluster.run_id for cluster in clusters} if self._ground.own else None
-        except TradewindError as error:
-            problems.append(error)
-            clusters, own = [], None
-        for handle in strays:
-            try:
-                if own is not None and handle.run_id not in own:
-                    words.append(f"forgot run {handle.run_id}, whose machines are gone")
-                elif self._end_stray(handle):
-                    words.append(f"ended run {handle.run_id}, which nobody waited for")
-                self.runner.forget(handle)
-            except TradewindError as error:
-                problems.append(error)
-        for cluster in clusters:
-            try:
-                gone = self.provisioner.destroy(cluster).state is ClusterState.GONE
-                words.append(f"{'gave' if gone else 'is giving'} back the machines of run {cluster.run_id}")
-            except TradewindError as error:
-                problems.append(error)
-        if problems:
-            raise problems[0]
-        return words
-
-    def _end_stray(self, handle: Handle) -> bool:
-        """End a run that no row knows; False when it had ended already.
-
-        Raises:
-            TeardownError: It does not end.
-        """
-        if self.runner.poll([handle])[handle.run_id].state.ended:
-            return False
-        until = time.monotonic() + _PATIENCE_SECONDS
-        self.runner.cancel(handle)
-        while not self.runner.poll([handle])[handle.run_id].state.ended:
-            if time.monotonic() > until:
-                raise TeardownError(f"run {handle.run_id}, which nobody waits for, does not end")
-            self.runner.wait([handle], _GLANCE_SECONDS)
-        return True
+        return give_back_strays(self._ground, self.owner, known_run_ids | set(self._flights))
 
     def output(self, run: Run, request: RunRequest) -> RunOutput:
         """What the interpreters read of an ended run."""
@@ -385,6 +365,12 @@ class Deployer:
         polled: Mapping[str, Cluster] = self.provisioner.poll(clusters) if clusters else {}
         for flight in flights:
             flight.note(statuses.get(flight.run.run_id), polled.get(flight.run.run_id))
+
+
+def _give_up(flight: Flight, reason: str) -> None:
+    """Let a run end, unless it ends already, or its job has ended by itself: what that has left is paid for."""
+    if flight.open and flight.ending is None and flight.running:
+        flight.stop(Ending(RunState.CANCELLED, reason))
 
 
 def _moves(flight: Flight) -> bool:

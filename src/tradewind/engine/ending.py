@@ -183,9 +183,9 @@ class _Ending:
     def launch(self, run: Run, request: RunRequest) -> Run:
         raise AssertionError(f"run {run.run_id} is not to be started")
 
-    def adopt(self, run: Run, request: RunRequest) -> Run:
+    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
         try:
-            return self._deployer.end(run, request, self._reason)
+            return self._deployer.end(run, request, unwanted or self._reason)
         except TradewindError as error:  # the others are ended all the same
             self.problems.append(str(error))
             return run
@@ -195,6 +195,9 @@ class _Ending:
 
     def wait(self, seconds: float) -> None:
         return
+
+    def abort(self, reasons: Mapping[str, str]) -> list[Run]:
+        return []
 
     def stop(self, reasons: Mapping[str, str]) -> None:
         return

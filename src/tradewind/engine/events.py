@@ -153,12 +153,14 @@ class Launch:
         run: Its row, stored already.
         wall_seconds: The time after which it must end, or None.
         again: An earlier process may have started it: it is found again, never started twice.
+        unwanted: Why it is only found again to be ended, or empty.
     """
 
     trial: Trial
     run: Run
     wall_seconds: float | None
     again: bool = False
+    unwanted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +183,17 @@ class Unwant:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End a run and give its machines back."""
+    """End a run and give its machines back.
+
+    Attributes:
+        run_id: Which.
+        reason: In words.
+        waits: The search goes no further until its machines are gone. Without it, that comes as `RunChanged`.
+    """
 
     run_id: str
     reason: str
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,8 @@ class Deploys(Protocol):
         """Start a run whose row is stored."""
         ...
 
-    def adopt(self, run: Run, request: RunRequest) -> Run:
-        """Find a run of an earlier process again."""
+    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
+        """Find a run of an earlier process again; with a reason why it is ``unwanted``, only to end it."""
         ...
 
     def poll(self) -> list[Run]:
@@ -80,8 +80,12 @@ class Deploys(Protocol):
         """Return when something may have changed, or after ``seconds``."""
         ...
 
+    def abort(self, reasons: Mapping[str, str]) -> Sequence[Run]:
+        """Begin to end some runs that are not wanted any more, while others go on; `poll` tells of their end."""
+        ...
+
     def stop(self, reasons: Mapping[str, str]) -> None:
-        """Begin to end some runs, all at the same time."""
+        """Begin to end some runs, all at the same time, before `cancel` waits for each."""
         ...
 
     def cancel(self, run_id: str, reason: str) -> Run | None:
@@ -326,12 +330,21 @@ class Search:
             event = waiting.popleft()
             for one in (*self._told_at_the_end(event), event):
                 instructions = self.parts.machine.handle(one, self.parts.deployer.clock.now())
-                cancels = {each.run_id: each.reason for each in instructions if isinstance(each, Cancel)}
+                cancels = [each for each in instructions if isinstance(each, Cancel)]
                 for instruction in instructions:
-                    if len(cancels) > 1 and isinstance(instruction, Cancel):
-                        self.parts.deployer.stop(cancels)  # together, before the first of them is waited for
-                        cancels = {}
+                    if cancels and isinstance(instruction, Cancel):
+                        waiting.extend(self._begin_to_end(cancels))
+                        cancels = []
                     waiting.extend(self._carry_out(instruction))
+
+    def _begin_to_end(self, cancels: Sequence[Cancel]) -> list[Event]:
+        """End some runs, all at the same time; those of them that are to be waited for are not waited for here."""
+        deployer = self.parts.deployer
+        waited = {each.run_id: each.reason for each in cancels if each.waits}
+        if len(waited) > 1:
+            deployer.stop(waited)
+        others = {each.run_id: each.reason for each in cancels if not each.waits}
+        return [RunChanged(run) for run in deployer.abort(others)] if others else []
 
     def _told_at_the_end(self, event: Event) -> Sequence[Event]:
         """All that a run has reported, before the machine hears that it is over: others are compared with it."""
@@ -353,14 +366,15 @@ class Search:
             case Unwant(number):
                 assert self._gate is not None
                 self._gate.unwant(number)
-            case Launch(trial, run, wall_seconds, again):
+            case Launch(trial, run, wall_seconds, again, unwanted):
                 if self._gate is not None:
                     self._gate.launched(trial, run, again=again)
                 request = parts.request(trial, run, wall_seconds)
                 self._requests[run.run_id] = request
-                start = parts.deployer.adopt if again else parts.deployer.launch
-                return [RunChanged(start(replace(run, folder=str(request.folder)), request))]
-            case Cancel(run_id, reason):
+                run = replace(run, folder=str(request.folder))
+                deployer = parts.deployer
+                return [RunChanged(deployer.adopt(run, request, unwanted) if again else deployer.launch(run, request))]
+            case Cancel(run_id, reason, waits=True):
                 cancelled = parts.deployer.cancel(run_id, reason)
                 return [] if cancelled is None else [RunChanged(cancelled)]
             case Interpret(trial, run):
@@ -374,7 +388,7 @@ class Search:
                     self._gate.ended(run_id)
                 parts.deployer.settle(run_id)
                 self._requests.pop(run_id, None)
-            case Stop():
+            case Cancel() | Stop():
                 pass
         return []
 

@@ -19,6 +19,8 @@ class RunningTrial:
         cap_seconds: Seconds at which it will be cut short, or None.
         cost: USD, this run, so far.
         machines: Those that were made for it, or that it was given.
+        ending: Why it is being ended, or empty.
+        trouble: What keeps it from going on, as its row has it (``its machines are not given back yet: ...``).
     """
 
     trial: Trial
@@ -27,6 +29,8 @@ class RunningTrial:
     cap_seconds: float | None
     cost: float
     machines: Sequence[Machine] = ()
+    ending: str = ""
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class SearchMachine:
         parallel: Runs at the same time; it may be changed between events.
         ledger: The money.
         book: The trials.
+        underway: The runs that have not ended.
         early: What the runs have reported, and which were given up for it.
         ending: Why nothing more will be asked, or None; what runs may still end.
         stopped: Why the search is over, or None.
@@ -52,7 +53,7 @@ class SearchMachine:
         self.purse = Purse(problem, policy)
         self.stopped: ev.Stop | None = None
         self._allowance = Allowance(problem, policy.rules)
-        self._underway = Underway()
+        self.underway = Underway()
         self._waiting: deque[Trial] = deque()  # proposed, not running: no room or no money yet
         self.ending: str | None = None
         self._dropping = False  # what waits is not launched any more
@@ -69,7 +70,7 @@ class SearchMachine:
     @property
     def runs(self) -> Mapping[str, Run]:
         """The current run of each trial that has one, by its id."""
-        return self._underway.runs
+        return self.underway.runs
 
     @property
     def elapsed(self) -> float:
@@ -88,7 +89,7 @@ class SearchMachine:
 
     def going_on(self) -> list[Run]:
         """The runs that nobody is ending."""
-        return list(self._underway.going_on())
+        return list(self.underway.going_on())
 
     def running_offers(self) -> list[Offer]:
         """The offers that runs are on now."""
@@ -131,7 +132,7 @@ class SearchMachine:
             case ev.Interrupted():
                 self._interrupting = True
                 self._end("interrupted; the same command resumes", drop=True)
-                out += [ev.Cancel(run_id, "the user stopped the search") for run_id in self.runs]
+                out += [ev.Cancel(run_id, "the user stopped the search", waits=True) for run_id in self.runs]
             case ev.Granted(number):
                 self._leave.give(number)
             case ev.Tick():
@@ -157,12 +158,12 @@ class SearchMachine:
             elif trial.number in open_runs:
                 run = open_runs[trial.number]
                 self.ledger.take_over(run.run_id, run.reserved)
-                self._underway.put(run)
+                self.underway.put(run)
             else:
                 self._waiting.append(trial)
         self.early.open(event.trials, event.reports)
+        self.underway.take_up()
         out += [self._adopt(run) for run in list(self.runs.values())]
-        out += [ev.Cancel(run_id, why) for run_id, why in self._underway.stopped_before()]
         self.book.last = None
         return out
 
@@ -175,12 +176,12 @@ class SearchMachine:
             amount = self.purse.share(self.ledger.free or 0.0, others) if amount is None else amount
             run = replace(run, reserved=amount)
             self.ledger.take_over(run.run_id, amount)
-            self._underway.put(run, stored=False)
-        return ev.Launch(trial, run, self._until(trial, run), again=True)
+            self.underway.put(run, stored=False)
+        return ev.Launch(trial, run, self._until(trial, run), True, self.underway.why_ending(run.run_id))
 
     def _until(self, trial: Trial, run: Run) -> float | None:
         cap, why = self.cap(trial, run)
-        self._underway.may_take(run.run_id, cap, why)
+        self.underway.may_take(run.run_id, cap, why)
         return cap
 
     # ------------------------------------------------------------------ what comes next
@@ -231,9 +232,7 @@ class SearchMachine:
             elif run.state == RunState.EXECUTING:
                 limits = self.purse.limits(self.book.trials[run.trial], best)
                 why = next((reason for seconds, reason in limits if run.runtime > seconds), "")
-            if why:
-                self._underway.abort(run.run_id, why)
-                out.append(ev.Cancel(run.run_id, why))
+            out += self._abort(run.run_id, why) if why else []
         return out
 
     # ------------------------------------------------------------------ proposals
@@ -287,7 +286,7 @@ class SearchMachine:
         self.ledger.reserve(run.run_id, amount)
         trial = replace(trial, state=TrialState.RUNNING, attempts=attempt, started=trial.started or self._allowance.now)
         self.book.put(trial)
-        self._underway.put(run)
+        self.underway.put(run)
         cap = self._until(trial, run)
         return [self._write(trials=[trial], runs=[run]), ev.Launch(trial, run, cap)]
 
@@ -306,9 +305,9 @@ class SearchMachine:
     # ------------------------------------------------------------------ runs
 
     def _run_changed(self, news: Run) -> list[ev.Instruction]:
-        if (run := self._underway.reserved(news)) is None:
+        if (run := self.underway.known(news)) is None:
             return []
-        weighs = self._underway.put(run, stored=run.state.ended)
+        weighs = self.underway.put(run, stored=run.state.ended)
         if not run.state.ended:
             offer = self.book.trials[run.trial].offer
             within = self.ledger.meter(run.run_id, run.cost)
@@ -316,8 +315,8 @@ class SearchMachine:
             done = news.state == RunState.COLLECTING
             if not (within or done) and self.ledger.free == 0 and self.purse.overdrawn(run, offer):
                 why = f"it cost more than the {format_money(run.reserved)} set aside for it, and the budget has no more"
-                self._underway.abort(run.run_id, why)
-                return [ev.Cancel(run.run_id, why)]
+                if told := self._abort(run.run_id, why):
+                    return told
             return [self._write()] if weighs else []
         trial = self.book.trials[run.trial]
         accepted = run.state == RunState.FAILED and run.exit_code in self.policy.exit_codes
@@ -325,25 +324,27 @@ class SearchMachine:
             return [ev.Interpret(trial, run)]
         if run.state == RunState.TIMED_OUT:
             return self._finish(run, self._cut(trial, run))
-        if run.state == RunState.CANCELLED:
-            if self._underway.aborted(run.run_id):
+        if run.state == RunState.CANCELLED or outcome.is_lost(run):
+            if self.underway.aborted(run.run_id):
                 return self._finish(run, self._cut(trial, run))
-            return self._put_back(run, trial)
-        if outcome.is_lost(run):
-            return self._retry(run, trial)
+            return self._put_back(run, trial) if run.state == RunState.CANCELLED else self._retry(run, trial)
         return self._finish(run, outcome.failed(trial, run, run.reason))
 
     def _reported(self, event: ev.Reported) -> list[ev.Instruction]:
         if (run := self.runs.get(event.run_id)) is None:
             return []
         why = self.early.take(event, self.book.trials[run.trial], self.book.best)
-        if not why or run.state.ended or not self._underway.abort(run.run_id, why):
+        return self._abort(run.run_id, why) if why and not run.state.ended else []
+
+    def _abort(self, run_id: str, why: str) -> list[ev.Instruction]:
+        """Cancel a run that is not wanted any more; nothing where that is being done already."""
+        if not self.underway.abort(run_id, why):
             return []
         # Stored first: after a crash the run is ended, and its trial is not repeated.
-        return [self._write(runs=[replace(run, reason=why)]), ev.Cancel(run.run_id, why)]
+        return [self._write(), ev.Cancel(run_id, why)]
 
     def _cut(self, trial: Trial, run: Run) -> Trial:
-        why = self._underway.why_cut(run)
+        why = self.underway.why_cut(run)
         return outcome.aborted(trial, run, why, self.problem.objective, self.early.reached(trial))
 
     def _interpreted(self, event: ev.Interpreted) -> list[ev.Instruction]:
@@ -380,7 +381,7 @@ class SearchMachine:
 
     def _charge(self, run: Run, trial: Trial) -> Trial:
         self.ledger.settle(run.run_id, run.cost)
-        self._underway.remove(run.run_id)
+        self.underway.remove(run.run_id)
         trial = replace(trial, spent=round(trial.spent + run.cost, 9))
         self.early.close(trial)
         self.book.put(trial)
@@ -396,4 +397,4 @@ class SearchMachine:
         self, trials: Sequence[Trial] = (), runs: Sequence[Run] = (), study: dict[str, object] | None = None
     ) -> ev.Write:
         """Rows to store, with whatever else has changed since the last time."""
-        return ev.Write(tuple(trials), tuple(self._underway.rows(runs)), {"elapsed": self.elapsed, **(study or {})})
+        return ev.Write(tuple(trials), tuple(self.underway.rows(runs)), {"elapsed": self.elapsed, **(study or {})})

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from tradewind.problem import STOPPED_EARLY, Run, RunState
 
+_ENDING = "being ended: "
+"""So begins the reason in the row of a run that is being cancelled: who goes on after a crash does not repeat it."""
+
 _SLACK, _SLACK_SHARE = 2.0, 0.02
 """Seconds, and share of its wall time, by which the measured time of a run that was cut there may fall short of it."""
 
@@ -22,6 +25,7 @@ class Underway:
         self.runs: dict[str, Run] = {}
         self._deadlines: dict[str, tuple[float | None, str]] = {}  # run -> its wall time, and why it is that
         self._aborting: dict[str, str] = {}  # run -> why it is being cancelled
+        self._troubles: dict[str, str] = {}  # run -> what keeps one that is being cancelled from being gone
         self._dirty: dict[str, Run] = {}
 
     def __len__(self) -> int:
@@ -47,34 +51,53 @@ class Underway:
         collects = run.state == RunState.COLLECTING != known.state
         return collects or (run.handle is not None and known.handle is None)
 
-    def reserved(self, run: Run) -> Run | None:
-        """News of a run, with what was set aside for it at its launch; None where it is not on its way."""
-        known = self.runs.get(run.run_id)
+    def known(self, news: Run) -> Run | None:
+        """News of a run, with what only this side knows of it; None where it is not on its way.
+
+        That is what was set aside for it at its launch, and that it is being cancelled, and why.
+        """
+        known = self.runs.get(news.run_id)
         if known is None:
             return None
-        return run if run.reserved == known.reserved else replace(run, reserved=known.reserved)
+        run = news if news.reserved == known.reserved else replace(news, reserved=known.reserved)
+        if run.run_id in self._aborting and not run.state.ended:
+            self._troubles[run.run_id] = run.reason
+            run = replace(run, reason=known.reason)
+        return run
 
     def may_take(self, run_id: str, seconds: float | None, why: str) -> None:
         """Note a run's wall time, and why it is that."""
         self._deadlines[run_id] = (seconds, why)
 
     def abort(self, run_id: str, why: str) -> bool:
-        """Note why a run is cancelled; False where it is cancelled already, for another reason."""
-        return self._aborting.setdefault(run_id, why) == why
+        """Note that a run is being cancelled, and why: in its row, too; False where it is being cancelled already."""
+        if run_id in self._aborting:
+            return False
+        self._aborting[run_id] = why
+        run = self.runs[run_id]
+        self.put(replace(run, reason=why if why.startswith(STOPPED_EARLY) else _ENDING + why), stored=False)
+        return True
 
     def aborted(self, run_id: str) -> bool:
         """True when a run is being cancelled, or was, for a reason of its own."""
         return run_id in self._aborting
 
-    def stopped_before(self) -> list[tuple[str, str]]:
-        """The runs that an earlier process was about to stop early, each with its reason."""
-        found = [(r.run_id, r.reason) for r in self.runs.values() if r.reason.startswith(STOPPED_EARLY)]
-        self._aborting = dict(found)
-        return found
+    def why_ending(self, run_id: str) -> str:
+        """Why a run is being cancelled; empty where it is not."""
+        return self._aborting.get(run_id, "")
+
+    def trouble(self, run_id: str) -> str:
+        """What keeps a run from going on, or from being gone, in words; empty where nothing does."""
+        return self._troubles.get(run_id, "") if run_id in self._aborting else self.runs[run_id].reason
+
+    def take_up(self) -> None:
+        """Take up what an earlier process began: the runs that it was ending are not wanted now either."""
+        marked = (run for run in self.runs.values() if run.reason.startswith((_ENDING, STOPPED_EARLY)))
+        self._aborting = {run.run_id: run.reason.removeprefix(_ENDING) for run in marked}
 
     def why_cut(self, run: Run) -> str:
         """Why a run ended before its end."""
-        if why := self._aborting.get(run.run_id):
+        if why := self.why_ending(run.run_id):
             return why
         seconds, why = self._deadlines.get(run.run_id, (None, ""))
         # An engine has limits of its own: who was cut by one of them did not reach the time noted here.
@@ -84,7 +107,7 @@ class Underway:
     def remove(self, run_id: str) -> None:
         """A run is over."""
         del self.runs[run_id]
-        for notes in (self._dirty, self._aborting, self._deadlines):
+        for notes in (self._dirty, self._aborting, self._troubles, self._deadlines):
             notes.pop(run_id, None)
 
     def rows(self, runs: Sequence[Run]) -> Iterable[Run]:

@@ -15,7 +15,8 @@ def take_snapshot(machine: SearchMachine) -> Snapshot:
     for run in machine.runs.values():
         trial = book.trials[run.trial]
         cap, _ = machine.cap(trial, run)
-        running.append(RunningTrial(trial, run.state.value, run.runtime, cap, run.cost, run.machines))
+        facts = (run.state.value, run.runtime, cap, run.cost, run.machines, machine.underway.why_ending(run.run_id))
+        running.append(RunningTrial(trial, *facts, machine.underway.trouble(run.run_id)))
     return Snapshot(
         name=problem.job.name,
         searcher=machine.policy.searcher,

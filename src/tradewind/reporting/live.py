@@ -317,8 +317,11 @@ def _bar(name: str, done: float, ahead: float, limit: float | None, words: str, 
 
 def _running_line(one: RunningTrial, objective: Objective) -> Text:
     cap = f" / {format_duration(one.cap_seconds)}" if one.cap_seconds is not None else ""
-    words = f"▶ {one.trial.number:<5} {one.stage:<10} {format_duration(one.runtime)}{cap}  {format_money(one.cost)}"
-    return _line(f"{words}  {compact(one.trial.configuration)}", "cyan")
+    stage = "ending" if one.ending else one.stage
+    words = f"▶ {one.trial.number:<5} {stage:<10} {format_duration(one.runtime)}{cap}  {format_money(one.cost)}"
+    # Why it ends, or what keeps it, is news; what is tried there has been on the screen before.
+    why = " ".join((one.trouble or one.ending).split())
+    return _line(f"{words}  {why or compact(one.trial.configuration)}", "yellow" if why else "cyan")
 
 
 _MARKS = {"succeeded": ("✓", ""), "failed": ("✗", "red"), "aborted": ("⊘", "yellow"), "lost": ("?", "magenta")}
