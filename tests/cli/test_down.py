@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.test_kill import alive_with
 from tests.waiting import eventually
 
+from tradewind import plugins
 from tradewind.cli.app import run
 from tradewind.engine import ending
 from tradewind.engine.assemble import new_study
@@ -63,6 +65,28 @@ def test_what_ended_by_itself_keeps_its_result(tmp_path: Path, capsys: pytest.Ca
         assert [each["state"] for each in document[0]["runs"]] == ["done"]
         assert left.store.trials(left.study.id)[0].state is TrialState.SUCCEEDED
         assert left.found() == set()
+
+
+def test_machines_go_although_what_was_to_read_the_outputs_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package of an interpreter may have been removed since: machines that cost money must not wait for it."""
+    create = plugins.create
+
+    def without(kind: str, name: str, *given: Any, **more: Any) -> Any:
+        return create(kind, "removed" if kind == "interpreter" else name, *given, **more)
+
+    with world(tmp_path, "sleep 0.2") as left:
+        left.leave(0)
+        eventually(lambda: any(b'"state"' in found.read_bytes() for found in left.folder.rglob("result.json")))
+        left.leave(1)
+        monkeypatch.setattr(plugins, "create", without)
+        assert run(["down", "sort", "--yes"]) == 0
+        assert left.found() == set()
+        ended, cut = left.store.trials(left.study.id)
+        assert ended.observation is not None
+        assert "there is no interpreter named 'removed'" in ended.observation.reason
+        assert cut.state in (TrialState.PENDING, TrialState.FAILED)  # it may have ended by itself, too
 
 
 def test_a_row_for_which_nothing_was_made_begins_nothing(left: World) -> None:

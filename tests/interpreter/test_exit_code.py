@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tradewind import plugins
+from tradewind.engine.assemble import accepted_exit_codes
 from tradewind.errors import InterpretationError, SpecError
+from tradewind.interpreter.base import AcceptsExitCodes, Interpreter
+from tradewind.plugins import Settings
+from tradewind.problem import RunOutput
+from tradewind.problem.spec import parse_spec
 from tradewind.testing.interpreters import make_output
 
 
@@ -30,3 +37,35 @@ def test_settings_are_checked(tmp_path: Path) -> None:
         plugins.create("interpreter", "exit_code", {"alowed": [0]}, base=tmp_path)
     with pytest.raises(SpecError, match="allowed"):
         plugins.create("interpreter", "exit_code", {"allowed": []}, base=tmp_path)
+
+
+class Lenient(Interpreter, AcceptsExitCodes):
+    """A part of another package that takes code 7 for success, and knows nothing of ``exit_code``."""
+
+    accepted = frozenset({7})
+
+    def interpret(self, output: RunOutput, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        return {"lenient": 1.0}
+
+
+def test_any_interpreter_may_say_which_exit_codes_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = plugins.create
+
+    def lenient(kind: str, name: str, *given: Any, **more: Any) -> Any:
+        return (
+            Lenient(settings=Settings(), base=tmp_path) if name == "json_lines" else create(kind, name, *given, **more)
+        )
+
+    def accepted(interpret: str) -> frozenset[int]:
+        return accepted_exit_codes(
+            parse_spec(f"name: x\njob: {{command: 'true'}}\nspace: {{x: [1]}}\n{interpret}", base=tmp_path)
+        )
+
+    assert accepted("") == {0}
+    assert accepted("interpret: {use: exit_code, allowed: [0, 3]}") == {0, 3}
+    assert accepted("interpret: json_lines") == frozenset()
+    monkeypatch.setattr(plugins, "create", lenient)
+    assert accepted("interpret: json_lines") == {7}
+    assert accepted("interpret: [{use: exit_code, allowed: [3]}, json_lines]") == {3, 7}

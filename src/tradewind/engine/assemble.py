@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tradewind.deployer.lifecycle import Deployer
     from tradewind.deployer.provisioner.base import Provisioner
     from tradewind.deployer.runner.base import Runner
+    from tradewind.interpreter.base import Interpreter
     from tradewind.problem.spec import Spec
     from tradewind.selector.base import Selector
 
@@ -344,10 +345,21 @@ def _elsewhere(spec: Spec, problem: Problem, deployer: Deployer, data_folder: Pa
 
 
 def accepted_exit_codes(spec: Spec) -> frozenset[int]:
-    """Exit codes other than 0 that the user's interpreters take for success."""
+    """Exit codes of the program that the user's interpreters take for success.
+
+    Raises:
+        PluginError: There is no such interpreter.
+    """
+    from tradewind.interpreter.base import AcceptsExitCodes
+
     return frozenset(
-        int(code) for one in spec.interpret if one.name == "exit_code" for code in one.settings.get("allowed", ())
+        code for part in _interpreters(spec) if isinstance(part, AcceptsExitCodes) for code in part.accepted
     )
+
+
+def _interpreters(spec: Spec) -> list[Interpreter]:
+    """The interpreters of a specification, in its order."""
+    return [plugins.create("interpreter", choice.name, choice.settings, base=spec.base) for choice in spec.interpret]
 
 
 def build_reader(spec: Spec) -> Callable[[RunOutput], dict[str, float]]:
@@ -358,5 +370,5 @@ def build_reader(spec: Spec) -> Callable[[RunOutput], dict[str, float]]:
     from tradewind.interpreter.chain import interpret_all
     from tradewind.store.rows import text
 
-    chain = [plugins.create("interpreter", choice.name, choice.settings, base=spec.base) for choice in spec.interpret]
+    chain = _interpreters(spec)
     return lambda output: {text(name): value for name, value in interpret_all(chain, output).items()}

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,12 @@ from tradewind.engine.state import SearchMachine
 from tradewind.errors import (
     CredentialsError,
     InputError,
+    InterpretationError,
     MissingProgramError,
     NoOfferError,
     PluginError,
     PrerequisiteError,
+    SpecError,
     TeardownError,
     TradewindError,
 )
@@ -132,9 +135,11 @@ def _end_runs(
         resolver=_Nobody(),
         terms=Terms(spec.billing, spec.parallel, spec.future_runs),
     )
-    policy = Policy(
-        owner=study.owner, retries=spec.retries, abort=spec.abort, exit_codes=accepted_exit_codes(spec), searcher=""
-    )
+    try:
+        codes, read = accepted_exit_codes(spec), build_reader(spec)
+    except (PluginError, SpecError) as error:  # what was to read the outputs is gone: the machines go all the same
+        codes, read = frozenset(), partial(_cannot_read, str(error))
+    policy = Policy(owner=study.owner, retries=spec.retries, abort=spec.abort, exit_codes=codes, searcher="")
     deployer = _Ending(build_deployer(spec, study.owner, data_folder), reason)
     parts = Parts(
         study=study,
@@ -144,10 +149,14 @@ def _end_runs(
         deployer=deployer,
         store=store,
         request=request_maker(spec, study, data_folder, deployer.clock.now),
-        read=lambda output: build_reader(spec)(output),
+        read=read,
     )
     _Last(parts).end_runs(chosen)
     return deployer.problems
+
+
+def _cannot_read(why: str, output: RunOutput) -> dict[str, float]:
+    raise InterpretationError("user-code", why, hint=f"what it left is in {output.folder}")
 
 
 class _Last(Search):

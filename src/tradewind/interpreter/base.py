@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
-from tradewind.plugins import Plugin, Settings
+from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import RunOutput
 
 
@@ -36,3 +36,12 @@ class Interpreter(Plugin, ABC):
         Raises:
             InterpretationError: With a typed reason; the trial then counts as failed.
         """
+
+
+class AcceptsExitCodes(Capability, ABC):
+    """Says which exit codes other than 0 are no failure of the program; what such a run left behind is read as any."""
+
+    @property
+    @abstractmethod
+    def accepted(self) -> frozenset[int]:
+        """Exit codes that count as success."""

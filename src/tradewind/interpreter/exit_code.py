@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from tradewind.errors import InterpretationError
-from tradewind.interpreter.base import Interpreter
+from tradewind.interpreter.base import AcceptsExitCodes, Interpreter
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
 
@@ -18,11 +18,16 @@ class ExitCodeSettings(Settings):
     allowed: tuple[int, ...] = Field((0,), min_length=1, description="Exit codes that count as success")
 
 
-class ExitCodeInterpreter(Interpreter):
+class ExitCodeInterpreter(Interpreter, AcceptsExitCodes):
     """Reads the exit code as the metric ``exit_code``; one that is not allowed makes the trial fail."""
 
     Settings = ExitCodeSettings
     settings: ExitCodeSettings
+
+    @property
+    def accepted(self) -> frozenset[int]:
+        """Those of the setting ``allowed``."""
+        return frozenset(self.settings.allowed)
 
     def interpret(self, output: RunOutput, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Read the exit code.
@@ -33,7 +38,7 @@ class ExitCodeInterpreter(Interpreter):
         code = output.exit_code
         if code is None:
             raise InterpretationError("exit-code", "the program was cut short and has no exit code")
-        if code not in self.settings.allowed:
+        if code not in self.accepted:
             wanted = ", ".join(map(str, self.settings.allowed))
             raise InterpretationError(
                 "exit-code", f"the program ended with exit code {code}, allowed: {wanted}", hint=f"read {output.stderr}"
