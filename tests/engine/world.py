@@ -148,7 +148,7 @@ class World:
                         self.trial_rows.update({t.number: t for t in trials})
                         self.run_rows.update({r.run_id: r for r in runs})
                         self.study.update(study)
-                    case Launch(trial, run, wall, _):
+                    case Launch(trial, run, wall, _, unwanted):
                         assert run.run_id in self.run_rows, "a run was started before its row was stored"
                         assert run.run_id not in self.launched, "a run was started twice"
                         self.launched.append(run.run_id)
@@ -157,6 +157,8 @@ class World:
                         self.running[run.run_id] = _Running(run, self.fate(trial, run), self.now, wall, offer.hourly)
                         if wall is not None:
                             assert wall > 0
+                        if unwanted:
+                            events.append(RunChanged(self._end(self.running[run.run_id], cancelled=True)))
                     case Cancel(run_id, _):
                         if run_id in self.running:
                             events.append(RunChanged(self._end(self.running[run_id], cancelled=True)))
