@@ -12,15 +12,16 @@ from tests.searcher.gradients import check_gradient
 
 from tradewind import plugins
 from tradewind.errors import SpecError
-from tradewind.problem import Billing, Objective, Problem, Proposal, Threshold, Trial, TrialState
+from tradewind.problem import Billing, Budget, Objective, Problem, Proposal, Threshold, Trial, TrialState
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.trimtuner.gain import entropy, information_gain
 from tradewind.searcher.trimtuner.models import Whole
 from tradewind.searcher.trimtuner.process import FidelityProcess
-from tradewind.searcher.trimtuner.searcher import TrimTunerSearcher, constrained_value
+from tradewind.searcher.trimtuner.ranking import constrained_value
+from tradewind.searcher.trimtuner.searcher import TrimTunerSearcher
 from tradewind.searcher.trimtuner.trees import ExtraTrees
 from tradewind.testing import problems
-from tradewind.testing.problems import KnownProblem, drive, evaluate, pending
+from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, pending
 
 
 def make(problem: Problem, seed: int = 0, **settings: Any) -> TrimTunerSearcher:
@@ -161,16 +162,17 @@ def test_constrained_value_by_hand() -> None:
 
 def test_it_starts_with_all_parts_of_one_configuration() -> None:
     problem = problems.training_problem()
-    trials = drive(make(problem, 3), problem, 4)
+    trials = drive(make(problem, 3), problem, 5)[:4]
     assert len({trial.configuration for trial in trials}) == 1
     assert [trial.proposal.fidelity for trial in trials] == [1 / 60, 1 / 10, 1 / 4, 1 / 2]
-    assert [t.proposal.fidelity for t in drive(make(problem, 3, fractions=[0.5, 0.2]), problem, 2)] == [0.2, 0.5]
+    trials = drive(make(problem, 3, fractions=[0.5, 0.2]), problem, 3)
+    assert [t.proposal.fidelity for t in trials] == [0.2, 0.5, 1.0]
 
 
 def test_a_start_that_is_too_dear_on_a_part_is_not_run_on_more() -> None:
     """A tenth that costs more than the whole may cost settles that configuration: others are started instead."""
     for problem in (problems.training_problem(limit=0.004), problems.training_problem()):
-        trials = drive(make(problem, 3), problem, 4)
+        trials = drive(make(problem, 3), problem, 5)[:4]
         dear = problem.constraints.thresholds[0].at_most == 0.004
         shares = [1 / 60, 1 / 10, 1 / 60, 1 / 60] if dear else [1 / 60, 1 / 10, 1 / 4, 1 / 2]
         assert [trial.proposal.fidelity for trial in trials] == shares
@@ -251,6 +253,44 @@ def test_the_last_trial_is_on_the_whole() -> None:
         searcher.tell(trial)
     assert one(searcher.ask(SearchState(proposed=6, trials_left=1))).fidelity == 1.0
     assert one(searcher.ask(SearchState(proposed=6, trials_left=9))).fidelity < 1.0
+
+
+@pytest.mark.parametrize("trials", [1, 2, 4])
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_few_trials_end_with_a_whole_run(trials: int, parallel: int) -> None:
+    """One of them is kept for it, and it waits for the parts; more would be a start without a result."""
+    problem = replace(problems.training_problem(), budget=Budget(trials=trials))
+    ended = drive(make(problem, 1), problem, trials, parallel)
+    assert [t.proposal.fidelity for t in ended] == [*[1 / 60, 1 / 10, 1 / 4][: trials - 1], 1.0]
+
+
+def test_the_last_trial_is_whole_though_nothing_is_known() -> None:
+    """Where every part failed, a configuration is run that has not."""
+    problem = problems.training_problem()
+    searcher = make(problem, 1)
+    fails = replace(problem, of_part=lambda _c, _o, _s: Outcome(1.0, failed="no data"))
+    tried = [one(searcher.ask(SearchState(proposed=0, trials_left=2)))]
+    searcher.tell(evaluate(fails, tried[0]))
+    last = one(searcher.ask(SearchState(proposed=1, trials_left=1)))
+    assert last.fidelity == 1.0
+    assert last.configuration != tried[0].configuration
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_the_start_leaves_money_for_a_whole_run(parallel: int) -> None:
+    """The four parts of the start cost 0.87 of a whole run; with money for one and a half there is a whole run."""
+    plain = problems.training_problem()
+    every = [plain.bill(plain.candidates.configuration(i)) for i in range(len(plain.candidates))]
+    problem = replace(plain, budget=Budget(dollars=1.6 * float(np.median(every))))
+    trials = drive(make(problem, 1), problem, 12, parallel)
+    assert [t for t in whole(trials) if t.state == TrialState.SUCCEEDED]
+    assert [t for t in trials if t.proposal.fidelity < 1.0]
+
+
+def test_money_for_many_whole_runs_starts_with_all_parts() -> None:
+    plain = problems.training_problem(dollars=50.0)
+    trials = drive(make(plain, 3), plain, 5)[:4]
+    assert [trial.proposal.fidelity for trial in trials] == [1 / 60, 1 / 10, 1 / 4, 1 / 2]
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tradewind import plugins
-from tradewind.problem import COST, RUNTIME, Configuration, Problem, Proposal, TrialState
+from tradewind.problem import Configuration, Problem, Proposal
 from tradewind.searcher import acquisition
 from tradewind.searcher.base import (
     ContinuousSpaces,
@@ -23,10 +24,11 @@ from tradewind.searcher.base import (
     SearchState,
     UsesFractions,
 )
-from tradewind.searcher.surrogate.gp import Array
 from tradewind.searcher.trimtuner.field import Considered, PartsSearcher
 from tradewind.searcher.trimtuner.gain import information_gain
 from tradewind.searcher.trimtuner.models import Models, Whole
+from tradewind.searcher.trimtuner.ranking import argbest, constrained_value, payable
+from tradewind.searcher.trimtuner.start import Start, too_much
 
 _SCORED = (6, 40)
 """At least and at most so many configurations are scored, whatever share of all they are."""
@@ -96,19 +98,18 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         field = self._field(state)
         if field is None or not field.open.any():
             return self.nothing_left(state)
+        models, start = self._models(), self._start()
+        if not models.ready:
+            return self._blind(state, start, count)
         taken = self.taken(state)
         chosen: list[Proposal] = []
-        models = self._models()
-        started = len({t.key for t in (*self.history, *state.pending)})
-        first = self.settings.starts * len(self._parts)
-        if not models.ready or started < first:
-            chosen = self._start(state, taken, count if not models.ready else min(count, first - started))
-            if len(chosen) == count or not models.ready:
-                return chosen or self.nothing_left(state)
-        running = [t.proposal for t in state.pending] + chosen
-        rng = self.rng(state)
+        running = [t.proposal for t in state.pending]
+        begun = len({t.key for t in (*self.history, *state.pending)})
+        rng, left = self.rng(state), state
         while len(chosen) < count and field.open.any():
-            proposal = self._next(state, field, self._believing(models, running), running, taken, rng)
+            proposal = self._first(left, field, models, start, taken, begun + len(chosen))
+            if proposal is None:
+                proposal = self._next(left, field, self._believing(models, running), running, taken, rng)
             if proposal is None:
                 break
             taken.add(self.problem.trial_key(proposal.configuration, proposal.fidelity))
@@ -116,7 +117,24 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
                 self._close(field, proposal.configuration)
             chosen.append(proposal)
             running.append(proposal)
+            left = self._without(left, models, proposal)
         return chosen or self.nothing_left(state)
+
+    def _without(self, state: SearchState, models: Models, proposal: Proposal) -> SearchState:
+        """What is left once a proposal is run."""
+        trials = None if state.trials_left is None else state.trials_left - 1
+        money = state.money_left
+        if money is not None:
+            money = max(0.0, money - self._spend(models, proposal))
+        return replace(state, trials_left=trials, money_left=money)
+
+    def _spend(self, models: Models, proposal: Proposal) -> float:
+        """USD that a run is expected to cost."""
+        offer = self.problem.resolver.resolve(proposal.configuration)
+        row = self._map.of(proposal.configuration, offer)
+        if row is None:
+            return 0.0
+        return float(models.spend(row[None, :], proposal.fidelity, np.array([offer.hourly]))[0])
 
     @staticmethod
     def _close(field: Considered, configuration: Configuration) -> None:
@@ -135,49 +153,48 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
                 shares.append(proposal.fidelity)
         return models.believing(np.array(rows), np.array(shares))
 
-    @property
-    def _parts(self) -> tuple[float, ...]:
-        """The shares below 1, the smallest first; 1 alone where none is given."""
-        return tuple(s for s in self.settings.fractions if s < 1.0) or (1.0,)
+    # ------------------------------------------------------------------ starting
 
-    def _start(self, state: SearchState, taken: set[str], count: int) -> list[Proposal]:
-        """The parts of the first configurations, from the smallest on; then the smallest part of others.
-
-        Where a part has failed, or took longer or cost more than the whole may, larger ones are not run.
-        """
+    def _start(self) -> Start:
         reference, order = self._design(self.settings.starts)
-        payable = self.affordable(state, reference.hourly)
-        beyond = self._too_much()
-        plan = [(i, s) for i in order[: self.settings.starts] for s in self._parts]
-        plan = [(i, s) for i, s in plan if s <= beyond.get(reference.configuration(i).key, 1.0)]
-        plan += [(i, s) for s in self.settings.fractions for i in order]
-        found: dict[str, Proposal] = {}
-        for i, share in plan:
-            if len(found) == count:
-                break
-            if not payable[i]:
-                continue
-            key, whole = reference.key(i, share), reference.key(i)
-            if key not in taken and key not in found and whole not in taken and whole not in found:
-                why: dict[str, float | str] = {"stage": "start", "fraction": share}
-                found[key] = Proposal(reference.configuration(i), fidelity=share, why=why)
-        return list(found.values())
+        beyond = too_much(self.problem, self.history)
+        return Start(reference, order, self.settings.starts, self.settings.fractions, beyond)
 
-    def _too_much(self) -> dict[str, float]:
-        """The smallest share that failed, or was too slow or too dear for the whole, by key of the configuration."""
-        limits = self.problem.constraints
-        most = [t for t in limits.thresholds if t.metric in (COST, RUNTIME) and t.at_most is not None]
-        upper = replace(limits, thresholds=tuple(replace(t, at_least=None) for t in most))
-        found: dict[str, float] = {}
-        for trial in self.history:
-            seen, share = trial.observation, trial.proposal.fidelity
-            if seen is None:
-                continue
-            wrong = trial.state != TrialState.SUCCEEDED
-            if wrong or upper.broken(seen.runtime, {COST: seen.cost, RUNTIME: seen.runtime}):
-                key = trial.configuration.key
-                found[key] = min(share, found.get(key, 1.0))
-        return found
+    def _blind(self, state: SearchState, start: Start, count: int) -> list[Proposal] | NothingLeft:
+        """The first runs of all, while nothing is known of what a run takes.
+
+        Where money is short, only smallest parts are run, whatever else that costs; the last trial is a whole run.
+        """
+        taken = self.taken(state)
+        runs = start.runs(taken, first=state.money_left is None)
+        if state.trials_left is not None and start.parts != (1.0,):
+            if state.trials_left <= 1:
+                if state.pending:
+                    return NothingLeft("the last trial is a whole run, of what the parts on their way say", final=False)
+                runs = start.wholes(taken)
+            count = min(count, max(1, state.trials_left - 1))
+        affordable = (p for p in runs if self._affords(state, p))
+        return list(islice(affordable, count)) or self.nothing_left(state)
+
+    def _affords(self, state: SearchState, proposal: Proposal) -> bool:
+        hourly = self.problem.resolver.resolve(proposal.configuration).hourly
+        return bool(self.affordable(state, np.array([hourly]))[0])
+
+    def _first(
+        self, state: SearchState, field: Considered, models: Models, start: Start, taken: set[str], begun: int
+    ) -> Proposal | None:
+        """The next run to start with; None when enough were, or no other run but a whole one is left to pay."""
+        if state.trials_left is not None and state.trials_left <= 1:
+            return None
+        runs = start.runs(taken, others=begun < start.length)
+        proposal = next((p for p in runs if self._affords(state, p)), None)
+        if proposal is None or state.money_left is None:
+            return proposal
+        whole = self._judge(field, models)
+        best = self._recommended(payable(field, whole, state), whole, models)
+        # The first parts narrow what a whole run may cost: to keep its upper end for them would be to run none.
+        needed = self._spend(models, proposal) + _RESERVE * float(whole.cost[best])
+        return proposal if proposal.fidelity == 1.0 or needed <= state.money_left else None
 
     def _next(
         self,
@@ -190,16 +207,17 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
     ) -> Proposal | None:
         """One proposal."""
         whole = self._judge(field, models)
-        best = self._recommended(_payable(field, whole, state), whole, models)
+        best = self._recommended(payable(field, whole, state), whole, models)
         if self._due(state, whole, best, running):
             return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, as a whole"})
         scored = self._scored(state, field, whole, models, taken, rng)
         if scored is None:
             return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, as a whole"})
         place, share, gain = scored
-        if not self._leaves_enough(state, whole, best, models, field, (place, share)):
+        proposal = self._proposal(field, place, share, whole, models, {"stage": "search", "information_gain": gain})
+        if not self._leaves_enough(state, whole, best, models, proposal):
             return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, before the money is gone"})
-        return self._proposal(field, place, share, whole, models, {"stage": "search", "information_gain": gain})
+        return proposal
 
     def _judge(self, field: Considered, models: Models) -> Whole:
         whole = models.judge(field.features, field.candidates.hourly)
@@ -223,16 +241,16 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             whole: What is expected of all.
             models: For the best so far.
         """
-        best = _argbest(np.where(whole.feasible >= self.settings.confidence, -whole.loss, -np.inf))
+        best = argbest(np.where(whole.feasible >= self.settings.confidence, -whole.loss, -np.inf))
         if whole.feasible[best] >= self.settings.confidence and free[best]:
             return best
         if models.best is not None:
             gain = acquisition.expected_improvement(whole.loss, whole.sd, models.best) * whole.feasible
             if np.any(gain[free] > 1e-200):
-                return _argbest(np.where(free, gain, -np.inf))
+                return argbest(np.where(free, gain, -np.inf))
         likely = np.round(whole.feasible, 6)
         among = free & (likely >= min(self.settings.confidence, float(likely[free].max())))
-        return _argbest(np.where(among, -whole.loss, -np.inf))
+        return argbest(np.where(among, -whole.loss, -np.inf))
 
     def _due(self, state: SearchState, whole: Whole, best: int, running: list[Proposal]) -> bool:
         """True when parts have cost as much as whole runs, the one in question included, or it is the last trial.
@@ -248,15 +266,11 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         patience = 1.0 if whole.feasible[best] >= self.settings.confidence else _UNSURE
         return parts >= patience * self.settings.parts_per_whole * (full + float(whole.cost[best]))
 
-    def _leaves_enough(
-        self, state: SearchState, whole: Whole, best: int, models: Models, field: Considered, run: tuple[int, float]
-    ) -> bool:
+    def _leaves_enough(self, state: SearchState, whole: Whole, best: int, models: Models, proposal: Proposal) -> bool:
         """True when the money left pays the proposed run and then the recommended one as a whole."""
-        if state.money_left is None or run[1] == 1.0:
+        if state.money_left is None or proposal.fidelity == 1.0:
             return True
-        place, share = run
-        spend = float(models.spend(field.features[[place]], share, field.candidates.hourly[[place]])[0])
-        return spend + _RESERVE * float(whole.cost_high[best]) <= state.money_left
+        return self._spend(models, proposal) + _RESERVE * float(whole.cost_high[best]) <= state.money_left
 
     # ------------------------------------------------------------------ parts
 
@@ -292,7 +306,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         money = math.inf if state.money_left is None else state.money_left
         spend = models.spend(field.features[places], shares, hourly[places], money)
         score = (gain + _LITTLE) * (whole.feasible[places] + _LITTLE) / np.maximum(spend, 1e-12)
-        at = _argbest(score / max(float(score.max()), 1e-300))
+        at = argbest(score / max(float(score.max()), 1e-300))
         return pairs[at][0], pairs[at][1], float(gain[at])
 
     def _proposal(
@@ -319,7 +333,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
                 self.problem,
                 self._map,
                 self.history,
-                least=self._parts[0],
+                least=self.settings.fractions[0],
                 kind=self.settings.surrogate,
                 priced=bool((self._reference.hourly > 0).all()),
                 seed=self.seed,
@@ -355,35 +369,4 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             return None
         whole = self._judge(field, models)
         sure = whole.feasible >= self.settings.confidence
-        return field.candidates.configuration(_argbest(np.where(sure, -whole.loss, -np.inf))) if sure.any() else None
-
-
-def _payable(field: Considered, whole: Whole, state: SearchState) -> NDArray[np.bool_]:
-    """The open configurations whose whole run the money left pays: for sure, else probably, else whatever it costs."""
-    if state.money_left is not None:
-        for cost in (whole.cost_high, whole.cost):
-            payable: NDArray[np.bool_] = field.open & (cost <= state.money_left)
-            if payable.any():
-                return payable
-    return field.open
-
-
-def constrained_value(whole: Whole) -> Array:
-    """Constrained expected value: the expected value, from 0 for the worst to 1 for the best, times the probability.
-
-    TrimTuner's constrained expected accuracy (section III-C), for objectives that are no share between 0 and 1.
-    """
-    low, high = float(whole.loss.min()), float(whole.loss.max())
-    value = (high - whole.loss) / (high - low) if high > low else np.ones(len(whole.loss))
-    result: Array = (value + 0.01) * whole.feasible
-    return result
-
-
-def _argbest(score: Array) -> int:
-    """The place of the greatest, rounded to 9 digits of the range so that ties are broken by order."""
-    known = np.isfinite(score)
-    if not known.any():
-        return int(np.argmax(known))
-    low, high = float(score[known].min()), float(score[known].max())
-    relative = (score - low) / (high - low) if high > low else np.zeros(len(score))
-    return int(np.argmax(np.where(known, np.round(relative, 9), -np.inf)))
+        return field.candidates.configuration(argbest(np.where(sure, -whole.loss, -np.inf))) if sure.any() else None
