@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import tradewind
 from tradewind import Study, tunable
 from tradewind.clock import Steady
 from tradewind.errors import ConfigurationError, SpecError, StoreError, StudyBusyError
+from tradewind.paths import store_url
 from tradewind.problem import Trial, TrialState
-from tradewind.store.base import Change
+from tradewind.store.base import Change, store_at
 from tradewind.store.flat import columns
 
 JOB: dict[str, Any] = {
@@ -246,6 +248,15 @@ def test_a_study_that_was_opened_again_can_be_written_by_the_newer_one_only() ->
         assert newer.ask()
 
 
+def test_what_is_refused_leaves_no_study_behind() -> None:
+    with pytest.raises(SpecError):
+        Study({**JOB, "searcher": {"use": "random", "nothing": 1}})
+    with pytest.raises(SpecError, match="least cost or runtime"):
+        Study({**JOB, "searcher": {"use": "ernest"}})
+    with closing(store_at(store_url())) as store:
+        assert store.find_studies() == []
+
+
 def test_a_wrong_mapping_is_a_specification_error() -> None:
     with pytest.raises(SpecError, match="spase"):
         Study({"name": "x", "spase": {}})
@@ -344,14 +355,14 @@ def test_time_and_state_that_another_process_stored_after_the_study_was_found_co
     with Study(JOB) as study:
         study.tell(study.ask()[0], runtime=1.0, metrics={"value": 1.0})
         number = study.row.id
-    found = Study.__init__.__globals__["find_or_create_study"]
+    found = Study.__init__.__globals__["find_or_new_study"]
 
     def find(spec: Any, store: Any, **more: bool) -> Any:
         row = found(spec, store, **more)
         store.write(number, Change(study={"elapsed": 77.0}))
         return row
 
-    monkeypatch.setattr("tradewind.engine.study.find_or_create_study", find)
+    monkeypatch.setattr("tradewind.engine.study.find_or_new_study", find)
     with Study(JOB) as again:
         assert again._machine.elapsed >= 77.0
 

@@ -132,6 +132,18 @@ def test_a_core_that_fails_leaves_no_run(world: World) -> None:
     assert "nonsense" in check_ended_and_paid(world, row, "failed").reason
 
 
+def test_a_search_that_is_refused_leaves_no_study_behind(world: World) -> None:
+    row = world.submit("refused")
+    document = {**world.store.job(row.id).spec}
+    document["job"] = {**document["job"], "searcher": {"use": "ernest"}}
+    world.store.change_job(row.id, spec=document)
+    world.run_until(world.over)
+    over = world.store.job(row.id)
+    assert (over.state, over.study_id) == ("failed", None)
+    assert "least cost or runtime" in over.reason
+    assert world.studies.find_studies() == []
+
+
 def test_a_crash_while_the_cluster_ends_is_no_end_of_the_search(world: World) -> None:
     row = world.submit("one")
     cluster = world.cluster()

@@ -212,12 +212,21 @@ def find_or_new_study(spec: Spec, store: Store, *, fresh: bool = False) -> tuple
 
 def find_or_create_study(spec: Spec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:
     """As `find_or_new_study`, and a new one is stored; of several processes at once one does so."""
-    study, new = find_or_new_study(spec, store, fresh=fresh)
-    return _stored(study, spec, store, fresh=fresh) if new else (study, False)
+    study, _ = find_or_new_study(spec, store, fresh=fresh)
+    return stored_study(study, spec, store, fresh=fresh)
 
 
-def _stored(study: StudyRow, spec: Spec, store: Store, *, fresh: bool) -> tuple[StudyRow, bool]:
-    """A new study's row with its id, and True; or another process's that was quicker, and False."""
+def stored_study(study: StudyRow, spec: Spec, store: Store, *, fresh: bool) -> tuple[StudyRow, bool]:
+    """A new study's row with its id, and True; one that is stored already, or another process's, and False.
+
+    Args:
+        study: The row; a new one has the id 0.
+        spec: The specification.
+        store: The store.
+        fresh: Without it, what another process has stored meanwhile for the same name and problem is used.
+    """
+    if study.id:
+        return study, False
     if fresh:
         return store.create_study(study), True
     kept, new = store.find_or_create_study(study)
@@ -237,6 +246,7 @@ def build_search(
     gate: Gate | None = None,
     entered: Entered | None = None,
     fresh: bool = True,
+    keep: Callable[[StudyRow], StudyRow] | None = None,
 ) -> Search:
     """A search that is ready to run.
 
@@ -253,6 +263,7 @@ def build_search(
         gate: Who gives leave to each run, where the search shares a cluster with others.
         entered: Told of each stage that a run enters.
         fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
+        keep: Stores the row of a new study and gives it its id, where more is to be written with it.
     """
 
     def build(row: StudyRow) -> Search:
@@ -262,7 +273,7 @@ def build_search(
     search = build(study)
     if study.id:
         return search
-    row, new = _stored(study, spec, store, fresh=fresh)
+    row, new = (keep(study), True) if keep is not None else stored_study(study, spec, store, fresh=fresh)
     if not new:
         search.parts.deployer.close()
         return build(row)

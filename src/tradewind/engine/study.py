@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tradewind.clock import SystemClock
 from tradewind.engine.asking import as_held, ask, restore_state, stored_state
-from tradewind.engine.assemble import build_problem, build_searcher, find_or_create_study
+from tradewind.engine.assemble import build_problem, build_searcher, find_or_new_study, stored_study
 from tradewind.engine.events import (
     Ask,
     Event,
@@ -31,13 +31,14 @@ from tradewind.engine.past import load_past, wants_past
 from tradewind.engine.policy import Policy
 from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import make_rules
+from tradewind.engine.told import as_number, as_numbers
 from tradewind.errors import ConfigurationError
 from tradewind.paths import data_folder, store_url
 from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
 from tradewind.problem.spec import Spec, load_spec, parse_spec
 from tradewind.processes import Moment
 from tradewind.searcher.base import PricesAborts
-from tradewind.store.base import Change, Store, store_at, this_process
+from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,22 +108,13 @@ class Study:
                 "early_stop: nobody watches a function or your own loop while it runs",
                 "take it out, or let tradewind tune run the program",
             )
-        self._problem = build_problem(self.spec, data_folder())
         self._store: Store = store_at(store or store_url())
-        self.row, _ = find_or_create_study(self.spec, self._store, fresh=fresh)
-        if wants_past(self.spec):
-            self._problem = replace(self._problem, past=load_past(self.spec, self.row, self._store))
-        self._searcher = build_searcher(self.spec, self._problem)
-        policy = Policy(
-            owner=self.row.owner,
-            retries=self.spec.retries,
-            abort=self.spec.abort,
-            priced_aborts=isinstance(self._searcher, PricesAborts),
-            rules=make_rules([(rule.name, rule.settings) for rule in self.spec.stop]),
-            searcher=self._searcher.name,
-        )
-        self._machine = SearchMachine(self._problem, policy)
-        self._machine.parallel = 0
+        self._problem = build_problem(self.spec, data_folder())
+        row, _ = find_or_new_study(self.spec, self._store, fresh=fresh)
+        self._prepare(row)
+        self.row, new = stored_study(row, self.spec, self._store, fresh=fresh)  # what is refused leaves none behind
+        if not new and not row.id:
+            self._prepare(self.row)  # another process was quicker
         self._asked: dict[int, Asked] = {}
         self._new: list[Asked] = []
         self._told: set[int] = set()  # taken in, by a `tell` that then raised
@@ -136,6 +128,22 @@ class Study:
         self.row = as_held(self._store, self.row)
         restore_state(self._searcher, self.row)
         self._feed(Opened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
+
+    def _prepare(self, row: StudyRow) -> None:
+        """Make the parts of the search of a study, which need not be stored yet."""
+        if wants_past(self.spec):
+            self._problem = replace(self._problem, past=load_past(self.spec, row, self._store))
+        self._searcher = build_searcher(self.spec, self._problem)
+        policy = Policy(
+            owner=row.owner,
+            retries=self.spec.retries,
+            abort=self.spec.abort,
+            priced_aborts=isinstance(self._searcher, PricesAborts),
+            rules=make_rules([(rule.name, rule.settings) for rule in self.spec.stop]),
+            searcher=self._searcher.name,
+        )
+        self._machine = SearchMachine(self._problem, policy)
+        self._machine.parallel = 0
 
     # ------------------------------------------------------------------ asking and telling
 
@@ -197,7 +205,7 @@ class Study:
             run = next((run for run in self._machine.runs.values() if run.trial == number), None)
             if run is None or number not in self._asked:
                 raise ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
-            measured = _numbers(number, metrics or {})
+            measured = as_numbers(number, metrics or {})
             ended = self._ended(run, runtime, cost, state, reason)
             self._told.add(number)
             self._metrics = measured
@@ -213,11 +221,11 @@ class Study:
             raise ConfigurationError(
                 f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}"
             )
-        if not 0 <= _number(runtime) < math.inf:
+        if not 0 <= as_number(runtime) < math.inf:
             raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
         offer = self._machine.book.trials[number].offer
         bill = self._problem.terms.billing.cost(float(runtime), offer.hourly) if cost is None else cost
-        if not 0 <= _number(bill) < math.inf:
+        if not 0 <= as_number(bill) < math.inf:
             raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
         return replace(
             run,
@@ -354,33 +362,6 @@ class Study:
         ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
         self._present = {}
-
-
-def _numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
-    """What was measured, as numbers; NaN and infinities are some, and fail the trial."""
-    numbers: dict[str, float] = {}
-    for name, value in metrics.items():
-        try:
-            numbers[str(name)] = _converted(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ConfigurationError(
-                f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
-            ) from None
-    return numbers
-
-
-def _number(value: Any) -> float:
-    """A number; NaN for what is none."""
-    try:
-        return _converted(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def _converted(value: Any) -> float:
-    if isinstance(value, str | bytes):
-        raise TypeError  # float() would read some of them
-    return float(value)
 
 
 def _asked(trial: Trial, cap: float | None) -> Asked:

@@ -254,9 +254,10 @@ def _next(data: StudyData) -> list[str]:
     if study.state == "open" and data.summary.running_since is not None:
         return ["The search is still running."]
     sentences = []
-    if study.reason:
+    resumed = study.reason.endswith("the same command resumes")
+    if study.reason and not resumed:
         sentences.append(f"It stopped because: {study.reason.rstrip('.')}.")
-    if study.state == "interrupted" or (study.state == "open" and len(data)):
+    if resumed or (study.state == "open" and len(data)):
         sentences.append("It was interrupted: the same tradewind tune command resumes it.")
     elif not len(data):
         sentences.append("tradewind tune starts the search.")

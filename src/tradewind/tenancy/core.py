@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, RunRequest, Trial
+from tradewind.store.base import Change
 from tradewind.store.cluster import JobRow
 from tradewind.tenancy import expect
 from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Order, Outbox, Over, Runs, Shows, Wants
@@ -35,6 +36,12 @@ _BUSY = 0.01
 
 _SHOW = 0.5
 """Seconds between two messages on how far the search is."""
+
+_REASONS = {
+    "cancelled": "cancelled on its cluster",
+    "left": "its cluster was stopped; it goes on when that is started again",
+}
+"""Why a study was interrupted, by what its search is then."""
 
 
 class Inbox(Protocol):
@@ -137,10 +144,9 @@ class Core:
         from tradewind import plugins
 
         with self._outbox, closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
-            study = self._study(store)
-            self._outbox.put(Began(self._job, study.id))
+            search = self._build(self._study(store), store)
+            self._outbox.put(Began(self._job, search.parts.study.id))
             self._outbox.flush()
-            search = self._build(study, store)
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
             search.begin(force=True)
             self._opening = False
@@ -150,10 +156,12 @@ class Core:
                     busy = bool(search.parts.machine.runs)
                     search.step(wanted=self._end is None, patience=_BUSY if busy else 0.0)
                     self._outbox.flush()
+                if self._end is not None and stop.interrupted:
+                    reason = _REASONS[self._end.state]
+                    store.write(search.parts.study.id, Change(study={"reason": reason}))
+                    return Over(self._job, self._end.state, reason)
             finally:
                 search.end()
-        if self._end is not None and stop.interrupted:
-            return Over(self._job, self._end.state, stop.reason)
         return Over(self._job, "done", stop.reason)
 
     # ------------------------------------------------------------------ the gate of the search
@@ -208,12 +216,13 @@ class Core:
     # ------------------------------------------------------------------ its own
 
     def _study(self, store: Store) -> StudyRow:
+        """Its study; a new one is stored once nothing of the search can be refused any more."""
         from tradewind.engine.assemble import new_study
 
         job = self._settings.job
         if job.study_id is not None:
             return store.study(job.study_id)
-        return store.create_study(new_study(self._spec, name=f"{job.tenant}/{job.name}"))
+        return new_study(self._spec, name=f"{job.tenant}/{job.name}")
 
     def _build(self, study: StudyRow, store: Store) -> Search:
         from tradewind.engine.assemble import build_search

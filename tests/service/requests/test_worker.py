@@ -91,6 +91,8 @@ def test_a_running_one_is_cancelled_and_paid_and_goes_on_when_retried(busy: Worl
     assert row.id not in {event.request_id for event in busy.context.requests.events(busy.bob)}
     texts = [event.text for event in busy.context.requests.events(busy.ann, row.id)]
     assert "ann wants it cancelled" in texts
+    assert ended.study_id is not None
+    assert busy.context.store.study(ended.study_id).reason == "its request was cancelled"
 
 
 def test_a_running_one_is_cancelled_and_then_deleted(busy: World) -> None:
@@ -111,6 +113,7 @@ def test_a_running_one_is_cancelled_and_then_deleted(busy: World) -> None:
     eventually(gone, 20)
     eventually(lambda: not (busy.home / "runs" / owner).exists(), 5)
     assert busy.context.store.runs(study)[0].cost > 0  # what it used is known
+    assert busy.context.store.study(study).reason == "its request was deleted", "no command of its owner's resumes it"
     line = busy.context.audit.page(busy.root, action="request.delete")[0]
     assert (line.user, line.subject) == ("ann", f"request {row.id}")
 
@@ -131,6 +134,15 @@ def test_a_search_shows_its_trials_and_ends_with_its_budget(busy: World) -> None
     events = busy.context.requests.events(busy.ann, row.id)
     assert [event.stage for event in events] == ["pending", "executing", "executing", "executing", "done"]
     assert {event.details["trial"] for event in events if "trial" in event.details} == {0, 1}
+
+
+def test_a_search_that_is_refused_leaves_no_study_behind(busy: World) -> None:
+    known = len(busy.context.store.find_studies())
+    search = {"budget": {"trials": 3}, "objective": "value", "searcher": "ernest"}
+    row = busy.ended(busy.submit(search=search))
+    assert (row.state, row.study_id) == ("failed", None)
+    assert "least cost or runtime" in row.problem
+    assert len(busy.context.store.find_studies()) == known
 
 
 def test_a_run_that_cannot_be_paid_says_so(busy: World) -> None:

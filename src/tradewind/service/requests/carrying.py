@@ -25,7 +25,7 @@ from tradewind.service.requests.planning import Planner
 from tradewind.service.requests.seats import SeatGate, Seats
 from tradewind.service.requests.state import End, Passed, end_of_run, end_of_search
 from tradewind.service.requests.telling import Telling
-from tradewind.store.base import Store, StudyRow
+from tradewind.store.base import Change, Store, StudyRow
 from tradewind.store.claims import Claim, ClaimStore
 from tradewind.store.request_values import Wanted
 
@@ -178,7 +178,7 @@ class Carrier:
             self._finish(End("cancelled", "cancelled before it began"))
             return
         anew = self._tell.study_id is None
-        study, spec = self._study()
+        study, spec = self._study()  # a new one is not stored yet
         trials = [] if anew else self._tools.studies.trials(study.id)
         before = int(self._tell.plan.get("before", 0))
         if row.kind == "run" and sum(trial.state.ended for trial in trials) > before:
@@ -246,7 +246,7 @@ class Carrier:
     # ------------------------------------------------------------------ its parts
 
     def _study(self) -> tuple[StudyRow, Spec]:
-        """The study of the request: it is in the request's row before anything is created for it."""
+        """The study of the request; `_assemble` stores a new one, in the request's row before anything is created."""
         row, tools = self.claim.row, self._tools
         if self._tell.study_id is not None:
             study = tools.studies.study(self._tell.study_id)
@@ -255,22 +255,23 @@ class Carrier:
                 tools.planner.prepare(row)  # another machine's folder: its files are laid out here, too
             return study, spec
         spec, configuration = tools.planner.prepare(row)
-        if configuration is not None and (expected := tools.planner.expect(row, spec, configuration)):
-            self._tell.plan["predicted"] = expected
+        if configuration is not None:
+            self._tell.plan["configuration"] = dict(configuration)
+            if expected := tools.planner.expect(row, spec, configuration):
+                self._tell.plan["predicted"] = expected
         suffix = "/runs" if row.kind == "run" else ""
-        study = new_study(spec, name=f"{row.tenant}/{spec.name}", suffix=suffix)
-        return self._tell.name_study(study, configuration), spec
+        return new_study(spec, name=f"{row.tenant}/{spec.name}", suffix=suffix), spec
 
     def _assemble(self, study: StudyRow, spec: Spec, trials: list[Trial], gate: SeatGate | None) -> Search:
         row, tools = self.claim.row, self._tools
         problem = build_problem(spec, tools.data_folder)
         dollars = min((each for each in (row.reserved, spec.budget.dollars) if each), default=None)
-        observer = self._show
+        observer, keep = self._show, self._tell.name_study
         if row.kind == "search":
             problem = replace(problem, budget=replace(spec.budget, dollars=dollars))
             return build_search(
                 spec, study, tools.studies, tools.data_folder,
-                problem=problem, observer=observer, gate=gate, entered=self._entered,
+                problem=problem, observer=observer, gate=gate, entered=self._entered, keep=keep,
             )  # fmt: skip
         problem = replace(problem, budget=Budget(dollars=dollars))
         chosen = problem.space.check(dict(self._tell.plan["configuration"]))
@@ -279,6 +280,7 @@ class Carrier:
         return build_search(
             spec, study, tools.studies, tools.data_folder,
             problem=problem, searcher=searcher, rules=(), observer=observer, gate=gate, entered=self._entered,
+            keep=keep,
         )  # fmt: skip
 
     def _entered(self, run_id: str, stage: RunState) -> None:
@@ -304,8 +306,17 @@ class Carrier:
     def _finish(self, end: End, trial: Trial | None = None, spent: float | None = None) -> None:
         if spent is None and self._tell.study_id is not None:
             spent = self._tools.studies.summaries([self._tell.study_id])[0].spent
+        if self._tell.study_id is not None:
+            self._explain(self._tell.study_id, end)
         if self._tell.finish(end, spent or 0.0, trial=trial) == "delete":
             self._tools.remove(self.claim.row.id)
+
+    def _explain(self, study_id: int, end: End) -> None:
+        """Let the study say why it was interrupted: no command of its owner's goes on with it."""
+        if self._tools.studies.study(study_id).state == "interrupted":
+            own = "deleted" if self.wanted == "delete" else "cancelled"
+            reason = f"its request was {own}" if end.state == "cancelled" else end.problem
+            self._tools.studies.write(study_id, Change(study={"reason": reason}))
 
 
 def _is_here(spec: Spec) -> bool:

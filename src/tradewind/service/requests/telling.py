@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.engine.snapshot import Snapshot
-from tradewind.problem import Configuration, Trial
+from tradewind.problem import Trial
 from tradewind.service.requests.state import Course, End, Passed, facts_of_trial, finite, share, words_of_trial
 from tradewind.store.base import StudyRow
 from tradewind.store.claims import Claim, ClaimStore
@@ -44,10 +44,8 @@ class Telling:
         self._written = 0.0
         self._started = row.started
 
-    def name_study(self, study: StudyRow, configuration: Configuration | None) -> StudyRow:
+    def name_study(self, study: StudyRow) -> StudyRow:
         """Store the study of the request, with what was decided."""
-        if configuration is not None:
-            self.plan["configuration"] = dict(configuration)
         self._started = self._started or time.time()
         stored = self._claims.name_study(self._claim, study, {"plan": self.plan, "started": self._started})
         self.study_id = stored.id
