@@ -17,10 +17,10 @@ from tradewind import plugins
 from tradewind.clock import SimulatedClock
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.runner.base import LimitsTime, Runner, Simulates, SurvivesController
+from tradewind.deployer.runner.endings import gone, timed_out
 from tradewind.deployer.runner.files import document, folder_error, replace_document
 from tradewind.errors import DeployError
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
-from tradewind.units import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ClockworkRunner(Runner, Simulates, LimitsTime, SurvivesController):
             "metrics": {},
         }
         if wall is not None and found.seconds > wall:
-            reason = f"it reached its time limit of {format_duration(wall)}"
+            reason = timed_out(wall)
             return {**plan, "seconds": wall, "state": "timed_out", "reason": reason}
         if found.failed:
             return {**plan, "seconds": found.seconds, "state": "failed", "reason": found.failed}
@@ -113,8 +113,7 @@ class ClockworkRunner(Runner, Simulates, LimitsTime, SurvivesController):
     def _status(self, handle: Handle) -> RunStatus:
         plan = self._plan(handle.run_id, handle.data.get("owner", "")) or handle.data
         if "started" not in plan:
-            reason = "the run is gone without a result: it was never planned"
-            return RunStatus(RunState.PREEMPTED, reason=reason, fault=Fault.INFRASTRUCTURE)
+            return gone("it was never planned")
         now, end = self._clock.now(), plan["started"] + plan["seconds"]
         cancelled = plan.get("cancelled")
         if cancelled is not None and cancelled < end:

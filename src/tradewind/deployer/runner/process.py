@@ -30,12 +30,12 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     ThisMachine,
 )
+from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
-from tradewind.units import format_duration, format_memory
 
 _LOOK_SECONDS = 0.05
 
@@ -192,7 +192,7 @@ class ProcessRunner(
             # Another store's, found by its tag alone, or one that is just being started: only `cancel` may end it.
             if procfs.members(handle.run_id, _owner_of(handle), str(folder or "")):
                 return RunStatus(RunState.EXECUTING)
-            return _gone("there is no trace of it", 0.0)
+            return gone("there is no trace of it")
         if claim["host"] != os.uname().nodename:
             return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.time() - claim["started"]))
         if claim["boot"] == procfs.boot_id():
@@ -206,7 +206,7 @@ class ProcessRunner(
         runtime = _lived(folder, claim)
         if (folder / CANCEL).exists():
             return RunStatus(RunState.CANCELLED, runtime=runtime, reason=_text(folder / CANCEL))
-        return _gone("the machine or the process that watched it was stopped", runtime)
+        return gone("the machine or the process that watched it was stopped", runtime)
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         """Return when a run has ended, or after ``seconds``."""
@@ -323,24 +323,15 @@ def _lived(folder: Path, claim: Mapping[str, Any]) -> float:
     return max(0.0, lived if wall is None else min(lived, wall))
 
 
-def _gone(why: str, runtime: float) -> RunStatus:
-    return RunStatus(
-        RunState.PREEMPTED,
-        runtime=runtime,
-        reason=f"the run is gone without a result: {why}",
-        fault=Fault.INFRASTRUCTURE,
-    )
-
-
 def _status_of(result: Mapping[str, Any]) -> RunStatus:
     state, reason, code = result["state"], result["reason"], result["exit_code"]
     fault: Fault | None = Fault.JOB
     if state == "out_of_memory":
-        state, reason = "failed", f"out of memory: it used more than {format_memory(result['memory_bytes'])}"
+        state, reason = "failed", out_of_memory(result["memory_bytes"])
     elif state == "timed_out":
-        reason = f"it reached its time limit of {format_duration(result['wall_seconds'])}"
+        reason = timed_out(result["wall_seconds"])
     elif state == "failed":
-        reason = f"the program exited with code {code}" if code >= 0 else f"the program was killed by {_name(-code)}"
+        reason = failure(code)
     elif state == "preempted":
         fault = Fault.INFRASTRUCTURE
     else:
@@ -353,13 +344,6 @@ def _status_of(result: Mapping[str, Any]) -> RunStatus:
         exit_code=code,
         usage=Usage(result["peak_memory_bytes"], result["cpu_seconds"], result.get("profile", {})),
     )
-
-
-def _name(number: int) -> str:
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"signal {number}"
 
 
 def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> DeployError | MissingProgramError:

@@ -43,6 +43,13 @@ def test_a_program_that_coped_with_a_killed_child_has_ended_well() -> None:
     assert "out of memory" in found.reason
 
 
+def test_an_exit_code_that_no_signal_has_is_that_of_the_program() -> None:
+    found = status(terminated(200, "Error", "state=ended"))
+    assert (found.exit_code, found.reason) == (200, "the program exited with code 200")
+    found = status(terminated(143, "Error", "state=ended"))
+    assert (found.exit_code, found.reason) == (-15, "the program was killed by signal 15 (SIGTERM)")
+
+
 def test_a_pod_that_never_started_was_not_stopped_by_the_time_limit() -> None:
     late = {"phase": "Failed", "reason": "DeadlineExceeded"}
     found = status({"waiting": {"reason": "ContainerCreating", "message": "no such volume"}}, **late)

@@ -20,13 +20,12 @@ from tradewind.deployer.runner.docker.engine import Engine
 from tradewind.deployer.runner.docker.logs import Place, read_from
 from tradewind.deployer.runner.docker.names import LOAD, Facts
 from tradewind.deployer.runner.docker.status import (
-    code_of,
     ended_status,
     failed,
-    gone,
     out_of_memory,
     out_of_memory_words,
 )
+from tradewind.deployer.runner.endings import code_of, gone, timed_out
 from tradewind.errors import TradewindError
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration
@@ -183,7 +182,7 @@ def load_status(
     if cancelled:
         return RunStatus(RunState.CANCELLED, runtime=runtime, exit_code=code_of(load.exit_code), usage=usage)
     if load.wall is not None and ran >= load.wall:
-        reason = f"it reached its time limit of {format_duration(load.wall)}"
+        reason = timed_out(load.wall)
         return RunStatus(RunState.TIMED_OUT, runtime=runtime, reason=reason, fault=Fault.JOB, usage=usage)
     if not application.started:
         return ended_status(

@@ -17,8 +17,9 @@ from tradewind.deployer.runner.docker.load import Launch, load_status
 from tradewind.deployer.runner.docker.names import Facts, Listed
 from tradewind.deployer.runner.docker.notes import ASKED, LOOK
 from tradewind.deployer.runner.docker.settings import DockerSettings
-from tradewind.deployer.runner.docker.status import ended_status, gone
+from tradewind.deployer.runner.docker.status import ended_status
 from tradewind.deployer.runner.docker.usage import Meters, larger, meters_of, usage_of
+from tradewind.deployer.runner.endings import gone
 from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Handle, RunState, RunStatus, Usage
 

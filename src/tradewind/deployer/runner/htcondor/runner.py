@@ -20,6 +20,7 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesImages,
 )
+from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.htcondor.asking import Asker, tagged
 from tradewind.deployer.runner.htcondor.events import Story, read_log
 from tradewind.deployer.runner.htcondor.folder import Exchange, Notes
@@ -29,7 +30,7 @@ from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, stat
 from tradewind.deployer.runner.htcondor.submit import description, text_of_ad
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
 
 _GONE = (3, 4)
 _FIND_SECONDS = 10.0
@@ -220,7 +221,7 @@ class HtCondorRunner(
             # Nobody else remembers it, but its own script has noted how it ended.
             story = Story(state="terminated", code=int(result_of(exchange.result)["code"]))
         if story is None:
-            return _gone()
+            return gone("neither HTCondor's queue nor its history knows it")
         if exchange is None:
             # Nothing but its tags is known of it.
             return status_of(story, {}, "", None, "") if story.final else RunStatus(RunState.EXECUTING)
@@ -328,11 +329,3 @@ class HtCondorRunner(
 def _exchange(handle: Handle) -> Exchange | None:
     folder = handle.data.get("folder")
     return Exchange(Path(folder)) if folder else None
-
-
-def _gone() -> RunStatus:
-    return RunStatus(
-        RunState.PREEMPTED,
-        reason="the run is gone without a result: neither HTCondor's queue nor its history knows it",
-        fault=Fault.INFRASTRUCTURE,
-    )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.runner import endings
 from tradewind.deployer.runner.htcondor.events import Story
 from tradewind.deployer.runner.htcondor.submit import MISSING, NOT_EXECUTABLE
 from tradewind.problem import Fault, RunState, RunStatus, Usage
-from tradewind.units import format_duration
 
 _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _SENDING, _STOPPED = 1, 2, 3, 4, 5, 6, 7
 _BY_HAND, _POLICY, _NO_START, _OUTPUT, _INPUT, _NO_FOLDER = 1, 3, 6, 12, 13, 14
 _SPOOLING, _SYSTEM, _IN_TOO_LARGE, _OUT_TOO_LARGE, _RESOURCES, _IMAGE = 16, 26, 32, 33, 34, 35
 _DURATION, _EXECUTION = 46, 47
-_SIGNALLED = 128
 
 
 def expiry_of(ad: Mapping[str, Any]) -> float | None:
@@ -124,13 +122,11 @@ def _runtime(story: Story, result: Mapping[str, str]) -> float:
 def _exit(
     story: Story, result: Mapping[str, str], program: str, wall_seconds: float | None
 ) -> tuple[RunState, str, Fault | None, int | None]:
-    code = story.code
-    if code is not None and _SIGNALLED < code < _SIGNALLED + 65:
-        code = _SIGNALLED - code  # the script's shell says so of a program that a signal ended
+    # The script's shell writes 128 and more for a program that a signal ended.
+    code = None if story.code is None else endings.code_of(story.code)
     noted = result.get("fault", "")
     if noted == "late":
-        limit = format_duration(wall_seconds) if wall_seconds is not None else "its own"
-        return RunState.TIMED_OUT, f"it reached its time limit of {limit}", Fault.JOB, code
+        return RunState.TIMED_OUT, endings.timed_out(wall_seconds), Fault.JOB, code
     if noted == "missing":
         words = "there is no program" if code == MISSING else "not executable on its machine:"
         return RunState.FAILED, f"{words} {program!r}", Fault.JOB, MISSING
@@ -144,9 +140,7 @@ def _exit(
     if not noted and "code" not in result and code == NOT_EXECUTABLE:
         words = "its files could not be unpacked on its machine (is there a tar?)"
         return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
-    if code < 0:
-        return RunState.FAILED, f"the program was killed by {_name(-code)}", Fault.JOB, code
-    return RunState.FAILED, f"the program exited with code {code}", Fault.JOB, code
+    return RunState.FAILED, endings.failure(code), Fault.JOB, code
 
 
 def _hold(story: Story, wall_seconds: float | None) -> tuple[RunState, str, Fault]:
@@ -155,8 +149,7 @@ def _hold(story: Story, wall_seconds: float | None) -> tuple[RunState, str, Faul
     low = why.lower()
     about_memory = "memory" in low and code in (_POLICY, _SYSTEM, _RESOURCES, 0)
     if code in (_DURATION, _EXECUTION):
-        limit = f" of {format_duration(wall_seconds)}" if wall_seconds is not None else ""
-        return RunState.TIMED_OUT, f"it reached its time limit{limit}: {why}", Fault.JOB
+        return RunState.TIMED_OUT, f"{endings.timed_out(wall_seconds)}: {why}", Fault.JOB
     if about_memory or (code == _RESOURCES and "disk" not in low):
         return RunState.FAILED, f"out of memory: {why}", Fault.JOB
     if code == _IMAGE or (code == _NO_START and "image" in low):
@@ -173,10 +166,3 @@ def _hold(story: Story, wall_seconds: float | None) -> tuple[RunState, str, Faul
     if code == _BY_HAND:
         return RunState.PREEMPTED, f"somebody has put it on hold: {why}", Fault.INFRASTRUCTURE
     return RunState.PREEMPTED, f"HTCondor has put it on hold ({code}.{subcode}): {why}", Fault.INFRASTRUCTURE
-
-
-def _name(number: int) -> str:
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"signal {number}"

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tradewind.deployer.runner.endings import SIGNALLED, code_of, failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING
 from tradewind.problem import Fault, Handle, RunState, RunStatus, Usage
-from tradewind.units import format_duration, format_memory
+from tradewind.units import format_duration
 
 Document = dict[str, Any]
 
@@ -24,7 +25,6 @@ _PULLING = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageIns
 _CANNOT = {"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 _CANNOT_START = {"ContainerCannotRun", "StartError"}
 _TERMINATING_SECONDS = 60.0
-_SIGNALLED = 128
 _ARCHIVE = re.compile(rb"T (\d+)\n")
 
 
@@ -153,7 +153,7 @@ def _without_pod(job: Document, now: float, patience: Patience) -> Verdict:
     for condition in job.get("status", {}).get("conditions") or []:
         if condition["type"] in ("Failed", "Complete") and condition["status"] == "True":
             if condition.get("reason") == "DeadlineExceeded":
-                return Verdict(RunStatus(RunState.TIMED_OUT, 0.0, "it reached its time limit", Fault.JOB))
+                return Verdict(RunStatus(RunState.TIMED_OUT, 0.0, timed_out(None), Fault.JOB))
             return Verdict(gone("its pod is gone"))
     # Time in a queue, in which the Job is suspended, does not count.
     age = now - (seconds_of(job.get("status", {}).get("startTime")) or now)
@@ -209,9 +209,11 @@ def _ended(handle: Handle, pod: Document, ended: Document) -> RunStatus:
     usage = Usage(int(said["peak"]) if said.get("peak", "").isdigit() else None)
     if said.get("state") == "timed_out":
         runtime = max(runtime, handle.data.get("wall_seconds") or 0.0)
-        return RunStatus(RunState.TIMED_OUT, runtime, _limit(handle), Fault.JOB, usage=usage)
+        return RunStatus(
+            RunState.TIMED_OUT, runtime, timed_out(handle.data.get("wall_seconds")), Fault.JOB, usage=usage
+        )
     if reason == "OOMKilled" and code != 0:
-        words = f"out of memory: it used more than {format_memory(handle.data.get('memory_bytes') or 0)}"
+        words = out_of_memory(handle.data.get("memory_bytes"))
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, -signal.SIGKILL, usage)
     if code == 0:
         return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)
@@ -220,30 +222,17 @@ def _ended(handle: Handle, pod: Document, ended: Document) -> RunStatus:
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code)
     if reason in _CANNOT_START:
         return RunStatus(RunState.FAILED, 0.0, f"the container cannot start: {ended.get('message')}", Fault.JOB, code)
-    if not said and code > _SIGNALLED:
+    if not said and code > SIGNALLED:
         return gone("its container was killed from outside", runtime)
-    if code > _SIGNALLED:
-        return RunStatus(RunState.FAILED, runtime, _killed(code - _SIGNALLED), Fault.JOB, _SIGNALLED - code, usage)
-    return RunStatus(RunState.FAILED, runtime, f"the program exited with code {code}", Fault.JOB, code, usage)
-
-
-def _killed(number: int) -> str:
-    try:
-        return f"the program was killed by signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"the program exited with code {number + _SIGNALLED}"
-
-
-def _limit(handle: Handle) -> str:
-    wall = handle.data.get("wall_seconds")
-    return "it reached its time limit" + (f" of {format_duration(wall)}" if wall else "")
+    code = code_of(code)
+    return RunStatus(RunState.FAILED, runtime, failure(code), Fault.JOB, code, usage)
 
 
 def _failed(handle: Handle, pod: Document) -> RunStatus:
     """A pod that failed, of whose command no end is known: mostly it did not begin."""
     if pod["status"].get("reason") == "DeadlineExceeded":
         if _container(pod).get("running"):
-            return RunStatus(RunState.TIMED_OUT, 0.0, _limit(handle), Fault.JOB)
+            return RunStatus(RunState.TIMED_OUT, 0.0, timed_out(handle.data.get("wall_seconds")), Fault.JOB)
         waits = _container(pod).get("waiting") or {}
         words = f"it did not start before its time limit: {waits.get('reason', '')} {waits.get('message', '')}"
         return RunStatus(RunState.FAILED, 0.0, words.strip(" :"), Fault.INFRASTRUCTURE)
@@ -273,12 +262,6 @@ def _waiting(pod: Document, now: float, patience: Patience) -> Verdict:
             )
             return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True)
     return submitting
-
-
-def gone(why: str, runtime: float = 0.0) -> RunStatus:
-    """The status of a run of which there will be no result."""
-    words = f"the run is gone without a result: {why}"
-    return RunStatus(RunState.PREEMPTED, runtime, words, Fault.INFRASTRUCTURE)
 
 
 @dataclass(frozen=True, slots=True)

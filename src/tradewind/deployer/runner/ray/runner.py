@@ -29,13 +29,13 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     wait_by_polling,
 )
+from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.ray.link import RayLink, find_ray
 from tradewind.deployer.runner.ray.node import FOLDER, METRICS
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
-from tradewind.units import format_duration, format_memory
 
 _POLL_SECONDS = 3.0
 _CALL_SECONDS = 30.0
@@ -332,17 +332,8 @@ def _unheard(handle: Handle, heard: float | None) -> RunStatus:
     if expires is not None and heard is not None:
         expires = max(expires, heard + _lasts(handle.data))
     if expires is not None and wall is not None and time.time() > expires + wall + _SLACK_SECONDS:
-        return _gone("its cluster does not answer, and its lease and its time limit are over")
+        return gone("its cluster does not answer, and its lease and its time limit are over")
     return RunStatus(RunState.EXECUTING)
-
-
-def _gone(why: str, runtime: float = 0.0) -> RunStatus:
-    return RunStatus(
-        RunState.PREEMPTED,
-        runtime=runtime,
-        reason=f"the run is gone without a result: {why}",
-        fault=Fault.INFRASTRUCTURE,
-    )
 
 
 def _status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
@@ -355,19 +346,19 @@ def _status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
         return RunStatus(RunState.EXECUTING if executing else RunState.SUBMITTING, runtime=runtime)
     if facts["cancel"] is not None:
         return RunStatus(RunState.CANCELLED, runtime=runtime, reason=facts["cancel"]["reason"])
-    return _gone("its node or its actor died" if state else "there is no trace of it", runtime)
+    return gone("its node or its actor died" if state else "there is no trace of it", runtime)
 
 
 def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
     state, reason, code = result["state"], result["reason"], result["exit_code"]
     fault: Fault | None = Fault.JOB
     if state == "out_of_memory":
-        memory = result.get("memory_bytes") or handle.data.get("memory_bytes") or 0
-        state, reason = "failed", f"out of memory: it used more than {format_memory(memory)}"
+        state = "failed"
+        reason = out_of_memory(result.get("memory_bytes") or handle.data.get("memory_bytes"))
     elif state == "timed_out":
-        reason = f"it reached its time limit of {format_duration(result['wall_seconds'])}"
+        reason = timed_out(result["wall_seconds"])
     elif state == "failed":
-        reason = reason or (f"the program exited with code {code}" if code >= 0 else f"signal {-code} killed it")
+        reason = reason or failure(code)
     elif state == "preempted":
         fault = Fault.INFRASTRUCTURE
     else:

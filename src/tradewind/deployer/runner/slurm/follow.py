@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.files import document, replace_document
 from tradewind.deployer.runner.slurm.queue import Evidence, Queue, Row, Snapshot
 from tradewind.deployer.runner.slurm.spool import CANCEL, HANDED, RESULT, Spool, plain
-from tradewind.deployer.runner.slurm.status import hopeless, is_end, lost, needs_word, settled, verdict, waiting
+from tradewind.deployer.runner.slurm.status import hopeless, is_end, needs_word, settled, verdict, waiting
 from tradewind.errors import TradewindError
 from tradewind.problem import Handle, RunState, RunStatus
 
@@ -153,7 +154,7 @@ class Follower:
         """The status of a run that no job has started, and none will as it is now; None of another."""
         name, index = _name(handle), _index(handle)
         if not handle.data.get("batch"):
-            return self._final(handle, lost("the run is gone without a result: there is no trace of it", 0.0))
+            return self._final(handle, gone("there is no trace of it"))
         claim = self.spool.claim(name, index)
         if claim == "controller":
             wish = self._wish(handle)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Mapping
 from typing import Any
 
+from tradewind.deployer.runner import endings
 from tradewind.deployer.runner.slurm.queue import WAITS, Evidence, Row
 from tradewind.problem import Fault, RunState, RunStatus, Usage
-from tradewind.units import format_duration, format_memory
 
 _LOST = {
     "NODE_FAIL": "a node failed",
@@ -86,7 +85,7 @@ def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str 
     def failed(reason: str, code: int | None = code) -> RunStatus:
         return RunStatus(RunState.FAILED, runtime, reason, Fault.JOB, code, usage)
 
-    signalled = -(code - 128) if 128 < code < 193 else code
+    signalled = endings.code_of(code)
     match state:
         case "done":
             return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)
@@ -98,19 +97,15 @@ def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str 
             where = result.get("node") or "the node"
             return lost(f"{where} cannot enter the working folder {work}: it must be on a shared file system", 0.0)
         case "out_of_memory":
-            memory = facts.get("memory_bytes")
-            limit = f"it used more than {format_memory(memory)}" if memory else "its memory limit was reached"
-            return failed(f"out of memory: {limit}", signalled)
+            return failed(endings.out_of_memory(facts.get("memory_bytes")), signalled)
         case "timed_out":
             wall = facts.get("wall_seconds")
             own = wall and (facts.get("asked", True) or runtime >= wall)
-            site = "the usual time limit of the partition: set deploy.longest or a deadline to ask for more"
-            limit = f"its time limit of {format_duration(wall)}" if own else site
-            return RunStatus(RunState.TIMED_OUT, runtime, f"it reached {limit}", Fault.JOB, signalled, usage)
+            site = "it reached the usual time limit of the partition: set deploy.longest or a deadline to ask for more"
+            reason = endings.timed_out(wall) if own else site
+            return RunStatus(RunState.TIMED_OUT, runtime, reason, Fault.JOB, signalled, usage)
         case "failed":
-            if signalled < 0:
-                return failed(f"the program was killed by {_name(-signalled)}", signalled)
-            return failed(f"the program exited with code {code}")
+            return failed(endings.failure(signalled), signalled)
         case "cancelled":
             return RunStatus(RunState.CANCELLED, runtime, cancelled or str(result.get("reason", "")), usage=usage)
         case "terminated" if cancelled is not None:
@@ -132,7 +127,7 @@ def verdict(
     """
     known = dict(result or {})
     known["runtime"] = known.get("runtime") or max(evidence.elapsed, used)
-    known.setdefault("exit_code", evidence.code or (128 + evidence.signal if evidence.signal else 0))
+    known.setdefault("exit_code", evidence.code or (endings.SIGNALLED + evidence.signal if evidence.signal else 0))
     ended = is_end(result)
     state, reason = "lost", ""
     if cancelled:
@@ -170,10 +165,3 @@ def _usage(result: Mapping[str, Any], *, spread: bool) -> Usage:
     seconds = {f"{name}_seconds": int(m[1]) * 60 + float(m[2]) for name, m in times.items() if m and not spread}
     moved = {name: float(result[name]) for name in _MOVED if isinstance(result.get(name), int) and not spread}
     return Usage(peak or None, sum(seconds.values()) if seconds else None, seconds | moved)
-
-
-def _name(number: int) -> str:
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"signal {number}"

@@ -27,12 +27,13 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesMachines,
 )
+from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.ssh import collect as collecting
 from tradewind.deployer.runner.ssh.load import await_application, joined, load_part
 from tradewind.deployer.runner.ssh.machine import FarMachine
 from tradewind.deployer.runner.ssh.notes import Notes, far_name, run_id_of
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
-from tradewind.deployer.runner.ssh.status import gone, status_of
+from tradewind.deployer.runner.ssh.status import status_of
 from tradewind.deployer.runner.ssh.submit import APPLICATION, Files, Part, lay_out, start
 from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tradewind.deployer.runner.endings import gone, out_of_memory, timed_out
 from tradewind.problem import Fault, RunState, RunStatus, Usage
-from tradewind.units import format_duration, format_memory
-
-GONE = "the run is gone without a result"
 
 
 def status_of(words: str, facts: Mapping[str, Any], host: str) -> RunStatus:
@@ -31,11 +29,6 @@ def status_of(words: str, facts: Mapping[str, Any], host: str) -> RunStatus:
         return RunStatus(RunState.SUBMITTING)
     why = f"{host} was restarted, or what watched over it there was killed" if kind == "gone" else f"not on {host}"
     return gone(why, runtime)
-
-
-def gone(why: str, runtime: float = 0.0) -> RunStatus:
-    """The status of a run that is certainly gone without a result."""
-    return RunStatus(RunState.PREEMPTED, runtime=runtime, reason=f"{GONE}: {why}", fault=Fault.INFRASTRUCTURE)
 
 
 def fields(text: str) -> dict[str, str]:
@@ -63,14 +56,12 @@ def _ended(result: Mapping[str, str], facts: Mapping[str, Any], host: str) -> Ru
         words = f"there is no program {facts.get('program', '')!r} on {host}: install it, or give its path"
         return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
     if state == "memory":
-        words = f"out of memory: it used more than {format_memory(facts.get('memory_bytes'))}"
+        words = out_of_memory(facts.get("memory_bytes"))
         return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
     if state == "timed_out":
         wall = facts.get("wall_seconds")
         kept["runtime"] = max(runtime, wall or 0.0)
-        return RunStatus(
-            RunState.TIMED_OUT, reason=f"it reached its time limit of {format_duration(wall)}", fault=job, **kept
-        )
+        return RunStatus(RunState.TIMED_OUT, reason=timed_out(wall), fault=job, **kept)
     reasons = {
         "unfolded": f"its files cannot be unpacked on {host}: is the disk full?",
         "unpinned": f"there is no taskset on {host} to hold it to its CPUs: install util-linux",
