@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 
 from tradewind.deployer.collecting import Collector
+from tradewind.deployer.ended import note_end, noted_end
 from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, backoff, ending_for, ending_of, paid_for
 from tradewind.deployer.meter import Meter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.runner.base import SubmitsTogether
+from tradewind.deployer.runner.base import Simulates, SubmitsTogether
 from tradewind.deployer.staging import stage_in
 from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
@@ -81,7 +82,11 @@ class Flight:
         """Go on with a run that an earlier process launched."""
         self._tried_to_make = self._tried_to_submit = True
         self._meter.resume(self.run)
-        if self.run.handle is not None:
+        if known := noted_end(self.request.folder):
+            self.ending, status = known
+            self._error_hooks_due = False
+            self.note(status, None)
+        elif self.run.handle is not None:
             # Whatever stage the row shows, only the end of the job is left to wait for.
             self._enter(RunState.EXECUTING)
             self._phase = Phase.ACT
@@ -142,8 +147,7 @@ class Flight:
         elif self.errand is not None and self.errand.creating and self.run.state is RunState.BOOTING:
             self.note(None, self._ground.abandon(self.run.run_id))
         self.wants_submit, self._error_hooks_due, self.retry_at = False, False, 0.0
-        status = self.status
-        if self.ending is None and status is not None and status.state.ended:
+        if self.ending is None and (status := self.status) is not None and status.state.ended:
             ending = ending_of(status)
             collecting = self.run.state is RunState.COLLECTING and self._phase is not Phase.AFTER
             if collecting or self.run.state is RunState.EXECUTING:
@@ -253,11 +257,8 @@ class Flight:
             if ground.makes:
                 self.run = replace(self.run, started=self.run.started or ground.runner.clock.now())
             self._tried_to_make = True
-            if isinstance(ground.provisioner, CallsNetwork):
-                self._later(self._make, lambda: self.note(None, self._made), firm=True)
+            if not self._have(ground.provisioner, self._make, lambda: self.note(None, self._made)):
                 return True
-            self._make()
-            self.note(None, self._made)
         assert self.cluster is not None
         if self._lost:
             kind = CapacityError if self.cluster.crowded else DeployError
@@ -268,21 +269,24 @@ class Flight:
         self._next()
         return True
 
+    def _have(self, part: object, work: Callable[[], None], then: Callable[[], None]) -> bool:
+        """Have a part do something, in a thread where it calls over a network; True when it is done."""
+        if isinstance(part, CallsNetwork):
+            self._later(work, then, firm=True)
+            return False
+        work()
+        then()
+        return True
+
     def _make(self) -> None:
         own = self.request
         self._made = self._ground.provisioner.make(own.run_id, own.owner, own.expires, own.offer)
 
     def _submit(self) -> None:
-        runner = self._ground.runner
-        if isinstance(runner, SubmitsTogether):
-            self.wants_submit = True
-            return
-        self._tried_to_submit = True
-        if isinstance(runner, CallsNetwork):
-            self._later(self._hand_over, self._submitted, firm=True)
-            return
-        self._hand_over()
-        self._submitted()
+        self.wants_submit = isinstance(self._ground.runner, SubmitsTogether)
+        if not self.wants_submit:
+            self._tried_to_submit = True
+            self._have(self._ground.runner, self._hand_over, self._submitted)
 
     def _hand_over(self) -> None:
         self._handle = self._ground.runner.submit(self.request, self.run.machines)
@@ -325,11 +329,12 @@ class Flight:
                 about = replace(self.run, reason=ending.reason)
                 self._later(partial(ground.hooks.run, "on_error", about, self.request))
                 return True
+        if ground.makes and not isinstance(ground.runner, Simulates):
+            note_end(self.request.folder, ending, self.status)
         if not self._over(ending.reason) or not self._give_back():
             return False
         self._charge()
-        now = ground.runner.clock.now()
-        ended = replace(self.run, state=ending.state, reason=ending.reason, fault=ending.fault, ended=now, machines=())
+        ended = ending.of(self.run, ground.runner.clock.now())
         # Noted before the row ends: a process that is killed in between forgets no upload.
         where = ground.results.offer(ended, self.request) if ground.results is not None else ""
         self.run = replace(ended, results=where)
@@ -368,7 +373,7 @@ class Flight:
         return self.status is not None and self.status.state.ended
 
     def _give_back(self) -> bool:
-        """True when the provisioner confirms that the machines are gone."""
+        """True when the provisioner confirms that the machines are gone; they may be at once."""
         provisioner, clock = self._ground.provisioner, self._ground.runner.clock
         if self.cluster is None and self._ground.gives and self._tried_to_make:
             found = (each for each in provisioner.find(self.request.owner) if each.run_id == self.run.run_id)
@@ -379,12 +384,7 @@ class Flight:
             return False
         self._destroyed_at = clock.now()
         self._meter.told_to_go(self._destroyed_at)
-        if isinstance(provisioner, CallsNetwork):
-            self._later(self._destroy, lambda: self.note(None, self._made), firm=True)
-            return False
-        self._destroy()
-        self.note(None, self._made)
-        return self._give_back()  # they may be gone at once
+        return self._have(provisioner, self._destroy, lambda: self.note(None, self._made)) and self._give_back()
 
     def _destroy(self) -> None:
         assert self.cluster is not None

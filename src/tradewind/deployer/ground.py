@@ -60,6 +60,10 @@ class Ending:
     reason: str = ""
     fault: Fault | None = None
 
+    def of(self, run: Run, now: float) -> Run:
+        """The ended row of a run whose machines are back."""
+        return replace(run, state=self.state, reason=self.reason, fault=self.fault, ended=now, machines=())
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:
