@@ -18,7 +18,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
-from tradewind.deployer.runner import procfs
+from tradewind.deployer.runner import limits, procfs
 from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
@@ -87,18 +87,11 @@ class ProcessRunner(
 
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when the machine has the CPUs and the memory; a run alone always fits."""
-        if not running:
-            return True
-        every = [*running, offer]
-        cpus = sum(each.vcpu * each.nodes for each in every)
-        memory = sum(each.memory_gib * each.nodes for each in every) * 2**30
-        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return cpus <= len(os.sched_getaffinity(0)) + 1e-9 and memory <= have
+        return limits.fits_here(offer, running)
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
         """This machine: the CPUs that this process may use, and its memory."""
-        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return {socket.gethostname(): {"cpu": float(len(os.sched_getaffinity(0))), "memory": have / 2**30}}
+        return {socket.gethostname(): {"cpu": float(limits.cpus_here()), "memory": limits.memory_here() / 2**30}}
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
@@ -135,9 +128,8 @@ class ProcessRunner(
             raise _refusal(answer["kind"], answer["errno"], request, folder)
 
     def _order(self, request: RunRequest, folder: Path) -> dict[str, Any]:
-        offer, limits = request.offer, request.limits
-        cpus = (offer.vcpu or None) if limits.cpus is None else limits.cpus
-        memory = int(offer.memory_gib * 2**30) or None if limits.memory_bytes is None else limits.memory_bytes
+        nodes = request.offer.nodes
+        cpus, memory = limits.cpus_of(request), limits.memory_of(request)
         return {
             "op": "start",
             "run_id": request.run_id,
@@ -151,11 +143,11 @@ class ProcessRunner(
             },
             "cwd": str(request.workdir),
             "folder": str(folder),
-            "cpus": None if cpus is None else cpus * offer.nodes,
-            "memory_bytes": None if memory is None else memory * offer.nodes,
+            "cpus": None if cpus is None else cpus * nodes,
+            "memory_bytes": None if memory is None else memory * nodes,
             "address_space": memory if self.settings.address_space else 0,
-            "wall_seconds": limits.wall_seconds,
-            "log_bytes": limits.log_bytes,
+            "wall_seconds": request.limits.wall_seconds,
+            "log_bytes": request.limits.log_bytes,
             "grace": self.settings.grace,
         }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.environment import job_environment
+from tradewind.deployer.runner import limits
 from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.engine import Engine
 from tradewind.deployer.runner.docker.settings import DockerSettings
@@ -22,7 +23,7 @@ _INPUTS_VARIABLE = "TRADEWIND_INPUTS"
 
 def labels(request: RunRequest, role: str, *, grace: float, mounted: bool) -> dict[str, str]:
     """The labels of a run's container: who pays, which run, until when, its limits, and how it is ended."""
-    memory = memory_of(request)
+    memory = _memory_of(request)
     wall = request.limits.wall_seconds
     found = {
         names.RUN: request.run_id,
@@ -54,17 +55,15 @@ def _drives(request: RunRequest, role: str) -> bool:
     return request.load is not None and role == names.JOB
 
 
-def memory_of(request: RunRequest) -> int | None:
-    """The most memory that a run may take, in bytes, or None."""
-    offer, limits = request.offer, request.limits
-    one = int(offer.memory_gib * 2**30) or None if limits.memory_bytes is None else limits.memory_bytes
-    return None if one is None else one * offer.nodes
+def _memory_of(request: RunRequest) -> int | None:
+    """The most memory that a run may take on all its nodes, which are this engine's, in bytes, or None."""
+    one = limits.memory_of(request)
+    return None if one is None else one * request.offer.nodes
 
 
 def _cpus_of(request: RunRequest) -> float | None:
-    offer, limits = request.offer, request.limits
-    one = (offer.vcpu or None) if limits.cpus is None else limits.cpus
-    return None if one is None else one * offer.nodes
+    one = limits.cpus_of(request)
+    return None if one is None else one * request.offer.nodes
 
 
 def environment(request: RunRequest, role: str, secrets: Mapping[str, str]) -> list[str]:
@@ -144,7 +143,7 @@ def _host_config(request: RunRequest, role: str, engine: Engine, settings: Docke
         document["SecurityOpt"] = ["label=disable"]
     if _drives(request, role):
         return document
-    cpus, memory = _cpus_of(request), memory_of(request)
+    cpus, memory = _cpus_of(request), _memory_of(request)
     if cpus is not None and cpus < float(engine.facts().get("NCPU") or math.inf):
         document["NanoCpus"] = max(10_000_000, round(cpus * 1e9))
     if memory is not None:

@@ -43,6 +43,7 @@ from tradewind.deployer.runner.docker.reaper import ensure_reaper
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.submit import start_run
 from tradewind.deployer.runner.docker.watch import Watch, runs_of
+from tradewind.deployer.runner.limits import fits_here
 from tradewind.errors import DeployError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
@@ -104,13 +105,7 @@ class DockerRunner(
 
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when this machine has the CPUs and the memory; offers of other providers have machines of their own."""
-        every = [*running, offer]
-        if not running or any(each.provider != "local" for each in every):
-            return True
-        cpus = sum(each.vcpu * each.nodes for each in every)
-        memory = sum(each.memory_gib * each.nodes for each in every) * 2**30
-        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return cpus <= len(os.sched_getaffinity(0)) + 1e-9 and memory <= have
+        return any(each.provider != "local" for each in (*running, offer)) or fits_here(offer, running)
 
     def _watch(self, address: Address) -> Watch:
         with self._lock:

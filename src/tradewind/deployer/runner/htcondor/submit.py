@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tradewind.deployer.environment import OUTPUTS, job_environment
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
+from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
@@ -88,10 +89,8 @@ class Needs:
     @classmethod
     def of(cls, request: RunRequest) -> Needs:
         """What a request needs: its limits, and what its offer has where there are none."""
-        offer, limits = request.offer, request.limits
-        memory = offer.memory_gib * 2**30 if limits.memory_bytes is None else limits.memory_bytes
-        cpus = offer.vcpu if limits.cpus is None else limits.cpus
-        return cls(max(1, math.ceil(cpus)), max(1, math.ceil(memory / 2**20)), offer.gpus, limits.wall_seconds)
+        cpus, memory = max(1, math.ceil(cpus_of(request) or 0)), max(1, math.ceil((memory_of(request) or 0) / 2**20))
+        return cls(cpus, memory, request.offer.gpus, request.limits.wall_seconds)
 
 
 def shares(request: RunRequest, settings: HtCondorSettings) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.environment import job_environment
+from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.problem import RunRequest
 
 if TYPE_CHECKING:
@@ -268,8 +269,7 @@ def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSetti
 
 def _container(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> Document:
     offer, limits = request.offer, request.limits
-    cpus = offer.vcpu if limits.cpus is None else limits.cpus
-    memory = int(offer.memory_gib * 2**30) if limits.memory_bytes is None else limits.memory_bytes
+    cpus, memory = cpus_of(request) or 0.0, memory_of(request) or 0
     share = given.request_share or (_OF_A_NODE if given.instance_type else 1.0)
     gpus = {given.gpu_resource: str(offer.gpus)} if offer.gpus else {}
     wall = limits.wall_seconds

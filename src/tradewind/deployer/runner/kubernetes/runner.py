@@ -62,6 +62,7 @@ from tradewind.deployer.runner.kubernetes.status import (
     read_marked,
     verdict,
 )
+from tradewind.deployer.runner.limits import memory_of
 from tradewind.errors import DeployError, ImageError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
@@ -119,14 +120,11 @@ class KubernetesRunner(
             raise ImageError("Kubernetes runs container images, and the job names none", hint="set job.image")
         values = resolve_secrets(request.secrets)
         files = self._files(request)
-        limits = request.limits
         facts = {
             "folder": str(request.folder.absolute()),
             "program": request.argv[0],
-            "memory_bytes": int(request.offer.memory_gib * 2**30)
-            if limits.memory_bytes is None
-            else limits.memory_bytes,
-            "wall_seconds": limits.wall_seconds,
+            "memory_bytes": memory_of(request),
+            "wall_seconds": request.limits.wall_seconds,
             "lasts": request.expires - self.clock.now(),
             "patience": asdict(self._patience),
         }

@@ -31,6 +31,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import folder_error
+from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.deployer.runner.ray.link import RayLink, find_ray
 from tradewind.deployer.runner.ray.node import FOLDER, METRICS
 from tradewind.errors import TradewindError
@@ -138,7 +139,7 @@ class RayRunner(
                 "created": time.time(),
                 "price_per_hour": request.offer.hourly,
                 "secrets": dict(request.secrets),
-                "memory_bytes": self._memory(request),
+                "memory_bytes": memory_of(request),
                 "wall_seconds": request.limits.wall_seconds,
             },
         )
@@ -161,14 +162,10 @@ class RayRunner(
             packed["inputs"] = bundle.pack(folder / "inputs", cache, limit_bytes=limit)
         return packed
 
-    def _memory(self, request: RunRequest) -> int | None:
-        limit = request.limits.memory_bytes
-        return int(request.offer.memory_gib * 2**30) or None if limit is None else limit
-
     def _order(self, request: RunRequest, handle: Handle, values: Mapping[str, str]) -> dict[str, Any]:
         given, offer, limits = self.settings, request.offer, request.limits
         wanted = {
-            "CPU": offer.vcpu if limits.cpus is None else limits.cpus,
+            "CPU": cpus_of(request) or 0,
             "GPU": offer.gpus,
             "memory": int(offer.memory_gib * 2**30) if given.reserve_memory else 0,
             **given.resources,

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.deployer.link_target import SshSettings
+from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.errors import ImageError
 from tradewind.problem import RunRequest
 
@@ -70,27 +71,19 @@ class SlurmSettings(plugins.Settings):
     )
 
 
-def cpus_of(request: RunRequest) -> int:
+def slots_of(request: RunRequest) -> int:
     """Whole CPUs that a run gets on each node."""
-    cpus = request.offer.vcpu if request.limits.cpus is None else request.limits.cpus
-    return max(1, math.ceil(cpus - 1e-9))
-
-
-def memory_of(request: RunRequest) -> int | None:
-    """Bytes that a run gets on each node, or None for what the partition gives."""
-    if request.limits.memory_bytes is not None:
-        return request.limits.memory_bytes
-    return round(request.offer.memory_gib * 2**30) or None
+    return max(1, math.ceil((cpus_of(request) or 0) - 1e-9))
 
 
 def tasks_of(request: RunRequest, settings: SlurmSettings) -> int:
     """Tasks of a run on each node."""
-    return settings.tasks_per_node or (cpus_of(request) if settings.mpi else 1)
+    return settings.tasks_per_node or (slots_of(request) if settings.mpi else 1)
 
 
 def options_of(request: RunRequest, settings: SlurmSettings) -> tuple[str, ...]:
     """The options of sbatch that ask for a run's resources; runs with the same can be elements of one array."""
-    cpus, tasks, memory = cpus_of(request), tasks_of(request, settings), memory_of(request)
+    cpus, tasks, memory = slots_of(request), tasks_of(request, settings), memory_of(request)
     words = [
         f"--nodes={request.offer.nodes}",
         f"--ntasks-per-node={tasks}",

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.deployer.environment import check_workdir, job_environment
-from tradewind.deployer.runner.slurm.options import SlurmSettings, cpus_of, memory_of, options_of, words_of
+from tradewind.deployer.runner.limits import memory_of
+from tradewind.deployer.runner.slurm.options import SlurmSettings, options_of, slots_of, words_of
 from tradewind.deployer.runner.slurm.programs import Programs, refusal
 from tradewind.deployer.runner.slurm.queue import Queue, comment_of
 from tradewind.deployer.runner.slurm.spool import Note, Spool, make_folder, order_of, plain
@@ -118,7 +119,7 @@ class Submitter:
                 "wall_seconds": wall,
                 "memory_bytes": memory,
                 "log_bytes": request.limits.log_bytes,
-                "slots": cpus_of(request),
+                "slots": slots_of(request),
             },
         )
         note = {

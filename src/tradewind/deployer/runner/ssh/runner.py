@@ -28,6 +28,7 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.endings import gone
+from tradewind.deployer.runner.limits import memory_of
 from tradewind.deployer.runner.ssh import collect as collecting
 from tradewind.deployer.runner.ssh.load import await_application, joined, load_part
 from tradewind.deployer.runner.ssh.machine import FarMachine
@@ -100,8 +101,7 @@ class SshRunner(
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
         targets, addresses = self._targets(request, machines)
-        name, limits = far_name(request.run_id), request.limits
-        memory = int(request.offer.memory_gib * 2**30) or None
+        name = far_name(request.run_id)
         noted = self._notes.read(request.owner, request.run_id) or {}
         data = {
             "owner": request.owner,
@@ -112,8 +112,8 @@ class SshRunner(
             "machines": [target.to_json() for target in targets],
             "load": request.load is not None,
             "program": request.argv[0],
-            "wall_seconds": limits.wall_seconds,
-            "memory_bytes": memory if limits.memory_bytes is None else limits.memory_bytes,
+            "wall_seconds": request.limits.wall_seconds,
+            "memory_bytes": memory_of(request),
         }
         handle = Handle(request.run_id, self.name, data)
         files = Files.of(request, self._cache, self.settings)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tradewind.deployer.bundle import Bundle, pack
 from tradewind.deployer.environment import job_environment, resolve_secrets
+from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.deployer.runner.ssh.machine import FarMachine
 from tradewind.deployer.runner.ssh.notes import far_name
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
@@ -89,12 +90,10 @@ def start(
         CredentialsError: It does not let us in.
         DeployError: It cannot be started, or a secret cannot be read.
     """
-    limits, offer = request.limits, request.offer
-    cpus = (offer.vcpu or None) if limits.cpus is None else limits.cpus
-    memory = int(offer.memory_gib * _GIB) or None if limits.memory_bytes is None else limits.memory_bytes
+    limits, cpus = request.limits, cpus_of(request)
     options = {
         "wall": None if limits.wall_seconds is None else math.ceil((limits.wall_seconds + part.spare_seconds) * 100),
-        "memory": memory if part.held else None,
+        "memory": memory_of(request) if part.held else None,
         "cpus": math.ceil(cpus) if cpus and part.held else None,
         "log": limits.log_bytes,
         "grace": round(given.grace * 100),
@@ -127,7 +126,7 @@ def _seconds_left(request: RunRequest) -> int:
 def _spec(machine: FarMachine, request: RunRequest, part: Part, addresses: Sequence[str]) -> bytes:
     """Shell words that export the environment and set the command; the far side removes them as it reads them."""
     folder = f"{machine.far_folder}/runs/{part.name}"
-    slots = max(1, math.floor(request.limits.cpus or request.offer.vcpu))
+    slots = max(1, math.floor(cpus_of(request) or 1))
     variables = {
         **request.env,
         **job_environment(request, folder),
