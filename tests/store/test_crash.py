@@ -17,7 +17,7 @@ KILL = """
 import os, random, signal, struct, sys, time
 import alembic.command, alembic.config
 from tradewind import plugins
-from tradewind.store.base import Change
+from tradewind.store.base import Change, this_process
 from tradewind.testing.stores import run, study_row, trial
 
 folder, kills, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -29,9 +29,12 @@ def child(url, place, pipe):
     store = plugins.create("store", "sql", {}, url=url)
     studies = store.find_studies() or [store.create_study(study_row())]
     number = len(store.trials(studies[0].id))
+    # Steps of who holds a study are written another way.
+    token = store.hold(studies[0].id, this_process(), 60) if place % 2 else None
     while True:
-        store.write(studies[0].id, Change([trial(number)], [run(number, cost=0.0)]))
-        store.write(studies[0].id, Change([trial(number, 0.5)], [run(number)], {"elapsed": float(number)}))
+        asked = Change([trial(number)], [run(number, cost=0.0)], {"elapsed": number - 0.5}, lasting=False)
+        store.write(studies[0].id, asked, token)
+        store.write(studies[0].id, Change([trial(number, 0.5)], [run(number)], {"elapsed": float(number)}), token)
         os.write(pipe, struct.pack("<II", place, number))
         number += 1
 

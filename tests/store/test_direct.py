@@ -57,14 +57,6 @@ def test_what_raises_is_undone_and_the_next_one_is_not(writer: FileWriter, path:
     assert names(path) == ["apple", "plum"]
 
 
-def test_what_must_last_is_written_in_full(writer: FileWriter) -> None:
-    found = []
-    for lasting in (True, False, True):
-        with writer.transaction(lasting=lasting) as driver:
-            found += driver.execute("PRAGMA synchronous").fetchone()
-    assert found == [2, 1, 2]
-
-
 def test_it_waits_for_another_one_and_not_for_ever(writer: FileWriter, path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")

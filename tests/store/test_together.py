@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.store.conftest import OpenStore
 
 from tradewind.errors import StudyBusyError
 from tradewind.store.base import Change
+from tradewind.store.database import Database
 from tradewind.store.direct import FileWriter
 from tradewind.store.together import writes_to
 from tradewind.testing.stores import study_row, trial
@@ -69,6 +71,38 @@ def test_threads_share_a_transaction_and_no_error(
     raised = all_at_once([writer(i) for i in range(6)], turn)
     assert [type(error) for error in raised] == [StudyBusyError]
     assert [len(stores[0].trials(study)) for study in studies] == [2, 2, 2, 0, 2, 2]
+
+
+def test_what_is_interrupted_takes_nobody_s_write_with_it(sqlite_url: str) -> None:
+    database = Database(sqlite_url, busy_timeout=5.0)
+    turn = database._together
+    assert turn is not None
+    interrupts, come = [KeyboardInterrupt], list[BaseException | None]([None, None])
+
+    def work(connection: sa.Connection) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        connection.exec_driver_sql("INSERT INTO tenants VALUES ('t' || (SELECT count(*) FROM tenants), 1, 0, '', 0)")
+
+    def write(place: int) -> None:
+        try:
+            database.together(work)
+        except BaseException as error:
+            come[place] = error
+
+    threads = [threading.Thread(target=write, args=(place,)) for place in range(2)]
+    with turn._turn:  # both of them wait, and are taken together
+        for each in threads:
+            each.start()
+        while len(turn._waiting) < 2:
+            time.sleep(0.001)
+    for each in threads:
+        each.join(30)
+    assert sorted(type(error).__name__ for error in come) == ["KeyboardInterrupt", "NoneType"]
+    database.together(work)
+    with database.read() as connection:  # that of the other one, and the last one; not that of who was interrupted
+        assert connection.exec_driver_sql("SELECT count(*) FROM tenants").scalar() == 2
+    database.close()
 
 
 @pytest.mark.parametrize("lasting", [True, False])

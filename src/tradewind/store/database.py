@@ -20,6 +20,7 @@ from tradewind.store import faults
 from tradewind.store.address import ADDRESS_HINT, connection_options, file_of, read_address
 from tradewind.store.direct import FileWriter, begin_writing, in_one_statement
 from tradewind.store.encoding import refuse_other_encodings
+from tradewind.store.log import Log
 from tradewind.store.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.store.schema import version as version_table
 from tradewind.store.together import Direct, Work, writes_to
@@ -143,13 +144,22 @@ class Database:
 
     @contextlib.contextmanager
     def direct(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
-        """As `write`, on SQLite, for one thread of the process at a time."""
+        """As `write`, on SQLite, for one thread at a time; where there is a `log`, it lasts when that is synced."""
         self._check_file()
         try:
             with self._direct.transaction(lasting=lasting) as connection:
                 yield connection
         except _ERRORS as error:
             raise faults.of_database(error, self.place, self.path) from error
+
+    @property
+    def log(self) -> Log | None:
+        """What `direct` writes to, or None where SQLite has synced it by itself."""
+        return self._direct.log
+
+    def tidy(self) -> None:
+        """Bring what `direct` has written from the log into the file, now and then."""
+        self._direct.tidy()
 
     def at_once(self, text: str, values: Mapping[str, Any]) -> Any:
         """The first row of a statement of PostgreSQL that is its own transaction; see `in_one_statement`."""

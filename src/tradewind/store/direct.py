@@ -15,8 +15,16 @@ from typing import Any
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection, Engine
 
+from tradewind.store.log import Log
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0001, 0.002
 _SEAT_PAUSE, _SEAT_SECONDS = 0.0005, 0.1
+
+_TIDY_COMMITS = 200
+"""Steps of a search, each of about ten pages, after which the log is copied into the file."""
+
+_TIDY_MILLISECONDS = 20
+"""How long that may wait for other writers and readers; it is tried again later."""
 
 
 class FileWriter:
@@ -25,6 +33,9 @@ class FileWriter:
     Args:
         engine: Makes the connection; its driver begins no transaction by itself.
         busy_timeout: Seconds to wait for a lock that another process holds.
+
+    Attributes:
+        log: What was committed is on the disk when this was synced; None where SQLite syncs by itself.
     """
 
     def __init__(self, engine: Engine, busy_timeout: float) -> None:
@@ -33,23 +44,47 @@ class FileWriter:
         self._patience = busy_timeout
         self._lock = threading.Lock()
         self._driver: sqlite3.Connection | None = None
+        self._logged = False
         self._synchronous = ""
+        self._commits = 0
+        self.log: Log | None = None
 
     @contextlib.contextmanager
     def transaction(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
         """A transaction that is committed when the block ends, and undone when it raises.
 
         Args:
-            lasting: False where a power cut may take it back; a crash of this process never does.
+            lasting: False where a power cut may take it back; a crash of this process never does. Where there is a
+                log, that is for the caller to sync.
         """
         with self._lock:
             try:
                 driver = self._begin(lasting=lasting)
+                if self._logged and self.log is None:
+                    self.log = Log(driver)
                 yield driver
                 driver.execute("COMMIT")
+                self._commits += 1
             except BaseException:
                 self._close()  # which undoes what was begun, whatever state the connection is in
                 raise
+
+    def tidy(self) -> None:
+        """Bring the log into the file if much has been written, so that the log is begun anew."""
+        # SQLite does so at each commit once the log is long. Where others write all the time, none of these commits
+        # finds the log at its end, and each has waited for the disk twice.
+        if self._commits < _TIDY_COMMITS:
+            return
+        with self._lock:
+            if self._driver is None or self._commits < _TIDY_COMMITS:
+                return
+            self._commits = 0
+            # What fails here fails again where it matters: the log has all of it still.
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self._driver.execute(f"PRAGMA busy_timeout = {_TIDY_MILLISECONDS}")
+                self._driver.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            self._driver.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:
         """Give the connection back; the next transaction opens another."""
@@ -58,11 +93,16 @@ class FileWriter:
 
     def _close(self) -> None:
         driver, self._driver, self._synchronous = self._driver, None, ""
+        log, self.log = self.log, None
+        if log is not None:
+            log.close()
         if driver is not None:
             driver.close()
 
     def _begin(self, *, lasting: bool) -> sqlite3.Connection:
         driver = self._driver or self._open()
+        if self.log is not None and not self.log.sound:
+            self._begin_log(driver)
         if self._begun(driver, lasting=lasting):
             return driver
         until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
@@ -74,8 +114,8 @@ class FileWriter:
 
     def _begun(self, driver: sqlite3.Connection, *, lasting: bool, last: bool = False) -> bool:
         """Begin, unless another process is writing; with ``last``, that is an error."""
-        # In WAL mode NORMAL leaves the file to the system, which writes it before anything that comes after it.
-        mode = "FULL" if lasting else "NORMAL"
+        # In WAL mode NORMAL leaves the log to the system, which writes it before anything that comes after it.
+        mode = "FULL" if lasting and not self._logged else "NORMAL"
         try:
             if mode != self._synchronous:
                 driver.execute(f"PRAGMA synchronous = {mode}")
@@ -109,10 +149,24 @@ class FileWriter:
         driver = connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         connection.detach()
-        # `_begin` waits instead, in shorter steps.
+        # `_begin` waits instead, in shorter steps, and `tidy` copies the log.
         driver.execute("PRAGMA busy_timeout = 0")
+        (mode,) = driver.execute("PRAGMA journal_mode").fetchone()
+        # Options of SQLite's in the address may be about how it syncs.
+        self._logged = mode == "wal" and not self._engine.url.query
+        if self._logged:
+            driver.execute("PRAGMA wal_autocheckpoint = 0")
         self._driver = driver
         return driver
+
+    def _begin_log(self, driver: sqlite3.Connection) -> None:
+        """After the disk has failed: have all that the log has in the file, or write no more to it."""
+        busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError("the log of writes has to be begun anew, and is in use")
+        assert self.log is not None
+        self.log.close()
+        self.log = None
 
 
 def _locked(folder: int, until: float) -> bool:

@@ -1,4 +1,4 @@
-"""Writes of several threads as one transaction: they share one wait for the disk."""
+"""Writes of several threads as one transaction, with one wait for the disk."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection
+
+from tradewind.store import faults
+from tradewind.store.log import Syncs
 
 if TYPE_CHECKING:
     from tradewind.store.database import Database
@@ -33,7 +36,7 @@ class Together:
     own transaction. If any of it fails, each is tried again by itself, so that nobody meets another one's error.
 
     Args:
-        direct: The work is done with SQLite's own connection.
+        direct: The work is done with SQLite's own connection. The wait for the disk then keeps nobody from writing.
     """
 
     def __init__(self, *, direct: bool = False) -> None:
@@ -41,6 +44,7 @@ class Together:
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._waiting: list[_Write] = []
+        self._syncs = Syncs()
 
     def write(self, database: Database, work: Callable[[Any], None], *, lasting: bool) -> None:
         """Do some work in a transaction; it is committed when this returns.
@@ -51,18 +55,41 @@ class Together:
             lasting: It survives a power cut, and not only a crash of the process.
 
         Raises:
-            StoreError: The work or its commit failed; nothing of it is written.
+            StoreError: The work or its commit failed, and nothing of it is written; or the disk failed after it, and
+                nobody knows what it has.
         """
         mine = _Write(work, lasting)
-        with self._lock:
-            self._waiting.append(mine)
-        with self._turn:
-            if not mine.done:
-                with self._lock:
-                    batch, self._waiting = self._waiting, []
-                self._commit(database, batch)
+        try:
+            with self._lock:
+                self._waiting.append(mine)
+            with self._turn:
+                if not mine.done:
+                    self._commit_all(database)
+        finally:  # who is interrupted must not find it written later
+            with self._lock:
+                self._waiting = [each for each in self._waiting if each is not mine]
         if mine.error is not None:
             raise mine.error
+        if self._direct:
+            self._finish(database, lasting=lasting)
+
+    def _finish(self, database: Database, *, lasting: bool) -> None:
+        try:
+            if lasting:
+                self._syncs.wait()
+        except sqlite3.Error as error:
+            raise faults.of_database(error, database.place, database.path) from error
+        database.tidy()
+
+    def _commit_all(self, database: Database) -> None:
+        with self._lock:
+            batch, self._waiting = self._waiting, []
+        try:
+            self._commit(database, batch)
+        finally:
+            # Ctrl-C ends this one, and not what it has taken over from others.
+            with self._lock:
+                self._waiting = [each for each in batch if not each.done] + self._waiting
 
     def _commit(self, database: Database, batch: Sequence[_Write]) -> None:
         try:
@@ -71,6 +98,8 @@ class Together:
             with begun as connection:
                 for each in batch:
                     each.work(connection)
+            if self._direct and (log := database.log) is not None:
+                self._syncs.committed(log)
         except Exception as error:
             if len(batch) > 1:
                 for each in batch:
