@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,13 +57,27 @@ class Presence:
             found.append({**row, "alive": not row["ended"] and now - row["seen"] < 3 * _EVERY})
         return sorted(found, key=lambda row: (not row["alive"], row["kind"], row["host"], row["pid"]))
 
+    def of(self, kind: str, pid: int) -> dict[str, Any]:
+        """What a process of this machine said last of itself; nothing before it has said anything.
+
+        Args:
+            kind: ``server`` or ``worker``.
+            pid: Its number.
+
+        Raises:
+            StoreError: The database does not answer.
+        """
+        value = self._values.get(_name(kind, pid))
+        return {} if value is None else dict(json.loads(value))
+
     @contextmanager
-    def here(self, kind: str, about: str = "") -> Iterator[None]:
+    def here(self, kind: str, about: str = "", more: Callable[[], Mapping[str, Any]] = dict) -> Iterator[None]:
         """Say that this process is there, until the block ends.
 
         Args:
             kind: ``server`` or ``worker``.
             about: Where it listens, or how much it carries out.
+            more: What it says besides, asked each time.
         """
         facts = {
             "kind": kind,
@@ -73,9 +87,12 @@ class Presence:
             "about": about,
             "since": time.time(),
         }
-        name = f"{_PREFIX}{kind}.{facts['host']}.{facts['pid']}"
-        over = threading.Event()
-        teller = threading.Thread(target=self._tell, args=(name, facts, over), name="tradewind-presence", daemon=True)
+        name, over = _name(kind, os.getpid()), threading.Event()
+
+        def said() -> dict[str, Any]:
+            return {**facts, **more()}
+
+        teller = threading.Thread(target=self._tell, args=(name, said, over), name="tradewind-presence", daemon=True)
         teller.start()
         try:
             yield
@@ -83,14 +100,18 @@ class Presence:
             over.set()
             teller.join(2.0)
 
-    def _tell(self, name: str, facts: dict[str, Any], over: threading.Event) -> None:
+    def _tell(self, name: str, said: Callable[[], dict[str, Any]], over: threading.Event) -> None:
         while True:
             ended = over.is_set()
             try:
-                self._values.set(name, json.dumps({**facts, "seen": time.time(), "ended": ended}))
+                self._values.set(name, json.dumps({**said(), "seen": time.time(), "ended": ended}))
             except StoreError as error:
                 # Whether it is there is told for people: work does not wait for it.
                 _log.debug("cannot say that this process is there: %s", error)
             if ended:
                 return
             over.wait(_EVERY)
+
+
+def _name(kind: str, pid: int) -> str:
+    return f"{_PREFIX}{kind}.{socket.gethostname()}.{pid}"

@@ -17,7 +17,7 @@ from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.schema import REVISIONS
 
-CHECKS = {"serving": "ok", "database": "ok", "schema": "ok", "disk": "ok", "worker": "ok"}
+CHECKS = {"serving": "ok", "database": "ok", "schema": "ok", "disk": "ok", "worker": "ok", "notices": "ok"}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_probes_need_no_name(there: House) -> None:
 
 def test_a_worker_that_is_dead(there: House, here: TestClient) -> None:
     for alive in (True, False):
-        state(there).children = [SimpleNamespace(name="worker", alive=alive, restarts=0)]  # type: ignore[list-item]
+        state(there).children = [SimpleNamespace(name="worker", alive=alive, restarts=0, pid=None)]  # type: ignore[list-item]
         answer = here.get("/readyz")
         assert (answer.status_code == 200) is alive
     assert answer.json()["checks"]["worker"] == "it does not run"

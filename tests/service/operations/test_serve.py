@@ -125,6 +125,7 @@ def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         assert served.get("/healthz").text == "alive\n"
         eventually(lambda: served.get("/readyz").status_code == 200)
+        eventually(lambda: 'tradewind_thread_restarts_total{thread="email"} 0' in served.get("/metrics").text)
         worker = served.worker()
         said = served.said.read_text().splitlines()
         assert said[0] == f"Tradewind is at {served.url} (Ctrl-C ends it)"
@@ -170,6 +171,7 @@ def test_a_worker_is_started_again_and_ends_with_its_server(tmp_path: Path) -> N
         eventually(lambda: 'tradewind_worker_restarts_total{worker="worker"} 1' in served.get("/metrics").text)
         assert "worker was ended by signal 9; it is started again" in served.log.read_text()
         eventually(lambda: served.get("/readyz").status_code == 200)
+        eventually(lambda: 'tradewind_thread_restarts_total{thread="email"} 0' in served.get("/metrics").text)
         worker = served.worker()
         eventually(lambda: "the worker begins" in served.log.read_text())
         served.process.kill()

@@ -10,9 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 
 from tradewind.errors import DeployError, InputError, TradewindError
+from tradewind.service.lasting import Lasting
 from tradewind.service.notices import mail, webhook
 from tradewind.service.notices.functions import Notices
 from tradewind.service.notices.gathering import notices_of
@@ -25,6 +28,9 @@ from tradewind.store.notices import Kind, NoticeRow
 
 WAITS = (10.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 12 * 3600.0)
 """Seconds until a notice is tried again, after the first attempt, the second, and so on; then it is given up."""
+
+KINDS: tuple[Kind, ...] = ("email", "webhook")
+"""The ways of a notice; each has a thread."""
 
 _AT_ONCE = 4
 _LEASE_SECONDS = 180.0
@@ -54,27 +60,31 @@ class Sending:
         self._seconds = seconds
         self._stop = threading.Event()
         # Of its own for each way: users' servers that are slow hold up no e-mail.
-        self._threads = [
-            threading.Thread(target=self._work, args=(kind,), name=f"tradewind-{kind}", daemon=True)
-            for kind in ("email", "webhook")
-        ]
+        self.threads = [Lasting(kind, partial(self._work, kind), self._stop) for kind in KINDS]
 
     def start(self) -> None:
         """Begin."""
-        for thread in self._threads:
+        for thread in self.threads:
             thread.start()
 
     def stop(self, seconds: float) -> None:
         """End after what is being sent; what takes longer is left to the next process."""
         self._stop.set()
         deadline = time.monotonic() + seconds
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _work(self, kind: Kind) -> None:
+    def _work(self, kind: Kind, turn: Callable[[], None]) -> None:
         pool = ThreadPoolExecutor(_AT_ONCE, f"tradewind-{kind}")
+        try:
+            self._look_out(kind, pool, turn)
+        finally:
+            pool.shutdown(wait=self._stop.is_set())  # what is being sent goes on where the work is only begun anew
+
+    def _look_out(self, kind: Kind, pool: ThreadPoolExecutor, turn: Callable[[], None]) -> None:
         running: set[Future[None]] = set()
         while not self._stop.is_set():
+            turn()
             found = 0
             try:
                 if kind == "email":  # one of the two does
@@ -91,7 +101,6 @@ class Sending:
                 _, running = wait(running, self._seconds, FIRST_COMPLETED)
             elif not found:
                 self._stop.wait(self._seconds)
-        pool.shutdown(wait=True)
 
     def gather(self) -> int:
         """Write the notices of what has happened since the last time.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import psutil
 
@@ -29,6 +30,8 @@ _HELP = {
     "tradewind_event_streams": "Event streams that are open on this server.",
     "tradewind_worker_up": "1 while the worker of this server runs.",
     "tradewind_worker_restarts_total": "How often the worker of this server died and was started again.",
+    "tradewind_thread_silent_seconds": "How long a thread of the worker has made no turn; an upload is one turn.",
+    "tradewind_thread_restarts_total": "How often the work of such a thread ended by a fault and was begun anew.",
     "process_resident_memory_bytes": "Memory of the process that answers.",
     "process_cpu_seconds_total": "Processor time of the process that answers.",
     "process_open_fds": "Files and connections that the process that answers has open.",
@@ -36,13 +39,16 @@ _HELP = {
 }
 
 
-def figures_text(figures: Figures, traffic: Traffic, children: Sequence[Child]) -> str:
+def figures_text(
+    figures: Figures, traffic: Traffic, children: Sequence[Child], threads: Sequence[Mapping[str, Any]]
+) -> str:
     """The figures of a server.
 
     Args:
         figures: Those of the database, which all its servers have in common.
         traffic: Those of this server.
         children: Its worker.
+        threads: Those of the worker: ``name``, ``silent`` (seconds) and ``restarts``.
     """
     written = Exposition(_HELP)
     written.add("tradewind_info", 1, version=__version__)
@@ -55,6 +61,9 @@ def figures_text(figures: Figures, traffic: Traffic, children: Sequence[Child]) 
     for child in children:
         written.add("tradewind_worker_up", int(child.alive), worker=child.name)
         written.add("tradewind_worker_restarts_total", child.restarts, worker=child.name)
+    for thread in threads:
+        written.add("tradewind_thread_silent_seconds", thread["silent"], thread=thread["name"])
+        written.add("tradewind_thread_restarts_total", thread["restarts"], thread=thread["name"])
     process = psutil.Process()
     times = process.cpu_times()
     written.add("process_resident_memory_bytes", process.memory_info().rss)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -21,6 +22,7 @@ from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import ForbiddenError, SignInError, TradewindError
 from tradewind.reporting.prometheus import CONTENT_TYPE
 from tradewind.service.context import Context
+from tradewind.service.notices.sending import KINDS
 from tradewind.service.operations.children import Child
 from tradewind.service.operations.figures import figures_text
 from tradewind.service.operations.traffic import Traffic
@@ -34,6 +36,9 @@ _PATIENCE = 5.0
 
 _FRESH = 1.0
 """Seconds that an answer is given again: whoever asks often asks the database no more often for it."""
+
+_SILENT = 300.0
+"""Seconds without a turn after which a thread that sends notices counts as dead: no attempt takes as long."""
 
 _log = logging.getLogger("tradewind.service.health")
 
@@ -53,6 +58,7 @@ class Health:
         self._store = OperationsStore(context.database)
         self._ready = _Asked(self._check)
         self._figures = _Asked(self._store.figures)
+        self._threads = _Asked(self._ask_threads)
 
     def readiness(self) -> dict[str, str]:
         """What keeps the server from working, by name of the check; empty words where nothing does."""
@@ -68,13 +74,31 @@ class Health:
             found["worker"] = "it does not run" if dead else ""
         return found
 
+    def complaints(self) -> dict[str, str]:
+        """What does not work although the server does, by name; empty words where it does."""
+        if not self._context.settings.runs:
+            return {}
+        with suppress(TradewindError, FutureTimeout):  # that the database is away is said above
+            late = [one["name"] for one in self._threads.answer() if one["silent"] > _SILENT and one["name"] in KINDS]
+            return {"notices": f"nobody sends them for some time: {', '.join(late)}" if late else ""}
+        return {}
+
     def metrics(self) -> str:
         """The figures, for Prometheus.
 
         Raises:
             StoreError: The database does not answer.
         """
-        return figures_text(self._figures.answer(), self._traffic, self.children)
+        return figures_text(self._figures.answer(), self._traffic, self.children, self._threads.answer())
+
+    def _ask_threads(self) -> list[dict[str, Any]]:
+        """The threads of the worker, as it said when it was last heard of."""
+        now, found = time.time(), []
+        for child in self.children:
+            if child.pid is not None:
+                said = self._context.presence.of("worker", child.pid)
+                found += [{**one, "silent": one["silent"] + now - said["seen"]} for one in said.get("threads", ())]
+        return found
 
     def _check(self) -> dict[str, str]:
         """The checks that take time. What stands here is seen by everybody: it names no places."""
@@ -139,6 +163,8 @@ def ready(request: Request) -> Response:
     health: Health = request.app.state.health
     checks = health.readiness()
     well = not any(checks.values())
+    # Pages and runs do not wait for notices: who sends calls here goes on sending them.
+    checks |= health.complaints()
     document = {"ready": well, "checks": {name: why or "ok" for name, why in checks.items()}}
     return JSONResponse(document, 200 if well else 503)
 

@@ -20,6 +20,7 @@ from typing import Any
 from tradewind.deployer.runner.warden.client import keep_wardens
 from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
+from tradewind.service.lasting import facts_of
 from tradewind.service.notices.sending import Sending
 from tradewind.service.operations import warm
 from tradewind.service.operations.logs import start_logging
@@ -96,7 +97,9 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
         uploads.start()
         patience = max(1.0, settings.stop_seconds - _LAST_SECONDS) / 2
         try:
-            with context.presence.here("worker", f"{settings.runs} requests at a time"):
+            threads = (*sending.threads, uploads.thread)
+            about = f"{settings.runs} requests at a time"
+            with context.presence.here("worker", about, lambda: {"threads": [facts_of(one) for one in threads]}):
                 Worker(context).run(stop, patience)
         finally:
             ends = time.monotonic() + patience

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from tradewind.deployer.results import upload_run
 from tradewind.deployer.runner.files import document
 from tradewind.errors import InputError, TradewindError
+from tradewind.service.lasting import Lasting
 from tradewind.service.results.functions import Results
 from tradewind.store.database import Database
 from tradewind.store.request_rows import last_event
@@ -66,19 +67,20 @@ class Uploads:
         self._asked: set[str] = set()
         self._heard: int | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="tradewind-uploads", daemon=True)
+        self.thread = Lasting("uploads", self._work, self._stop)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self.thread.start()
 
     def stop(self, seconds: float) -> None:
         """End after what is being uploaded; what takes longer is left to the next process."""
         self._stop.set()
-        self._thread.join(seconds)
+        self.thread.join(seconds)
 
-    def _work(self) -> None:
+    def _work(self, turn: Callable[[], None]) -> None:
         while not self._stop.wait(self._seconds):
+            turn()
             try:
                 self.turn()
             except TradewindError as error:  # the database is away: it comes back
