@@ -16,7 +16,7 @@ from tradewind.cli.common import open_store
 from tradewind.deployer.link import SshTarget
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
-from tradewind.deployer.runner.ssh.notes import Notes
+from tradewind.deployer.runner.notes import Notes
 from tradewind.engine.assemble import new_study
 from tradewind.errors import TeardownError, UnreachableError
 from tradewind.paths import data_folder

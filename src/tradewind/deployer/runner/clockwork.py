@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 import time
@@ -11,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from tradewind import plugins
 from tradewind.clock import SimulatedClock
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.runner.base import LimitsTime, Runner, Simulates, SurvivesController
 from tradewind.deployer.runner.endings import gone, timed_out
-from tradewind.deployer.runner.files import document, folder_error, replace_document
-from tradewind.errors import DeployError
+from tradewind.deployer.runner.files import folder_error
+from tradewind.deployer.runner.notes import Notes
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
 
 
@@ -53,11 +51,11 @@ class ClockworkRunner(Runner, Simulates, LimitsTime, SurvivesController):
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path, start: float | None = None) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
-        self._folder = data_folder / self.name
+        self._notes = Notes(data_folder / self.name, ".run")
         self._plans: dict[str, dict[str, Any]] = {}
         # A whole start, so that adding run times rounds the same way whenever the search is made.
         begin = math.floor(time.time()) if start is None else start
-        known = [plan["started"] for note in self._folder.glob("*/*.run") if (plan := document(note))]
+        known = [note.content["started"] for note in self._notes.all(None) if "started" in note.content]
         self._clock = SimulatedClock(max([begin, *known]))
 
     @property
@@ -74,17 +72,15 @@ class ClockworkRunner(Runner, Simulates, LimitsTime, SurvivesController):
         plan = self._plan(request.run_id, request.owner)
         if plan is None:
             plan = self._planned(request)
-            note = self._note(request.owner, request.run_id)
             try:
                 request.folder.mkdir(parents=True, exist_ok=True)
                 if plan["state"] == RunState.DONE:
                     line = json.dumps(plan.pop("metrics")) + "\n"
                     (request.folder / METRICS).write_text(line, encoding="utf-8")
                 plan.pop("metrics", None)
-                note.parent.mkdir(parents=True, exist_ok=True)
-                replace_document(note, plan)
             except OSError as error:
                 raise folder_error(error, request.folder) from error
+            self._notes.write(request.owner, request.run_id, plan)
             self._plans[request.run_id] = plan
         return Handle(request.run_id, self.name, plan)
 
@@ -148,31 +144,21 @@ class ClockworkRunner(Runner, Simulates, LimitsTime, SurvivesController):
         plan = dict(self._plan(handle.run_id, owner) or handle.data)
         plan |= {"cancelled": self._clock.now(), "reason": str(handle.data.get("reason", ""))}
         self._plans[handle.run_id] = plan
-        try:
-            replace_document(self._note(owner, handle.run_id), plan)
-        except OSError as error:
-            raise DeployError(f"the cancelled run cannot be noted: {error.strerror}") from error
+        self._notes.write(owner, handle.run_id, plan)
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
-        owners = "*" if owner is None else glob.escape(quote(owner, safe=""))
-        notes = sorted(self._folder.glob(f"{owners}/*.run"))
-        return [
-            Handle(plan["run_id"], self.name, plan) for note in notes if (plan := document(note)) and "run_id" in plan
-        ]
+        return [Handle(note.run_id, self.name, note.content) for note in self._notes.all(owner)]
 
     def forget(self, handle: Handle) -> None:
         """Remove the plan of a settled run."""
         self._plans.pop(handle.run_id, None)
-        self._note(handle.data.get("owner", ""), handle.run_id).unlink(missing_ok=True)
+        self._notes.remove(handle.data.get("owner", ""), handle.run_id)
 
     def _plan(self, run_id: str, owner: str) -> Mapping[str, Any] | None:
         if run_id not in self._plans:
-            found = document(self._note(owner, run_id))
+            found = self._notes.read(owner, run_id)
             if found is None:
                 return None
             self._plans[run_id] = found
         return self._plans[run_id]
-
-    def _note(self, owner: str, run_id: str) -> Path:
-        return self._folder / quote(owner, safe="") / f"{quote(run_id, safe='')}.run"

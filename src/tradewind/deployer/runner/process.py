@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import select
 import signal
@@ -12,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 from pydantic import Field
 
@@ -32,6 +30,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
+from tradewind.deployer.runner.notes import Notes
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
@@ -76,6 +75,7 @@ class ProcessRunner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._folder = data_folder / "process"
+        self._notes = Notes(self._folder, ".run")
         self._warden: WardenClient | None = None
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
@@ -101,7 +101,7 @@ class ProcessRunner(
             check_workdir(request.workdir)
             try:
                 (folder / "outputs").mkdir(parents=True, exist_ok=True)
-                note = self._note(request.owner, request.run_id)
+                note = self._notes.path(request.owner, request.run_id)
                 note.parent.mkdir(parents=True, exist_ok=True)
                 note.write_text(str(folder), encoding="utf-8")
             except OSError as error:
@@ -124,7 +124,7 @@ class ProcessRunner(
         if answer["event"] == "started":
             self._begun[request.run_id] = answer["begun"]
         elif answer["kind"] != "exists":
-            self._note(request.owner, request.run_id).unlink(missing_ok=True)
+            self._notes.remove(request.owner, request.run_id)
             raise _refusal(answer["kind"], answer["errno"], request, folder)
 
     def _order(self, request: RunRequest, folder: Path) -> dict[str, Any]:
@@ -242,13 +242,9 @@ class ProcessRunner(
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that live or are not settled; see `Runner.find`."""
-        owners = "*" if owner is None else glob.escape(quote(owner, safe=""))
         found = {}
-        for note in sorted(self._folder.glob(f"{owners}/*.run")):
-            folder = _text(note)
-            run_id = document(Path(folder) / STARTED) or {}
-            name = str(run_id.get("run_id") or note.stem)
-            about = {"folder": folder, "owner": unquote(note.parent.name), "created": changed(note)}
+        for whose, name, note in self._notes.paths(owner):
+            about = {"folder": _text(note), "owner": whose, "created": changed(note)}
             found[name] = Handle(name, self.name, {key: value for key, value in about.items() if value is not None})
         for whose, name in sorted(procfs.runs_of(owner)):
             found.setdefault(name, Handle(name, self.name, {"folder": "", "owner": whose}))
@@ -268,10 +264,7 @@ class ProcessRunner(
         """Remove the note of a run that is settled; its folder stays."""
         self._results.pop(handle.run_id, None)
         self._begun.pop(handle.run_id, None)
-        self._note(_owner_of(handle), handle.run_id).unlink(missing_ok=True)
-
-    def _note(self, owner: str, run_id: str) -> Path:
-        return self._folder / quote(owner, safe="") / f"{quote(run_id, safe='')}.run"
+        self._notes.remove(_owner_of(handle), handle.run_id)
 
     def _hang_up(self) -> None:
         if self._warden is not None:

@@ -38,12 +38,13 @@ from tradewind.deployer.runner.docker.engine import (
 )
 from tradewind.deployer.runner.docker.events import Ear
 from tradewind.deployer.runner.docker.logs import Place, read_from
-from tradewind.deployer.runner.docker.notes import ASKED, LOOK, Notes
+from tradewind.deployer.runner.docker.notes import ASKED, LOOK, asked_at
 from tradewind.deployer.runner.docker.reaper import ensure_reaper
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.submit import start_run
 from tradewind.deployer.runner.docker.watch import Watch, runs_of
 from tradewind.deployer.runner.limits import fits_here
+from tradewind.deployer.runner.notes import Notes
 from tradewind.errors import DeployError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
@@ -127,7 +128,7 @@ class DockerRunner(
         with suppress(ValueError):
             data["expires"] = float(expires)
         # Whoever asks now may not be who asked it to start.
-        asked = self._notes.asked(Handle(run_id, self.name, data))
+        asked = asked_at(self._notes.read(owner, run_id))
         return Handle(run_id, self.name, {**data, ASKED: asked} if asked else data)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
@@ -144,19 +145,22 @@ class DockerRunner(
         folder = str(request.folder.absolute())
         handle = self._handle(request.run_id, request.owner, repr(request.expires), folder, address)
         # The engine, or its machine, may not answer when the run is looked for.
-        self._notes.write(handle)
+        self._note(handle)
         self._listen(address)
 
         def asked(moment: float) -> None:
             nonlocal handle
             handle = Handle(handle.run_id, self.name, {**handle.data, ASKED: moment})
             # Before it is asked: what is killed right after it still knows when the run began to be paid for.
-            self._notes.write(handle)
+            self._note(handle)
 
         ports = start_run(watch.engine, self.settings, request, self._folder / "bundles", asked)
         if request.limits.wall_seconds is not None and self.settings.reaper:
             ensure_reaper(self._folder, address, self.settings)
         return Handle(handle.run_id, self.name, {**handle.data, "ports": dict(ports)}) if ports else handle
+
+    def _note(self, handle: Handle) -> None:
+        self._notes.write(_owner_of(handle), handle.run_id, handle.to_json())
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; see `Runner.poll`."""
@@ -198,7 +202,7 @@ class DockerRunner(
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, whose containers are not removed; see `Runner.find`."""
-        noted = self._notes.read(owner)
+        noted = [Handle.from_json(note.content) for note in self._notes.all(owner)]
         found: dict[str, Handle] = {}
         silent = set()
         with suppress(UnreachableError):  # what is noted below counts; there may be no engine on this machine
@@ -215,7 +219,7 @@ class DockerRunner(
             if address in silent and (address.local or time.time() < handle.data.get("expires", 0)):
                 found[handle.run_id] = handle  # unknown counts as alive
             else:
-                self._notes.remove(handle)
+                self._notes.remove(_owner_of(handle), handle.run_id)
         if owner is None:
             return [Handle(each.run_id, self.name, {**each.data, LOOK: True}) for each in found.values()]
         return list(found.values())
@@ -265,7 +269,7 @@ class DockerRunner(
             # A machine that was given back took its containers along; elsewhere the next sweep removes them.
             if address.local:
                 return
-        self._notes.remove(handle)
+        self._notes.remove(_owner_of(handle), handle.run_id)
 
     def close(self) -> None:
         """Close the connections; containers go on."""
@@ -275,3 +279,7 @@ class DockerRunner(
             watch.close()
         self._ears.clear()
         self._watches.clear()
+
+
+def _owner_of(handle: Handle) -> str:
+    return str(handle.data.get("owner", ""))

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,40 +182,3 @@ def _carry(source: Path, target: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.unlink(missing_ok=True)
             shutil.copy2(file, place)
-
-
-class Notes:
-    """Which runs there are, by owner: a small file each, until the run is settled.
-
-    Args:
-        folder: Where they are.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def _file(self, owner: str, run_id: str) -> Path:
-        return self._folder / quote(owner, safe="") / f"{quote(run_id, safe='')}.json"
-
-    def add(self, owner: str, run_id: str, folder: Path) -> None:
-        """Remember a run.
-
-        Raises:
-            DeployError: The note cannot be written.
-        """
-        file = self._file(owner, run_id)
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            replace_document(file, {"owner": owner, "run": run_id, "folder": str(folder)})
-        except OSError as error:
-            raise folder_error(error, file.parent) from error
-
-    def all(self, owner: str | None) -> list[Mapping[str, Any]]:
-        """The notes of an owner, or of all."""
-        which = "*" if owner is None else quote(owner, safe="")
-        found = (document(file) for file in sorted(self._folder.glob(f"{which}/*.json")))
-        return [each for each in found if each is not None]
-
-    def drop(self, owner: str, run_id: str) -> None:
-        """Forget a run."""
-        self._file(owner, run_id).unlink(missing_ok=True)

@@ -23,11 +23,12 @@ from tradewind.deployer.runner.base import (
 from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.htcondor.asking import Asker, tagged
 from tradewind.deployer.runner.htcondor.events import Story, read_log
-from tradewind.deployer.runner.htcondor.folder import Exchange, Notes
+from tradewind.deployer.runner.htcondor.folder import Exchange
 from tradewind.deployer.runner.htcondor.programs import Condor, find_programs
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, story_of
 from tradewind.deployer.runner.htcondor.submit import description, text_of_ad
+from tradewind.deployer.runner.notes import Notes
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
@@ -108,7 +109,7 @@ class HtCondorRunner(
                 continue
             exchange = Exchange(request.folder.absolute())
             try:
-                self._notes.add(request.owner, request.run_id, exchange.folder)
+                self._notes.write(request.owner, request.run_id, {"folder": str(exchange.folder)})
                 exchange.prepare(request, self.settings, self._folder / "bundles")
                 ready.append(request)
             except TradewindError as error:
@@ -121,7 +122,7 @@ class HtCondorRunner(
 
     def _drop(self, request: RunRequest) -> None:
         Exchange(request.folder.absolute()).drop_secrets()
-        self._notes.drop(request.owner, request.run_id)
+        self._notes.remove(request.owner, request.run_id)
 
     def _submit(self, requests: Sequence[RunRequest], lock: int) -> dict[str, Handle | TradewindError]:
         if not requests:
@@ -293,8 +294,8 @@ class HtCondorRunner(
         """
         found = {}
         for note in self._notes.all(owner):
-            handle = self._handle(str(note["run"]), Exchange(Path(note["folder"])))
-            found[handle.run_id] = Handle(handle.run_id, self.name, {**handle.data, "owner": note["owner"]})
+            handle = self._handle(note.run_id, Exchange(Path(note.content["folder"])))
+            found[handle.run_id] = Handle(handle.run_id, self.name, {**handle.data, "owner": note.owner})
         # A condor_submit that outlived its caller has to be over before one can say what there is.
         with self._condor.alone(_FIND_SECONDS):
             tag = "TradewindRun =!= undefined" if owner is None else f"TradewindOwner == {text_of_ad(owner)}"
@@ -323,7 +324,7 @@ class HtCondorRunner(
             self._logs.pop(exchange.log, None)
         self._ended.pop(handle.run_id, None)
         self._asker.forget(handle.run_id)
-        self._notes.drop(str(handle.data.get("owner", "")), handle.run_id)
+        self._notes.remove(str(handle.data.get("owner", "")), handle.run_id)
 
 
 def _exchange(handle: Handle) -> Exchange | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS
@@ -29,10 +30,10 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.limits import memory_of
+from tradewind.deployer.runner.notes import Notes, word_of
 from tradewind.deployer.runner.ssh import collect as collecting
 from tradewind.deployer.runner.ssh.load import await_application, joined, load_part
 from tradewind.deployer.runner.ssh.machine import FarMachine
-from tradewind.deployer.runner.ssh.notes import Notes, far_name, run_id_of
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.deployer.runner.ssh.status import status_of
 from tradewind.deployer.runner.ssh.submit import APPLICATION, Files, Part, lay_out, start
@@ -101,7 +102,7 @@ class SshRunner(
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
         targets, addresses = self._targets(request, machines)
-        name = far_name(request.run_id)
+        name = word_of(request.run_id)
         noted = self._notes.read(request.owner, request.run_id) or {}
         data = {
             "owner": request.owner,
@@ -139,7 +140,7 @@ class SshRunner(
         addresses: Sequence[str],
     ) -> None:
         assert request.load is not None
-        name, load = far_name(request.run_id), request.load
+        name, load = word_of(request.run_id), request.load
         spare = load.ready_seconds + 60.0
         application = Part(name + APPLICATION, request.argv, {}, spare_seconds=spare)
         start(first, request, application, files, addresses, self.settings)
@@ -165,7 +166,7 @@ class SshRunner(
                 hint="list hosts in the provisioner's settings, or in the runner's",
                 retryable=False,
             )
-        used = Counter(facts["host"] for _, data in self._notes.all(None) for facts in data["machines"])
+        used = Counter(facts["host"] for note in self._notes.all(None) for facts in note.content["machines"])
         chosen = sorted(hosts, key=lambda host: used[host.host])[: request.offer.nodes]
         targets = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in chosen]
         return targets, [target.host for target in targets]
@@ -307,7 +308,7 @@ class SshRunner(
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that were noted here or that our own hosts know; see `Runner.find`."""
-        noted = {(data["owner"], run_id): data for run_id, data in self._notes.all(owner)}
+        noted = {(note.owner, note.run_id): note.content for note in self._notes.all(owner)}
         found = {key: data for key, data in noted.items() if key not in self._forgotten}
         own = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in self.settings.hosts]
         others = [SshTarget(**facts) for data in found.values() for facts in data["machines"]]
@@ -328,14 +329,14 @@ class SshRunner(
                 name, word, *facts = line.split(" ")
                 if name in self._machine(target).forgotten:
                     continue
-                whose, load = run_id_of(word), name.endswith(APPLICATION)
+                whose, load = unquote(word), name.endswith(APPLICATION)
                 name = name.removesuffix(APPLICATION)
-                if owner in (None, whose) and (whose, run_id_of(name)) not in found:
+                if owner in (None, whose) and (whose, unquote(name)) not in found:
                     data = {"owner": whose, "name": name, "machines": [target.to_json()], "load": load}
                     # Machines need not agree on what time it is: the far side says time spans.
                     spans = zip(("expires", "created"), facts, strict=False)
                     data |= {key: time.time() + float(span) for key, span in spans if span}
-                    found[whose, run_id_of(name)] = data
+                    found[whose, unquote(name)] = data
         return [Handle(run_id, self.name, data) for (_, run_id), data in found.items()]
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:

@@ -16,8 +16,8 @@ from pathlib import Path
 from tradewind.deployer.bundle import Bundle, pack
 from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner.limits import cpus_of, memory_of
+from tradewind.deployer.runner.notes import word_of
 from tradewind.deployer.runner.ssh.machine import FarMachine
-from tradewind.deployer.runner.ssh.notes import far_name
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.deployer.staging import INPUTS
 from tradewind.errors import DeployError
@@ -115,7 +115,7 @@ def lay_out(machine: FarMachine, request: RunRequest, name: str, files: Files) -
 
 
 def _head(what: str, machine: FarMachine, request: RunRequest, name: str) -> list[str]:
-    return [what, name, secrets.token_hex(6), far_name(request.owner), tag_of(machine, request, name)]
+    return [what, name, secrets.token_hex(6), word_of(request.owner), tag_of(machine, request, name)]
 
 
 def _seconds_left(request: RunRequest) -> int:
