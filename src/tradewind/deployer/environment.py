@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tradewind.errors import MissingProgramError, PrerequisiteError
+from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import RunRequest
 
 METRICS = "metrics.jsonl"
 OUTPUTS = "outputs"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def job_environment(request: RunRequest, folder: Path | str) -> dict[str, str]:
@@ -34,6 +35,22 @@ def job_environment(request: RunRequest, folder: Path | str) -> dict[str, str]:
     for name, value in request.configuration.items():
         variables[f"TRADEWIND_PARAM_{re.sub(r'[^0-9A-Za-z]', '_', name).upper()}"] = str(value)
     return variables
+
+
+def is_variable(name: str) -> bool:
+    """True when a shell can have a variable of that name."""
+    return _VARIABLE.fullmatch(name) is not None
+
+
+def check_variables(names: Iterable[str]) -> None:
+    """See that a shell can be given some variables.
+
+    Raises:
+        DeployError: It cannot have one of that name.
+    """
+    for name in names:
+        if not is_variable(name):
+            raise DeployError(f"{name!r} is not the name of an environment variable", retryable=False)
 
 
 _sources: dict[str, Callable[[str], str]] = {}

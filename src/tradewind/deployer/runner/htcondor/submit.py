@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tradewind.deployer.environment import OUTPUTS, job_environment
+from tradewind.deployer.environment import OUTPUTS, check_variables, job_environment
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.errors import DeployError
@@ -171,9 +170,7 @@ def script(request: RunRequest, settings: HtCondorSettings) -> str:
     wall = "" if limits.wall_seconds is None else _seconds(limits.wall_seconds)
     most = "" if limits.log_bytes is None else limits.log_bytes + 1
     environment = {**request.env, **job_environment(request, _PLACE)}
-    for name in {*environment, *request.secrets}:
-        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-            raise DeployError(f"{name!r} is not the name of an environment variable", retryable=False)
+    check_variables((*environment, *request.secrets))
     lines = [
         "#!/bin/sh",
         "umask 077",

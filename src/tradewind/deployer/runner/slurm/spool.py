@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from tradewind.deployer.environment import OUTPUTS, job_environment, resolve_secrets
+from tradewind.deployer.environment import OUTPUTS, check_variables, is_variable, job_environment, resolve_secrets
 from tradewind.deployer.runner.files import document, folder_error, replace_document
 from tradewind.deployer.runner.slurm.programs import script_source
 from tradewind.errors import DeployError, UnreachableError
@@ -37,7 +37,6 @@ RESULT = "result.json"
 HANDED = "handed"
 """What a handle's data call it that Slurm has taken the run: its job's id may not be known when the disk was full."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
 _BY_US = "controller"
 _OLD_SECONDS = 600.0
@@ -347,13 +346,11 @@ def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str]
         DeployError: A secret cannot be read, or a variable's name or a value cannot be handed over.
     """
     given = {**request.env, **resolve_secrets(request.secrets)}
-    for name in given:
-        if not _NAME.fullmatch(name):
-            raise DeployError(f"{name!r} is not the name of an environment variable", retryable=False)
+    check_variables(given)
     variables = {
         name: value
         for name, value in (os.environ.items() if facts["inherit"] else ())
-        if _NAME.fullmatch(name) and not _OURS.fullmatch(name)
+        if is_variable(name) and not _OURS.fullmatch(name)
     }
     variables |= {**given, **job_environment(request, folder)}
     memory, wall = facts["memory_bytes"], facts["wall_seconds"]

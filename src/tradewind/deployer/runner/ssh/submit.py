@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import re
 import secrets
 import shlex
 import time
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.deployer.bundle import Bundle, pack
-from tradewind.deployer.environment import job_environment, resolve_secrets
+from tradewind.deployer.environment import check_variables, job_environment, resolve_secrets
 from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.deployer.runner.notes import word_of
 from tradewind.deployer.runner.ssh.machine import FarMachine
@@ -26,7 +25,6 @@ from tradewind.problem import RunRequest
 APPLICATION = "+application"
 """What is appended to a run's name for the application of a run with a load generator."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GIB = 2**30
 
 
@@ -136,10 +134,8 @@ def _spec(machine: FarMachine, request: RunRequest, part: Part, addresses: Seque
         **resolve_secrets(request.secrets),
     }
     lines = [f"printf '%s\\n' {shlex.join(f'{address} slots={slots}' for address in addresses)} >../hostfile"]
-    for name, value in variables.items():
-        if not _NAME.fullmatch(name):
-            raise DeployError(f"{name!r} cannot be the name of an environment variable", retryable=False)
-        lines.append(f"export {name}={shlex.quote(value)}")
+    check_variables(variables)
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     lines.append(f"set -- {shlex.join(part.argv)}")
     text = "\n".join(lines) + "\n"
     if "\0" in text:
