@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tradewind.engine.underway import Underway
-from tradewind.problem import STOPPED_EARLY, Handle, Machine, Run, RunState
+from tradewind.problem import HERE, STOPPED_EARLY, Handle, Machine, Run, RunState
 
 
 def run(number: int = 0, **more: object) -> Run:
@@ -97,5 +97,6 @@ def test_what_would_be_made_and_paid_for_once_more_is_written_at_once() -> None:
     assert [runs.put(each, stored=False) for each in news] == [False, True, False, True, False]
     assert not runs.put(replace(collecting, state=RunState.DONE), stored=True), "it is written with its trial"
     # On machines that nobody made for it, the engine knows what it runs.
-    runs.put(run(1))
-    assert not runs.put(run(1, handle=handle), stored=False)
+    for number, machines in enumerate([(), (HERE,)], start=1):
+        runs.put(run(number))
+        assert not runs.put(run(number, handle=handle, machines=machines), stored=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tradewind.problem import STOPPED_EARLY, Run, RunState
+from tradewind.problem import HERE, STOPPED_EARLY, Run, RunState
 
 _ENDING = "being ended: "
 """So begins the reason in the row of a run that is being cancelled: who goes on after a crash does not repeat it."""
@@ -46,7 +46,7 @@ class Underway:
         self.runs[run.run_id] = run
         if not stored:
             self._dirty[run.run_id] = run
-        if stored or known is None or not run.machines:
+        if stored or known is None or run.machines in ((), (HERE,)):
             return False
         collects = run.state == RunState.COLLECTING != known.state
         return collects or (run.handle is not None and known.handle is None)

@@ -30,6 +30,7 @@ from tradewind.problem.past import PastStudy
 from tradewind.problem.problem import Problem, Resolver, Terms
 from tradewind.problem.query import OfferQuery
 from tradewind.problem.run import (
+    HERE,
     Fault,
     Handle,
     Limits,
@@ -48,6 +49,7 @@ from tradewind.problem.trial import STOPPED_EARLY, Observation, Proposal, Trial,
 __all__ = [
     "COST",
     "ENUMERABLE",
+    "HERE",
     "RUNTIME",
     "STOPPED_EARLY",
     "Billing",

@@ -93,6 +93,10 @@ class Machine:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+HERE = Machine("localhost")
+"""This machine, which nobody makes and nobody lends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """A load generator beside the application under test: the job's command is the application, this drives it.

@@ -16,7 +16,7 @@ from tradewind.deployer.hosts import Host
 from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner, ReachableBySsh
 from tradewind.errors import DeployError
-from tradewind.problem import Machine, Offer
+from tradewind.problem import HERE, Machine, Offer
 from tradewind.units import count
 from tradewind.whole import write_whole
 
@@ -71,7 +71,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         """
         hosts = self.settings.hosts
         if not hosts:
-            return Cluster(run_id, ClusterState.READY, (Machine("localhost"),))
+            return Cluster(run_id, ClusterState.READY, (HERE,))
         if self.refuses(offer):
             raise DeployError(
                 f"provisioner none has {count(len(hosts), 'host')}, {offer.nodes} wanted",
