@@ -105,16 +105,19 @@ def test_a_held_study_is_running_and_names_its_process(capsys: pytest.CaptureFix
     study = build([])
     with contextlib.closing(open_store()) as store:
         store.hold(study, this_process(), 60.0)
-        waiting = replace(run_of(trial), reserved=0.5, state=RunState.EXECUTING)
+        why = "its machines are not given back yet: gcloud auth login"
+        waiting = replace(run_of(trial), reserved=0.5, state=RunState.EXECUTING, reason=why)
         store.write(study, Change(trials=[trial], runs=[waiting]))
     run("zip")
     out = capsys.readouterr().out
     assert "running in process" in out
     assert "$0.500 total is reserved" in out
+    assert "trial 0: its machines are not given back yet: gcloud auth login" in out
     run("zip", "--json")
     document = json.loads(capsys.readouterr().out)
     assert document["state"] == "running"
     assert document["holder"]
+    assert document["troubles"] == {"0": why}
 
 
 def test_an_unknown_study_names_a_near_one(tmp_path: Path) -> None:

@@ -141,6 +141,20 @@ def test_a_run_that_is_ended_says_why_and_what_keeps_its_machines() -> None:
     assert stages == ["executing", "ending", "ending", "collecting"]
 
 
+def test_what_keeps_a_run_open_is_read_whole_at_eighty_columns() -> None:
+    trial = make_trial(60, {"workers": 4}, state=TrialState.RUNNING)
+    trouble = "its machines are not given back yet: gcloud is signed out: sign in again with gcloud auth login"
+    running = [RunningTrial(trial, "collecting", 3.2, 20.0, 0.0001, trouble=trouble)]
+    with LiveView(stream=io.StringIO(), live=True) as view:
+        for moment in search(3, running=running):
+            view.update(moment)
+        lines = plain(view, moment, 80, 24)
+        start = next(place for place, line in enumerate(lines) if line.startswith("▶"))
+        assert all(cell_len(line) <= 80 for line in lines)
+        assert " ".join(line.strip() for line in lines[start + 1 : start + 3]) == trouble
+        assert len(plain(view, moment, 80, 12)) <= 12
+
+
 WORDS = {
     80: (
         "$12.30 + $1.25 reserved of $100.00",

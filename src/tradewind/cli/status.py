@@ -65,10 +65,13 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     summary = store.summaries([row.id])[0]
     total = sum(summary.counts.values())
     trials = store.trials(row.id, since=0 if everything else max(0, total - NEWEST))
+    troubles = {run.trial: run.reason for run in store.runs(row.id, open_only=True) if run.reason}
     if as_json:
         found = summary_document(summary)
         if early := _early(store, row):
             found["stopped_early"] = {"trials": early[0], "saved": early[1]}
+        if troubles:
+            found["troubles"] = {str(number): why for number, why in sorted(troubles.items())}
         emit_json({**found, "trials": [document(trial) for trial in trials], "trials_total": total})
         return
     from rich.console import Console
@@ -87,6 +90,8 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         from tradewind.units import format_money
 
         console.print(f"{format_money(summary.reserved)} total is reserved for runs on their way", markup=False)
+    for number, why in sorted(troubles.items()):
+        console.print(f"trial {number}: {' '.join(why.split())}", markup=False, style="yellow")
     if early := _early(store, row):
         console.print(early[2], markup=False)
     if not trials:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _INTERVAL = 0.125
 _LAST = 4
 _RUNNING = 8
+_REASON = 3
+"""Lines of what keeps a run open."""
+
 _CURVE = 400
 _NAME = 8
 """Columns of a row's name, with the space behind it."""
@@ -178,7 +181,8 @@ class LiveView:
         room = height - len(parts) - 2
         running = list(snapshot.running)
         shown = running[: max(1, min(_RUNNING, room - 1))]
-        parts += [_running_line(one, snapshot.objective) for one in shown]
+        for one in shown:
+            parts += _running_lines(one, width)[: max(1, height - len(parts) - 2)]
         if len(running) > len(shown):
             parts.append(_line(f"  and {len(running) - len(shown)} more running", "bright_black"))
         room = height - len(parts) - 2
@@ -315,13 +319,20 @@ def _bar(name: str, done: float, ahead: float, limit: float | None, words: str, 
     return line.append(words)
 
 
-def _running_line(one: RunningTrial, objective: Objective) -> Text:
+def _running_lines(one: RunningTrial, width: int) -> list[Text]:
+    """A trial on its way: a line, and those below it that a reason takes which is too long for it."""
+    import textwrap
+
     cap = f" / {format_duration(one.cap_seconds)}" if one.cap_seconds is not None else ""
     stage = "ending" if one.ending else one.stage
     words = f"▶ {one.trial.number:<5} {stage:<10} {format_duration(one.runtime)}{cap}  {format_money(one.cost)}"
     # Why it ends, or what keeps it, is news; what is tried there has been on the screen before.
     why = " ".join((one.trouble or one.ending).split())
-    return _line(f"{words}  {why or compact(one.trial.configuration)}", "yellow" if why else "cyan")
+    if why and len(words) + 2 + len(why) <= width:
+        return [_line(f"{words}  {why}", "yellow")]
+    below = textwrap.wrap(why, max(20, width - _NAME), max_lines=_REASON, placeholder=" …")
+    first = _line(f"{words}  {compact(one.trial.configuration)}", "yellow" if why else "cyan")
+    return [first, *(_line(" " * _NAME + line, "yellow") for line in below)]
 
 
 _MARKS = {"succeeded": ("✓", ""), "failed": ("✗", "red"), "aborted": ("⊘", "yellow"), "lost": ("?", "magenta")}

@@ -46,10 +46,14 @@ class Machines:
         Returns:
             For each ``study``, ``study_id``, ``tenant``, ``run``, ``trial``, ``state``, ``nodes``, ``provider``,
             ``instance_type``, ``price_per_hour`` (USD per hour of all nodes), ``started``, ``so_far`` (USD this run),
-            ``reserved`` (USD), ``holder`` (the process that watches it; empty when nobody does) and ``held_until``.
+            ``reserved`` (USD), ``reason`` (what keeps it from going on, or from being gone), ``holder`` (the process
+            that watches it; empty when nobody does) and ``held_until``.
         """
-        now = time.time()
-        return [_lease(run, now) for run in self._belongings.open_runs(who.sees)]
+        now, found = time.time(), self._belongings.open_runs(who.sees)
+        reasons: dict[str, str] = {}
+        for study in {run.study_id for run in found}:
+            reasons |= {run.run_id: run.reason for run in self._store.runs(study, open_only=True)}
+        return [_lease(run, reasons.get(run.run_id, ""), now) for run in found]
 
     def look(self, who: Principal) -> dict[str, Any]:
         """Ask all provisioners and runners that the studies use what is there, and decide what is left over.
@@ -148,7 +152,7 @@ def _id(decision: Decision) -> str:
     return f"{finding.kind.value}/{finding.part}/{finding.run_id}"
 
 
-def _lease(run: OpenRun, now: float) -> dict[str, Any]:
+def _lease(run: OpenRun, reason: str, now: float) -> dict[str, Any]:
     hourly = None if run.price_per_hour is None else run.price_per_hour * run.nodes
     spent = None if hourly is None or run.started is None else max(0.0, now - run.started) / 3600.0 * hourly
     return {
@@ -165,6 +169,7 @@ def _lease(run: OpenRun, now: float) -> dict[str, Any]:
         "started": run.started,
         "so_far": spent,
         "reserved": run.reserved,
+        "reason": reason,
         "holder": run.holder,
         "held_until": run.held_until if run.holder else None,
     }

@@ -15,8 +15,9 @@ from tradewind.deployer import lifecycle
 from tradewind.deployer.provisioner.base import Cluster
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
 from tradewind.errors import NotFoundError, TeardownError
-from tradewind.service.requests import carrying
+from tradewind.service.requests import carrying, telling
 from tradewind.service.requests.telling import Telling
+from tradewind.service.web.shown import show
 from tradewind.store.requests import RequestRow
 
 
@@ -103,6 +104,31 @@ def test_one_that_is_cancelled_is_over_when_its_machines_are_gone(there: World, 
         ended = there.ended(row)
     assert (ended.state, ended.problem) == ("cancelled", "cancelled; what it had used by then is paid")
     check_paid(there, ended, row.cost)
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_what_keeps_a_run_open_is_said_while_it_is_open(
+    there: World, provider: Provider, monkeypatch: pytest.MonkeyPatch, search: bool
+) -> None:
+    monkeypatch.setattr(lifecycle, "_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(SimulatedProvisioner, "patience_seconds", 60.0)
+    monkeypatch.setattr(telling, "_EVERY", 0.05)
+    provider.away = True
+    more: dict[str, Any] = {"search": {"budget": {"trials": 1}}} if search else {}
+    with working(there.context):
+        row = there.submit(backend="cloud", parameters={"seconds": 0.1}, **more)
+        said = eventually(lambda: there.get(row).progress.get("trouble"))
+        words = "its machines are not given back yet: the provider does not answer"
+        assert said == (f"trial 0: {words}" if search else words)
+        (lease,) = there.context.machines.leases(there.root)
+        assert lease["reason"] == words
+        shown = show(there.get(row))
+        assert shown.trouble == said
+        provider.away = False
+        ended = there.ended(row)
+    assert ended.state == "done"
+    assert show(ended).trouble == ""
+    assert fleet(there) == {}
 
 
 def test_one_that_is_deleted_keeps_its_row_and_folders_until_then(there: World, provider: Provider) -> None:

@@ -37,6 +37,17 @@ def failed(shared: Context) -> int:
     return put(shared, principal(shared, "ann"), **STATES["failed"])
 
 
+def test_what_keeps_the_runs_of_a_request_is_on_its_page_and_in_the_list(shared: Context) -> None:
+    words = "its machines are not given back yet: gcloud is signed out"
+    who = principal(shared, "ann")
+    number = put(shared, who, name="stuck", state="executing", progress={"trouble": words})
+    ann = Visitor(shared, "ann")
+    assert f"I{words[1:]}." in ann.get(f"/requests/{number}").text
+    assert words in ann.get("/requests?text=stuck").text
+    over = put(shared, who, name="stuck then", state="done", progress={"trouble": words})
+    assert words[1:] not in ann.get(f"/requests/{over}").text
+
+
 def test_nobody_is_sent_to_the_door_and_back(shared: Context) -> None:
     nobody = Visitor(shared)
     answer = nobody.get("/requests?text=a&group=done")

@@ -43,6 +43,7 @@ def show_one(request: Request, events: Sequence[Event]) -> None:
         ("why", printable(request.problem)),
         ("what to do", printable(request.hint)),
         ("waiting for", printable(str(request.progress.get("waiting", ""))) if not request.over else ""),
+        ("trouble", printable(str(request.progress.get("trouble", ""))) if not request.over else ""),
         ("kind", request.kind),
         ("application", request.application),
         ("parameters", _words(request.document.get("parameters"))),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tradewind.engine.snapshot import Snapshot
+from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.problem import Trial
 from tradewind.service.requests.state import Course, End, Passed, facts_of_trial, finite, share, words_of_trial
 from tradewind.store.base import StudyRow
@@ -15,6 +15,9 @@ from tradewind.store.request_values import Remark, Wanted
 
 _EVERY = 2.0
 """Seconds between two writes where nothing but figures has changed."""
+
+_MOST_TROUBLES = 3
+"""Runs of a search of which it is told what keeps them."""
 
 
 class Telling:
@@ -89,6 +92,7 @@ class Telling:
             trials: All its trials, by number.
         """
         self._cost = snapshot.spent
+        self._tell_trouble(snapshot.running)
         if self._search:
             self._tell_trials(trials, sum(snapshot.counts.values()))
             self._progress_of_search(snapshot)
@@ -105,6 +109,16 @@ class Telling:
             }
         if self._remarks or time.monotonic() - self._written > _EVERY:
             self.flush()
+
+    def _tell_trouble(self, running: Sequence[RunningTrial]) -> None:
+        """Say what keeps runs from going on, or from being gone: their machines may cost money meanwhile."""
+        found = [(one.trial.number, " ".join(one.trouble.split())) for one in running if one.trouble]
+        words = [f"trial {number}: {trouble}" if self._search else trouble for number, trouble in found]
+        if words:
+            more = f"; and {len(words) - _MOST_TROUBLES} more" if len(words) > _MOST_TROUBLES else ""
+            self._progress["trouble"] = "; ".join(words[:_MOST_TROUBLES]) + more
+        else:
+            self._progress.pop("trouble", None)
 
     def _tell_trials(self, trials: Mapping[int, Trial], count: int) -> None:
         """Tell of the trials that have ended since the last time."""

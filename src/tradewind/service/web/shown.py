@@ -74,6 +74,7 @@ class Shown:
         row: The request.
         title: What it is called.
         remark: How far it is, in a line; empty for one that is over.
+        trouble: What keeps its runs from going on or from being gone; likewise.
         money: What it has cost, of the most that it may cost.
         time: How long it has run, of the most that it may take.
         running: Since when its clock ticks, seconds since the epoch; None for one that does not run.
@@ -86,6 +87,7 @@ class Shown:
     row: RequestRow
     title: str
     remark: str
+    trouble: str
     money: Used
     time: Used | None
     running: float | None
@@ -118,6 +120,7 @@ def show(row: RequestRow, now: float | None = None) -> Shown:
         row=row,
         title=row.name or row.application or f"request {row.id}",
         remark=_remark(row),
+        trouble="" if row.over else str(row.progress.get("trouble", "")),
         money=_money(row),
         time=_time(row, now),
         running=row.started if row.started is not None and not row.over else None,
