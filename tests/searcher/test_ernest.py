@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -341,6 +342,87 @@ def test_a_small_budget_is_not_spent_on_training_alone() -> None:
     assert len({trial.configuration["instance"] for trial in train}) == 1
     assert 3 <= len(train) < design
     assert runs, "the type had a model after half of the trials"
+
+
+def test_a_whole_run_of_the_choice_is_kept_back() -> None:
+    """A model takes 0.3 times the best run's cost, and all training of the first type 1.1 times."""
+    best = ernest_problem().optimum()
+    assert best is not None
+    for times, parallel in itertools.product((1.5, 2.0, 5.0), (1, 3)):
+        problem = ernest_problem(dollars=times * best[1])
+        searcher = searcher_of(problem, training_share=1.0)
+        trials = drive(searcher, problem, 300, parallel)
+        runs = [trial for trial in trials if trial.proposal.fidelity == 1.0]
+        assert runs[0].configuration == best[0]
+        assert all(trial.observation is not None and trial.observation.feasible for trial in runs)
+
+
+def test_money_for_training_and_no_run_is_said() -> None:
+    """What a run is predicted to cost is not begun with less, and training takes no more than the model needs."""
+    best = ernest_problem().optimum()
+    assert best is not None
+    problem = ernest_problem(dollars=1.25 * best[1])
+    searcher = searcher_of(problem)
+    trials = drive(searcher, problem, 300)
+    assert len(trials) == 4
+    assert all(trial.proposal.fidelity < 1.0 for trial in trials)
+    left = 1.25 * best[1] - sum(trial.spent for trial in trials)
+    answer = searcher.ask(SearchState(proposed=4, money_left=left))
+    assert isinstance(answer, NothingLeft)
+    assert "instance=c9.large, nodes=4 (predicted $0.0838, 14m 47s)" in answer.reason
+    assert "left pay no further predicted run" in answer.reason
+
+
+def test_money_that_ends_before_there_is_a_model_is_said() -> None:
+    problem = ernest_problem(dollars=0.02)
+    searcher = searcher_of(problem)
+    trials = drive(searcher, problem, 300)
+    answer = searcher.ask(SearchState(proposed=len(trials), money_left=0.0))
+    assert isinstance(answer, NothingLeft)
+    assert "no instance type has enough training runs for a model" in answer.reason
+    assert "of the $0.0200 of the budget" in answer.reason
+    assert "every configuration has been tried" not in answer.reason
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_trials_for_no_whole_run_are_not_begun(share: float) -> None:
+    for trials in (1, 4):
+        problem = replace(ernest_problem(), budget=Budget(trials=trials))
+        searcher, train, runs = whole(problem, training_share=share)
+        assert not train
+        assert not runs
+        answer = searcher.ask(SearchState(trials_left=trials))
+        assert isinstance(answer, NothingLeft)
+        said = "1 trial" if trials == 1 else "4 trials"
+        assert answer.reason == f"the budget has {said}, and a model takes 4 training runs and a whole run"
+    _, train, runs = whole(replace(ernest_problem(), budget=Budget(trials=5)), training_share=share)
+    assert (len(train), len(runs)) == (4, 1)
+
+
+def test_a_part_that_failed_is_replaced_where_money_is_short() -> None:
+    """Other parts than those that a model would need at first lead to one as well."""
+    problem = ernest_problem(types=1, dollars=1.0)
+    searcher = searcher_of(problem)
+    shares = []
+    for number in range(6):
+        answer = searcher.ask(SearchState(proposed=number, money_left=1.0))
+        assert not isinstance(answer, NothingLeft)
+        shares.append(answer[0].fidelity)
+        trial = problems.evaluate(problem, answer[0], number)
+        searcher.tell(ended(problem, answer[0], number, TrialState.FAILED) if number == 1 else trial)
+    assert searcher.predict_map()
+    assert len(shares) == 6
+
+
+def test_several_checks_at_once_are_paid_together() -> None:
+    problem = ernest_problem()
+    searcher = searcher_of(problem)
+    trials = drive(searcher, problem, 300, until=lambda trial: trial.proposal.fidelity == 1.0)
+    for money, many in ((0.2, 2), (0.35, 2), (0.09, 1)):
+        answer = searcher.ask(SearchState(proposed=len(trials), money_left=money), 3)
+        assert not isinstance(answer, NothingLeft)
+        assert len(answer) <= many
+        assert sum(float(proposal.why["expected_cost"]) for proposal in answer) <= money
 
 
 def test_money_that_pays_no_predicted_run_is_said() -> None:

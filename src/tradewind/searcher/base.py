@@ -277,8 +277,9 @@ class Searcher(Plugin, ABC):
         waits = f", {len(state.pending)} of them still running" if state.pending else ""
         reason = f"every configuration has been tried{waits}"
         if self.problem.space.enumerable:
-            taken = self.taken(state)
-            if len(taken) < len(self.problem.candidates):
+            candidates = self.problem.candidates
+            whole = [t for t in (*self._told.values(), *state.pending) if t.proposal.fidelity == 1.0]
+            if len({candidates.index(t.configuration) for t in whole} - {None}) < len(candidates):
                 reason = f"the {format_money(state.money_left)} left do not pay the smallest bill of any untried one"
                 if state.pending:
                     reason += ", unless a running trial gives some back"

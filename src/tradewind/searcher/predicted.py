@@ -233,7 +233,12 @@ class Verifier:
         if room < 1 and not feasible and not running and left and self.forecast.in_time[left[0]]:
             room = 1
         chosen: list[Proposal] = []
-        for place in left[: max(0, min(room, count))]:
+        money_left = math.inf if state.money_left is None else state.money_left
+        for place in left:
+            cost = float(self.forecast.cost[place])
+            if len(chosen) >= min(room, count) or cost > money_left:
+                break
+            money_left -= cost
             number = len(tried) + len(chosen)
             stage = "the predicted best" if number == 0 else f"check {number} of the prediction"
             configuration = candidates.configuration(int(self.forecast.rows[place]))
@@ -258,6 +263,9 @@ class Verifier:
         payable = self.searcher.affordable(state, forecast.hourly)
         if state.money_left is not None:
             payable &= forecast.cost <= state.money_left
+            open_ones = np.array([int(row) not in taken for row in forecast.rows], dtype=bool)
+            if (forecast.in_time & open_ones & ~payable).any():
+                payable &= forecast.in_time  # those that are late are checked for want of others, not of money
         return [place for place in forecast.order if payable[place] and int(forecast.rows[place]) not in taken]
 
     def summary(self, told: Mapping[int, Trial], left: Sequence[int], room: int, state: SearchState) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -25,7 +26,7 @@ from tradewind.searcher.base import (
     UsesFractions,
 )
 from tradewind.searcher.ernest.design import Design, Point
-from tradewind.searcher.ernest.model import ErnestModel, telling, terms
+from tradewind.searcher.ernest.groups import Fit, Group
 from tradewind.searcher.predicted import (
     Forecast,
     Verifier,
@@ -35,11 +36,10 @@ from tradewind.searcher.predicted import (
     told_time,
     whole_runs,
 )
-from tradewind.searcher.surrogate.gp import Array
-from tradewind.units import count, format_duration
+from tradewind.units import count, format_money
 
-_UNMOVED = 1.05
-"""A run on a larger share that takes less than this times as long shows no effect of the share."""
+_RESERVE = 1.2
+"""Times the cost predicted of the best that is kept for its whole run: the published error is below 20 %."""
 
 
 class ErnestSettings(plugins.Settings):
@@ -57,7 +57,7 @@ class ErnestSettings(plugins.Settings):
         gt=0,
         le=1,
         description="Share of the budget (dollars or trials) after which no further instance type is trained, and none "
-        "that has a model already.",
+        "that has a model already. Training ends before, where it would leave no whole run of the predicted best.",
     )
     least_fraction: float = Field(default=0.016, gt=0, lt=1, description="Smallest share of the input to train on.")
     largest_fraction: float = Field(default=0.125, gt=0, lt=1, description="Largest share of the input to train on.")
@@ -77,31 +77,6 @@ class ErnestSettings(plugins.Settings):
         default=16, ge=1, description="Combinations of the application's settings, each with models of its own."
     )
     verify: int = Field(default=2, ge=0, description="Whole runs after that of the predicted best.")
-
-
-@dataclass(frozen=True)
-class Group:
-    """Candidates of one instance type and one combination of settings: one model.
-
-    Attributes:
-        label: In words.
-        rows: Numbers of the candidates.
-        nodes: The number of nodes of each.
-        cores: Cores of one node.
-        per_node: What a node counts for in the model's number of machines.
-        points: The training runs.
-    """
-
-    label: str
-    rows: Sequence[int]
-    nodes: Sequence[int]
-    cores: float
-    per_node: float
-    points: Sequence[Point]
-
-    def row(self, nodes: int) -> int:
-        """The candidate with so many nodes."""
-        return self.rows[self.nodes.index(nodes)]
 
 
 class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, Concludes):
@@ -128,8 +103,8 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
                 hint="add one of type nodes, or take the searcher gp",
             )
         self._nodes = nodes[0]
-        self._fitted: tuple[tuple[int, ...], list[_Fit]] | None = None
-        self._fit_of: dict[int, tuple[tuple[int, ...], _Fit]] = {}
+        self._fitted: tuple[tuple[int, ...], list[Fit]] | None = None
+        self._fit_of: dict[int, tuple[tuple[int, ...], Fit]] = {}
         if self.settings.least_fraction >= self.settings.largest_fraction:
             raise SpecError("the ernest searcher: least_fraction must be below largest_fraction")
         require_few_settings(problem, self.settings.most_settings, "ernest", "training runs")
@@ -206,7 +181,12 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         """Training runs, type by type; then the predicted best on the whole input, and a few more."""
         hourly = self.problem.candidates.hourly
         if not self.affordable(state, hourly).any():
-            return self.nothing_left(state)
+            answer = self.nothing_left(state)
+            return (
+                answer
+                if self._forecast is not None
+                else replace(answer, reason=f"{answer.reason}; {self._untrained(state)}")
+            )
         if (reason := self._unmoved()) is not None:
             return NothingLeft(reason, final=not state.pending)
         chosen = self._training(state, count)
@@ -216,31 +196,70 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             return NothingLeft("the training runs have not ended", final=False)
         forecast = self._forecast
         if forecast is None:
-            return NothingLeft(self._untrained(), final=not state.pending)
+            return NothingLeft(self._untrained(state), final=not state.pending)
         return Verifier(self, forecast, self.settings.verify).ask(state, count)
 
     def _training(self, state: SearchState, count: int) -> list[Proposal]:
+        """Training runs that leave the budget a whole run of what is predicted to be the best."""
         candidates = self.problem.candidates
         payable = self.affordable(state, candidates.hourly)
         taken = self.taken(state)
         chosen: list[Proposal] = []
         begun = {self._place_of(trial) for trial in (*self.history, *state.pending)}
         spent = self._share_is_spent(state)
+        trials, money = self._for_training(state)
         for place, group in enumerate(self._groups):
-            if spent and (place not in begun or self._fits[place].model is not None):
+            fit = self._fits[place]
+            if spent and (place not in begun or fit.model is not None):
                 continue  # what is left pays whole runs
+            missing = self._missing(place, state)
+            if len(missing) > trials or sum(self._cost(place, point) for point in missing) > money:
+                continue  # its runs would end without a model
+            # Where money is short, what a run takes is to be known before more is run than a model needs.
+            enough = missing if fit.model is None and state.money_left is not None else group.points
             for number, point in enumerate(group.points):
                 row = group.row(point.nodes)
-                if not payable[row] or candidates.key(row, point.share) in taken:
+                if not payable[row] or candidates.key(row, point.share) in taken or point not in enough:
+                    continue
+                if trials < 1 or (cost := self._cost(place, point)) > money:
                     continue
                 why: dict[str, float | str] = {
                     "stage": f"training run {number + 1} of {len(group.points)} for {group.label}",
                     "fraction": point.share,
                 }
                 chosen.append(Proposal(candidates.configuration(row), fidelity=point.share, why=why))
+                trials, money = trials - 1, money - cost
                 if len(chosen) == count:
                     return chosen
         return chosen
+
+    def _missing(self, place: int, state: SearchState) -> list[Point]:
+        """The training runs that a group's model lacks, besides those on their way."""
+        if self._fits[place].model is not None:
+            return []
+        group, taken = self._groups[place], self.taken(state)
+        keys = {point: self.problem.candidates.key(group.row(point.nodes), point.share) for point in group.points}
+        under_way = {trial.key for trial in state.pending}
+        running = [point for point in group.points if keys[point] in under_way]
+        return self._fits[place].missing(group, running, [p for p in group.points if keys[p] not in taken])
+
+    def _for_training(self, state: SearchState) -> tuple[float, float]:
+        """Trials, and USD, that training may use: all but those of a whole run of the predicted best."""
+        trials = money = math.inf
+        if self.problem.budget.trials is not None and state.trials_left is not None:
+            trials = state.trials_left - 1
+        if state.money_left is not None and (forecast := self._forecast) is not None:
+            money = state.money_left - _RESERVE * float(forecast.cost[forecast.order[0]])
+        return trials, money
+
+    def _cost(self, place: int, point: Point) -> float:
+        """USD expected of a training run: by its own model, else by the first there is; 0 as long as there is none."""
+        group, fits = self._groups[place], self._fits
+        at = place if fits[place].model is not None else next((i for i, f in enumerate(fits) if f.model), None)
+        if at is None or (model := fits[at].model) is None:
+            return 0.0
+        seconds = self._groups[at].seconds(model, point)
+        return self.problem.terms.billing.cost(seconds, float(self.problem.candidates.hourly[group.row(point.nodes)]))
 
     def _share_is_spent(self, state: SearchState) -> bool:
         """True when what training may use up is used up; the first type is trained up to a model all the same."""
@@ -261,7 +280,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
     # ------------------------------------------------------------------ learning
 
     @property
-    def _fits(self) -> list[_Fit]:
+    def _fits(self) -> list[Fit]:
         """What the trials told so far teach, by group; only groups with new trials are fitted again."""
         numbers = tuple(trial.number for trial in self.history)
         if self._fitted is None or self._fitted[0] != numbers:
@@ -274,7 +293,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
                 own = runs.get(place, [])
                 known = tuple(trial.number for trial in own)
                 if self._fit_of.get(place, (None, None))[0] != known:
-                    self._fit_of[place] = known, _Fit.of(group, own, self._nodes)
+                    self._fit_of[place] = known, Fit.of(group, own, self._nodes)
             self._fitted = numbers, [self._fit_of[place][1] for place in range(len(self._groups))]
         return self._fitted[1]
 
@@ -300,13 +319,24 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
                 seconds += fit.model.predict(np.ones(len(machines)), machines).tolist()
         return Forecast(self.problem, np.array(rows), np.array(seconds)) if rows else None
 
-    def _untrained(self) -> str:
+    def _untrained(self, state: SearchState) -> str:
+        """Why nothing is predicted."""
+        budget, needed = self.problem.budget, min(len(self._missing(i, state)) for i in range(len(self._groups)))
         failed = sum(trial.state == TrialState.FAILED for trial in self.history)
         aborted = sum(trial.state == TrialState.ABORTED for trial in self.history)
-        return (
+        if budget.trials is not None and needed and len(self.history) + needed + 1 > budget.trials:
+            return (
+                f"the budget has {count(budget.trials, 'trial')}, and a model takes {count(needed, 'training run')}"
+                f"{' more' if self.history else ''} and a whole run"
+            )
+        words = (
             f"no instance type has enough training runs for a model: of {len(self.history)}, {failed} failed and "
             f"{aborted} were cut short"
         )
+        if budget.dollars is not None:
+            spent = format_money(sum(trial.spent for trial in self.history))
+            words += f", for {spent} of the {format_money(budget.dollars)} of the budget"
+        return words
 
     def predict_map(self) -> Sequence[MapPoint]:
         """What is predicted of every configuration that has a model, the best first."""
@@ -330,49 +360,6 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             return {}
         fit = next(fit for group, fit in zip(self._groups, self._fits, strict=True) if row in group.rows)
         return {**forecast.expected(int(np.flatnonzero(forecast.rows == row)[0])), "model": str(fit.model)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """What one group's runs taught.
-
-    Attributes:
-        model: None without enough runs.
-        unmoved: How the times failed to fall with the share; empty where they fell, None where that was not seen.
-    """
-
-    model: ErnestModel | None
-    unmoved: str | None
-
-    @classmethod
-    def of(cls, group: Group, runs: Sequence[Trial], nodes: str) -> _Fit:
-        count = np.array([int(trial.configuration[nodes]) for trial in runs], dtype=float)
-        share = np.array([trial.proposal.fidelity for trial in runs])
-        seconds = np.array([told_time(trial) for trial in runs], dtype=float)
-        wanted = terms(
-            np.array([p.share for p in group.points]), np.array([p.nodes * group.per_node for p in group.points])
-        )
-        model = None
-        if runs and len(telling(terms(share, count * group.per_node))) >= len(telling(wanted)):
-            model = ErnestModel.fit(share, count * group.per_node, seconds)
-        return cls(model, cls._unmoved(group, share, count, seconds))
-
-    @staticmethod
-    def _unmoved(group: Group, share: Array, count: Array, seconds: Array) -> str | None:
-        """Compares the two runs on equal machines whose shares differ most."""
-        pairs = [
-            (-round(float(share[j] / share[i]), 9), i, j)
-            for i in range(len(share))
-            for j in range(len(share))
-            if count[i] == count[j] and share[j] >= 1.5 * share[i]
-        ]
-        if not pairs:
-            return None
-        _, i, j = min(pairs)
-        if seconds[j] >= _UNMOVED * seconds[i]:
-            return ""
-        less, more = (f"{share[k]:.2%} took {format_duration(float(seconds[k]))}" for k in (i, j))
-        return f"on {int(count[i])} x {group.label}, {less} and {more}"
 
 
 def _of(members: Mapping[tuple[str, str], list[int]], kind: str) -> list[tuple[str, list[int]]]:
