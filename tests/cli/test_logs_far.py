@@ -40,7 +40,7 @@ class FarRunner(Runner, StreamsLogs):
 
     def submit(self, request, machines): raise NotImplementedError
     def poll(self, handles): return {h.run_id: RunStatus(RunState.EXECUTING) for h in handles}
-    def cancel(self, handle): pass
+    def cancel(self, handle, reason=""): pass
     def find(self, owner): return []
 
     def read_log(self, handle, stream, offset):

@@ -109,7 +109,7 @@ class SlowRunner(Runner, CallsNetwork):
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         time.sleep(min(seconds, 0.005))
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         with self.lock:
             if self.jobs.get(handle.run_id) is RunState.EXECUTING:
                 self.jobs[handle.run_id] = RunState.CANCELLED
@@ -451,9 +451,9 @@ class SlowProcess(ProcessRunner, CallsNetwork):
         with self.lock:
             return super().poll(handles)
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         with self.lock:
-            super().cancel(handle)
+            super().cancel(handle, reason)
 
 
 def slow_deployer(folder: Path) -> Deployer:
@@ -526,7 +526,7 @@ class Stubborn(SlowRunner):
 
     denies: TradewindError | None = None
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         if self.denies is not None:
             raise self.denies
 

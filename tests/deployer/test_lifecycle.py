@@ -91,7 +91,7 @@ class Stub(Runner):
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         time.sleep(0.001)
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         self.cancelled.append(handle.run_id)
 
     def find(self, owner: str | None) -> list[Handle]:

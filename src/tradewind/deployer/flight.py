@@ -367,7 +367,7 @@ class Flight:
             return True
         now = runner.clock.now()
         if now >= self._cancelled_at + _REPEAT_SECONDS:
-            runner.cancel(replace(handle, data={**handle.data, "reason": reason}))
+            runner.cancel(handle, reason)
             self._cancelled_at = now
         self.note(runner.poll([handle]).get(handle.run_id), None)
         return self.status is not None and self.status.state.ended

@@ -242,9 +242,10 @@ class RunnerConformance:
         runner = bench.runner()
         handle = bench.submit(runner, bench.request("long"))
         assert runner.poll([handle])["run-1"].state in ALIVE
-        runner.cancel(handle)
+        runner.cancel(handle, "nobody needs it")
         status = ended(runner, handle)
         assert (status.state, status.fault) == (RunState.CANCELLED, None)
+        assert status.reason in ("nobody needs it", ""), "another reason than that of the cancellation"
         assert not bench.left("run-1")
         runner.cancel(handle)
         assert runner.poll([handle])["run-1"].state is RunState.CANCELLED

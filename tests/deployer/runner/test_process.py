@@ -398,7 +398,7 @@ def test_a_cancelled_run_is_not_started_by_a_late_order(make: Make, tmp_path: Pa
     runner = make()
     request = request_for(tmp_path, ("touch", "ran"))
     request.folder.mkdir(parents=True)
-    runner.cancel(Handle("run-1", "process", {"folder": str(request.folder), "owner": OWNER, "reason": "too late"}))
+    runner.cancel(Handle("run-1", "process", {"folder": str(request.folder), "owner": OWNER}), "too late")
     with pytest.raises(DeployError, match="cancelled before it started"):
         runner.submit(request, [])
     assert not (request.workdir / "ran").exists()

@@ -30,7 +30,7 @@ class Refuses(Runner, HasOwnMachines):
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         return {}
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         raise AssertionError("there is nothing")
 
     def find(self, owner: str | None) -> list[Handle]:

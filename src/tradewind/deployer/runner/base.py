@@ -191,8 +191,13 @@ class Runner(Plugin, ABC):
         self.clock.sleep(seconds)
 
     @abstractmethod
-    def cancel(self, handle: Handle) -> None:
-        """End a run with all its processes; one that has ended already, or was never there, is no error."""
+    def cancel(self, handle: Handle, reason: str = "") -> None:
+        """End a run with all its processes; one that has ended already, or was never there, is no error.
+
+        Args:
+            handle: The run.
+            reason: Why, for the status of the cancelled run, as far as the engine can keep it.
+        """
 
     @abstractmethod
     def find(self, owner: str | None) -> list[Handle]:

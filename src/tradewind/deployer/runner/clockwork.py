@@ -136,13 +136,13 @@ class ClockworkRunner(Runner, Simulates, LimitsTime, SurvivesController):
                 until = min(until, plan["started"] + plan["seconds"])
         self._clock.advance_to(until)
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run at this moment of the clock; see `Runner.cancel`."""
         if self._status(handle).state.ended:
             return
         owner = handle.data.get("owner", "")
         plan = dict(self._plan(handle.run_id, owner) or handle.data)
-        plan |= {"cancelled": self._clock.now(), "reason": str(handle.data.get("reason", ""))}
+        plan |= {"cancelled": self._clock.now(), "reason": reason}
         self._plans[handle.run_id] = plan
         self._notes.write(owner, handle.run_id, plan)
 

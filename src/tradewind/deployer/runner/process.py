@@ -219,13 +219,12 @@ class ProcessRunner(
             if left <= pause or any(self._look(handle).state.ended for handle in foreign):
                 return
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
         self._listen(0.0)
         folder = _folder_of(handle)
         if handle.run_id in self._results or (folder and (folder / RESULT).exists()):
             return
-        reason = str(handle.data.get("reason", ""))
         if folder and folder.is_dir():
             # A warden that has yet to read its order to start the run finds this and does not start it.
             leave_mark(folder / CANCEL, reason)

@@ -159,7 +159,7 @@ def test_elements_of_an_array_are_cancelled_one_by_one(make: Make, tmp_path: Pat
     waiting = [h for h in handles if runner.poll(handles)[h.run_id].state is RunState.SUBMITTING]
     assert len(waiting) >= 3  # there are six CPUs
     for each in (handles[0], waiting[-1]):
-        runner.cancel(replace(each, data={**each.data, "reason": "enough"}))
+        runner.cancel(each, "enough")
         status = ended(runner, each)
         assert (status.state, status.reason) == (RunState.CANCELLED, "enough")
     assert ended(make(), waiting[-1]).state is RunState.CANCELLED

@@ -196,7 +196,7 @@ class DockerRunner(
             return
         self._changed.clear()
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its containers; see `Runner.cancel`."""
         self._watch(self._address_of(handle)).cancel(handle.run_id)
 

@@ -276,13 +276,13 @@ class HtCondorRunner(
             if [self._story(exchange) for exchange in logs] != before:
                 return
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """Remove a run's job; see `Runner.cancel`."""
         exchange = _exchange(handle)
         if exchange is not None:
             if self._story(exchange).state == "terminated":
                 return
-            exchange.cancel(str(handle.data.get("reason", "")))
+            exchange.cancel(reason)
             exchange.drop_secrets()
         self._condor.remove(tagged(handle.run_id))
 

@@ -255,12 +255,11 @@ class KubernetesRunner(
         before = {handle.run_id: self._seen.get(handle.run_id) for handle in handles}
         wait_by_polling(self, handles, before, seconds, _AGAIN_SECONDS)
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
         status = self.poll([handle])[handle.run_id]
         if status.state.ended:
             return
-        reason = str(handle.data.get("reason", ""))
         name = name_of(handle.run_id)
         ending = {"state": RunState.CANCELLED, "reason": reason, "fault": None, "runtime": status.runtime}
         change = {"metadata": {"annotations": {ENDING: json.dumps(ending)}}, "spec": {"parallelism": 0}}

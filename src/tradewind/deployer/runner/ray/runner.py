@@ -231,9 +231,8 @@ class RayRunner(
         before = {name: status.state for name, status in self.poll(handles).items()} if handles else {}
         wait_by_polling(self, handles, before, seconds, _AGAIN_SECONDS)
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
-        reason = str(handle.data.get("reason", ""))
         self._call("cancel", seconds=_CALL_SECONDS, key=_key(handle), name=handle.run_id, reason=reason)
 
     def find(self, owner: str | None) -> list[Handle]:

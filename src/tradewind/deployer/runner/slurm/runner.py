@@ -143,9 +143,9 @@ class SlurmRunner(
                 return
             time.sleep(min(left, _LOOK_SECONDS))
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
-        self._follower.cancel(self._known(handle), str(handle.data.get("reason", "")))
+        self._follower.cancel(self._known(handle), reason)
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that are in the queue or not settled; see `Runner.find`."""

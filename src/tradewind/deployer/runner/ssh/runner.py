@@ -295,7 +295,7 @@ class SshRunner(
                     return
                 self._news.wait(left)
 
-    def cancel(self, handle: Handle) -> None:
+    def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
         data = self._data(handle)
         if data is None or handle.run_id in self._ended:
