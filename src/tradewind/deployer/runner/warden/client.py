@@ -17,6 +17,7 @@ from typing import Any
 from tradewind.errors import DeployError
 
 _ANSWER_SECONDS = 60.0
+_PIECE = 1 << 16
 
 # The warden must start quickly, so the packages above it are entered without running their __init__ modules.
 _BOOTSTRAP = """
@@ -179,7 +180,7 @@ class WardenClient:
         ready, _, _ = select.select([self._read], [], [], max(0.0, seconds))
         if not ready:
             return []
-        piece = os.read(self._read, 1 << 20)
+        piece = os.read(self._read, _PIECE)
         if not piece:
             self._open = False
             return []

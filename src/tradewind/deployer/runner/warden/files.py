@@ -32,7 +32,7 @@ def claim_run(folder: str, claim: Document) -> None:
     """
     draft = f"{folder}/{STARTED}.{os.getpid()}"
     try:
-        write_document(draft, claim, part=draft + ".part")
+        write_document(draft, claim, part=draft)  # the link makes it whole
         os.link(draft, f"{folder}/{STARTED}")
     except FileExistsError:
         raise Refused("exists") from None
@@ -46,7 +46,7 @@ def write_document(path: str, document: Document, *, part: str = "", durable: bo
     Args:
         path: The file.
         document: Its content.
-        part: The file that is written first and then renamed.
+        part: The file that is written first and then renamed, unless it is the file itself.
         durable: Flush it to the disk.
 
     Raises:
@@ -64,7 +64,8 @@ def write_document(path: str, document: Document, *, part: str = "", durable: bo
             os.fsync(fd)
     finally:
         os.close(fd)
-    os.rename(part, path)  # noqa: PTH104
+    if part != path:
+        os.rename(part, path)  # noqa: PTH104
 
 
 def text_of(path: str) -> str | None:
@@ -86,12 +87,14 @@ def program_of(name: str, cwd: str, path: str) -> str:
     """
     if "/" in name:
         return name
-    places = [os.path.join(cwd, folder, name) for folder in path.split(os.pathsep)]  # noqa: PTH118
-    files = [place for place in places if os.path.isfile(place)]  # noqa: PTH113
-    for place in files:
-        if os.access(place, os.X_OK):
-            return place
-    raise Refused("missing", errno.EACCES if files else errno.ENOENT)
+    forbidden = False
+    for folder in path.split(os.pathsep):
+        place = os.path.join(cwd, folder, name)  # noqa: PTH118
+        if os.path.isfile(place):  # noqa: PTH113
+            if os.access(place, os.X_OK):
+                return place
+            forbidden = True
+    raise Refused("missing", errno.EACCES if forbidden else errno.ENOENT)
 
 
 def quietly(call: Any, *arguments: Any) -> None:

@@ -8,7 +8,7 @@ import signal
 import time
 
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.warden.files import Document, quietly
+from tradewind.deployer.runner.warden.files import PID, Document, quietly, write_document
 
 
 class Job:
@@ -28,7 +28,7 @@ class Job:
         self.folder: str = order["folder"]
         self.pid = pid
         self.cpus = cpus
-        self.traffic = procfs.traffic()
+        self.traffic = (0, 0)
         self.started, self.begun = asked
         wall = order.get("wall_seconds")
         self.deadline: float = time.monotonic() + wall if wall is not None else float("inf")
@@ -39,6 +39,13 @@ class Job:
         self.cpu_seconds = 0.0
         self.truncated = False
         self.exit: tuple[int, resource.struct_rusage, float] | None = None
+
+    def note_start(self) -> None:
+        """Note its first process, and what the network has done by now."""
+        self.traffic = procfs.traffic()
+        seen = procfs.stat(self.pid)
+        if seen is not None:
+            quietly(write_document, f"{self.folder}/{PID}", {"pid": self.pid, "ticks": seen.ticks})
 
     def signal(self, number: int) -> None:
         """Send a signal to everything that belongs to the job."""

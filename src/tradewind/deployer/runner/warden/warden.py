@@ -32,7 +32,6 @@ import time
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.warden.files import (
     CANCEL,
-    PID,
     RESULT,
     STARTED,
     Document,
@@ -49,6 +48,9 @@ _SAMPLE_SECONDS = 0.05
 _HEARTBEAT_SECONDS = 1.0
 _CLEANUP_SECONDS = 5.0
 _RESULT_ROOM = 4096
+_HEEDED = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM)
+_UNHEEDED = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+_PIECE = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -76,10 +78,10 @@ class Warden:
         for fd in (self._wake, wake):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM):
+        # What is handled, unlike what is ignored, is as it was again for a program that is executed: a job need not see
+        # to it, in a copy of this process where each step costs.
+        for number in (*_HEEDED, *_UNHEEDED):
             signal.signal(number, lambda *_: None)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
 
     def run(self) -> None:
         """Work until the controller and all jobs are gone."""
@@ -87,11 +89,14 @@ class Warden:
         while self.controlled or self.jobs:
             watched = [self._wake, *([0] if self.controlled else [])]
             ready, _, _ = select.select(watched, [], [], self._pause(next_sample))
+            idle = not self.jobs
             if self._wake in ready:
                 self._signals()
             if 0 in ready:
                 self._orders()
             now = time.monotonic()
+            if idle:  # a job that has just begun has nothing to be looked at, and may be over at once
+                next_sample, next_beat = now + _SAMPLE_SECONDS, now + _HEARTBEAT_SECONDS
             if self.jobs and now >= next_sample:
                 self._sample()
                 next_sample = now + _SAMPLE_SECONDS
@@ -133,7 +138,7 @@ class Warden:
                     job.end("cancelled", reason, job.order["grace"])
 
     def _orders(self) -> None:
-        piece = os.read(0, 1 << 20)
+        piece = os.read(0, _PIECE)
         if not piece:
             self.controlled = False
             return
@@ -156,6 +161,7 @@ class Warden:
         else:
             self.jobs[run_id] = self._mains[job.pid] = job
             self._say({"event": "started", "run_id": run_id, "begun": job.begun})
+            job.note_start()  # while the controller goes on
 
     def _launch(self, order: Document) -> Job:
         folder = order["folder"]
@@ -179,16 +185,12 @@ class Warden:
                 os.close(room)
             cpus = self._choose_cpus(order.get("cpus"))
             asked = time.time(), time.monotonic()
-            job = Job(order, self._fork(order, cpus), cpus, asked)
+            return Job(order, self._fork(order, cpus), cpus, asked)
         except BaseException:
             # Nothing runs: the same run may be asked for again and gets the same answer.
             for name in (f"{folder}/{STARTED}", part):
                 quietly(os.unlink, name)
             raise
-        seen = procfs.stat(job.pid)
-        if seen is not None:
-            quietly(write_document, f"{folder}/{PID}", {"pid": job.pid, "ticks": seen.ticks})
-        return job
 
     def _choose_cpus(self, wanted: float | None) -> set[int]:
         every = os.sched_getaffinity(0)
@@ -230,8 +232,6 @@ class Warden:
             if os.getppid() != self._pid:
                 os._exit(1)
             signal.set_wakeup_fd(-1)
-            for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
-                signal.signal(ignored, signal.SIG_DFL)
             os.sched_setaffinity(0, cpus)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if order.get("address_space"):
