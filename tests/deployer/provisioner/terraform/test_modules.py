@@ -156,3 +156,50 @@ def test_googles_agent_leaves_the_host_key_alone(tmp_path: Path) -> None:
     text = (root / "etc/default/instance_configs.cfg").read_text()
     booted(tmp_path, document, product)
     assert (root / "etc/default/instance_configs.cfg").read_text() == text
+
+
+def installed(folder: Path, script: str, **programs: str) -> tuple[list[str], bool]:
+    """What the last command of a boot asked of some programs, and whether the machine is ready then."""
+    (folder / "bin").mkdir()
+    for name in ("cat", "chmod", "touch"):
+        (folder / "bin" / name).symlink_to(str(shutil.which(name)))
+    told = dict.fromkeys(("systemctl", "usermod", "sleep"), "exit 0") | programs
+    for name, body in told.items():
+        (folder / "bin" / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {folder}/said\n{body}\n')
+        (folder / "bin" / name).chmod(0o755)
+    words = ["/bin/sh", "-c", script.replace("/var/lib/", f"{folder}/")]
+    subprocess.run(words, env={"PATH": str(folder / "bin")}, timeout=20, capture_output=True)
+    return (folder / "said").read_text().splitlines(), (folder / "tradewind-ready").exists()
+
+
+def test_the_container_engine_gets_what_it_needs_to_start_containers(tmp_path: Path) -> None:
+    """Without its parser of AppArmor, `docker info` is content, and every container is refused."""
+    *_, script = cloud_init(tmp_path, install_docker=True)["runcmd"][-1]
+    docker = tmp_path / "bin/docker"
+    apt = f'[ "$1" = update ] && exit 0; echo "#!/bin/sh" > {docker}; chmod +x {docker}'
+    said, ready = installed(tmp_path, script, **{"apt-get": apt})
+    [install] = [line for line in said if line.startswith("apt-get install")]
+    assert install.split()[-2:] == ["docker.io", "apparmor"]
+    assert ready
+
+
+def test_a_mirror_that_fails_at_first_costs_no_machine(tmp_path: Path) -> None:
+    *_, script = cloud_init(tmp_path, install_docker=True)["runcmd"][-1]
+    docker, tries = tmp_path / "bin/docker", tmp_path / "tries"
+    apt = f'echo x >> {tries}; [ "$(cat {tries} | {shutil.which("wc")} -l)" -gt 2 ] || exit 100; '
+    said, ready = installed(tmp_path, script, **{"apt-get": f'{apt}echo "#!/bin/sh" > {docker}; chmod +x {docker}'})
+    assert said.count("sleep 10") == 2 and ready
+
+
+def test_an_image_with_an_engine_keeps_it_and_a_broken_one_is_never_ready(tmp_path: Path) -> None:
+    *_, script = cloud_init(tmp_path, install_docker=True)["runcmd"][-1]
+    for name, code in (("has", 0), ("broken", 1)):
+        (tmp_path / name).mkdir()
+        said, ready = installed(tmp_path / name, script, **{"docker": f"exit {code}", "apt-get": "exit 0"})
+        assert not [line for line in said if line.startswith("apt-get")]
+        assert ready is (code == 0)
+
+
+def test_no_updates_while_a_job_runs(tmp_path: Path) -> None:
+    root, _ = booted(tmp_path, cloud_init(tmp_path))
+    assert "mask apt-daily.timer apt-daily-upgrade.timer" in (root / "said").read_text().splitlines()
