@@ -42,7 +42,7 @@ _FORM: dict[str, Any] = {
     "name": "tradewind",
     "help": "Find the cheapest configuration that finishes a job before its deadline, within a budget.",
     "no_args_is_help": True,
-    "add_completion": False,
+    "add_completion": True,
     "context_settings": {"help_option_names": ["-h", "--help"]},
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,

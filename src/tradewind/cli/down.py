@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 def down(
     study: Annotated[
-        str | None, typer.Argument(help="A study's name, its id or a job.yaml.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="A study's name, its id or a job.yaml.", show_default=False, autocompletion=completing.studies
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All studies of the store.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

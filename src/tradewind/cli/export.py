@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from typing import IO
 
@@ -30,7 +32,10 @@ class Format(StrEnum):
 
 def export(
     study: Annotated[
-        str | None, typer.Argument(help="A study's name, its id or a job.yaml; the newest study without it.")
+        str | None,
+        typer.Argument(
+            help="A study's name, its id or a job.yaml; the newest study without it.", autocompletion=completing.studies
+        ),
     ] = None,
     format_: Annotated[
         Format | None,
@@ -125,7 +130,12 @@ def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
 
 def import_records(
     file: Annotated[Path, typer.Argument(help="Records that tradewind export --format records wrote.")],
-    study: Annotated[str, typer.Option("--study", help="The study that takes them: name, id or job.yaml.")],
+    study: Annotated[
+        str,
+        typer.Option(
+            "--study", help="The study that takes them: name, id or job.yaml.", autocompletion=completing.studies
+        ),
+    ],
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -25,7 +27,9 @@ FAR_SECONDS = 1.0
 
 
 def logs(
-    study: Annotated[str, typer.Argument(help="A study's name, its id or a job.yaml.")],
+    study: Annotated[
+        str, typer.Argument(help="A study's name, its id or a job.yaml.", autocompletion=completing.studies)
+    ],
     trial: Annotated[
         str, typer.Argument(help="A trial's number, best, or last (the one that was started last).")
     ] = "last",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli import completing
 from tradewind.cli.common import command_group
 
 if TYPE_CHECKING:
@@ -79,7 +80,12 @@ def offers(
 
 @offers_app.command()
 def refresh(
-    provider: Annotated[list[str] | None, typer.Argument(help="Catalogues; all that can, when none is named.")] = None,
+    provider: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Catalogues; all that can, when none is named.", autocompletion=completing.parts("catalogue")
+        ),
+    ] = None,
     region: Annotated[list[str] | None, typer.Option(help="Region to read; repeatable.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A catalogue's setting: aws.timeout=60; repeatable.")

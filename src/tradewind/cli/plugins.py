@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
@@ -61,11 +63,16 @@ class PartRow:
 
 
 def plugins_command(
-    name: Annotated[str | None, typer.Argument(help="Show this part's settings.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show this part's settings.", show_default=False, autocompletion=completing.any_part),
+    ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
-            help="searcher, selector, catalogue, provisioner, runner, interpreter, store or planner.", metavar="KIND"
+            help="searcher, selector, catalogue, provisioner, runner, interpreter, store or planner.",
+            metavar="KIND",
+            autocompletion=completing.kinds,
         ),
     ] = None,
     matrix: Annotated[

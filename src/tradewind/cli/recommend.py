@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -29,7 +31,10 @@ def recommend(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Show this many configurations.")] = 5,
     deadline: Annotated[str | None, typer.Option(help="Time that one run may take: 30m.")] = None,
-    searcher: Annotated[str | None, typer.Option(help="Who recommends, of the searchers that can.")] = None,
+    searcher: Annotated[
+        str | None,
+        typer.Option(help="Who recommends, of the searchers that can.", autocompletion=completing.parts("searcher")),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
     server: Annotated[

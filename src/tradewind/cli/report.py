@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from tradewind.reporting.data import StudyData
     from tradewind.reporting.predicted import PredictedMap
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 def report(
     study: Annotated[
-        str | None, typer.Argument(help="A study's name, its id or a job.yaml; the newest study without it.")
+        str | None,
+        typer.Argument(
+            help="A study's name, its id or a job.yaml; the newest study without it.", autocompletion=completing.studies
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a web page that needs no network.", metavar="FILE")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from tradewind.store.base import Store, StudyRow
 
@@ -15,7 +17,10 @@ NEWEST = 20
 
 def status(
     study: Annotated[
-        str | None, typer.Argument(help="A study's name, its id or a job.yaml; all studies without it.")
+        str | None,
+        typer.Argument(
+            help="A study's name, its id or a job.yaml; all studies without it.", autocompletion=completing.studies
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All studies or trials, not only the newest 20.")] = False,
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,

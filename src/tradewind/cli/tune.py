@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli import completing
+
 if TYPE_CHECKING:
     from tradewind.engine.events import Stop
     from tradewind.engine.snapshot import Snapshot
@@ -21,7 +23,10 @@ def tune(
     hours: Annotated[str | None, typer.Option(help="Time that the search may take: 2h.")] = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials at most.")] = None,
     parallel: Annotated[int | None, typer.Option(help="Trials at the same time.")] = None,
-    searcher: Annotated[str | None, typer.Option(help="Who proposes; tradewind plugins lists them.")] = None,
+    searcher: Annotated[
+        str | None,
+        typer.Option(help="Who proposes; tradewind plugins lists them.", autocompletion=completing.parts("searcher")),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Equal seeds give equal proposals.")] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tradewind.cli import completing
+
 _Demand = Annotated[
     list[str] | None,
     typer.Option(help="What each run takes instead of what its offer says, cpu=2,memory=4GiB; or besides, licence=1."),
@@ -20,13 +22,16 @@ _Cluster = Annotated[
 ]
 
 
+_SEARCHER = typer.Option(help="Who proposes.", show_default=False, autocompletion=completing.parts("searcher"))
+
+
 def submit(
     file: Annotated[Path, typer.Argument(help="The job YAML.", show_default=False)],
     tenant: Annotated[str, typer.Option(help="The tenant that the search belongs to.")] = "default",
     weight: Annotated[float | None, typer.Option(help="The tenant's weight from now on.", show_default=False)] = None,
     parallel: Annotated[int | None, typer.Option(help="Trials at the same time.", show_default=False)] = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials at most.", show_default=False)] = None,
-    searcher: Annotated[str | None, typer.Option(help="Who proposes.", show_default=False)] = None,
+    searcher: Annotated[str | None, _SEARCHER] = None,
     seed: Annotated[int | None, typer.Option(help="Equal seeds give equal proposals.", show_default=False)] = None,
     target: Annotated[
         float | None, typer.Option(help="End when the objective is this good.", show_default=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli import completing
 from tradewind.cli.workflow.common import File, Json, Lenient, Seed
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ def advise(
     storage: _Storage = "none",
     bandwidth: Annotated[float, typer.Option(help="MB/s at which a VM reads files.")] = 15.0,
     latency: Annotated[str, typer.Option(help="Time for each file that is read.")] = "0s",
-    planner: Annotated[str, typer.Option(help="The planner while sets are compared.")] = "heft",
+    planner: Annotated[
+        str, typer.Option(help="The planner while sets are compared.", autocompletion=completing.parts("planner"))
+    ] = "heft",
     searcher: _Searcher = "bounds",
     trials: Annotated[int, typer.Option(min=1, help="Sets of one type to try at most, and as many mixed ones.")] = 300,
     seconds: Annotated[str, typer.Option(help="Processor time that the search may take.")] = "20s",

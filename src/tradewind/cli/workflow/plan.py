@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tradewind.cli import completing
 from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Seed, Set, Vms
 
 if TYPE_CHECKING:
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 def plan(
     file: File,
     vms: Vms = None,
-    planner: Annotated[str, typer.Option(help="The planner: heft, search, peft, ...; tradewind plugins lists all.")] = (
-        "heft"
-    ),
+    planner: Annotated[
+        str,
+        typer.Option(
+            help="The planner: heft, search, peft, ...; tradewind plugins lists all.",
+            autocompletion=completing.parts("planner"),
+        ),
+    ] = ("heft"),
     set_: Set = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Write the plan there, as JSON.", show_default=False)] = None,
