@@ -1,4 +1,4 @@
-"""Where Tradewind keeps its data."""
+"""Where Tradewind keeps its data, and what ``~`` is in the paths of others."""
 
 from __future__ import annotations
 
@@ -7,16 +7,55 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
+from tradewind.errors import InputError
+
 
 def data_folder() -> Path:
     """The folder of the store, the runs and refreshed prices.
 
     ``TRADEWIND_HOME`` if set, else the user's data folder for ``tradewind``. It is not created here.
+
+    Raises:
+        InputError: ``TRADEWIND_HOME`` is not set and the user has no home, as in a container that runs as a number
+            that its passwd does not have; or the name is no UTF-8, which databases need.
     """
     home = os.environ.get("TRADEWIND_HOME")
-    return Path(home).expanduser().absolute() if home else user_data_path("tradewind")
+    try:
+        folder = expand(home).absolute() if home else user_data_path("tradewind")
+    except RuntimeError as error:
+        raise _homeless() from error
+    if not folder.is_absolute():  # older platformdirs leave the ~ as it is
+        raise _homeless()
+    try:
+        os.fspath(folder).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the data folder {os.fspath(folder)!a} has a name that is not UTF-8",
+            hint="set TRADEWIND_HOME to another one, and LANG to a UTF-8 locale such as C.UTF-8",
+        ) from error
+    return folder
+
+
+def _homeless() -> InputError:
+    return InputError(
+        f"the user {os.getuid()} has no home folder to keep data in",
+        hint="set TRADEWIND_HOME to a folder that this user may write to",
+    )
 
 
 def store_url() -> str:
     """The address of the store: ``TRADEWIND_STORE`` if set, else an SQLite file in the data folder."""
     return os.environ.get("TRADEWIND_STORE") or f"sqlite:///{data_folder() / 'tradewind.db'}"
+
+
+def expand(path: str | Path) -> Path:
+    """A path that somebody wrote, with the home folder in the place of ``~`` and ``~NAME``.
+
+    Raises:
+        InputError: There is no such user, or this one has no home.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        who = Path(path).parts[0]
+        raise InputError(f"there is no home folder {who} for {os.fspath(path)}", hint="write the path out") from error

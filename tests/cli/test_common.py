@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from tests.engine.test_book import tried
 
 from tradewind.cli.common import find_studies, find_study, open_store
 from tradewind.engine.assemble import new_study
-from tradewind.errors import StudyNotFoundError
+from tradewind.errors import StoreReadOnlyError, StudyNotFoundError
 from tradewind.problem.spec import load_spec
 from tradewind.store.base import Change, Store
 
@@ -79,3 +81,22 @@ def test_a_study_without_trials_hides_none_of_the_same_name(tmp_path: Path) -> N
     store.hold(empty, "elsewhere:1", 60.0)
     assert find_study(store, "sort").id == empty, "a process has just begun with it"
     store.close()
+
+
+def test_a_store_is_found_whatever_stands_behind_its_address(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tradewind.db'}"
+    with pytest.raises(StudyNotFoundError, match="there is no store"):
+        open_store(f"{url}?busy_timeout=5", must_exist=True)
+    open_store(url).close()
+    open_store(f"{url}?busy_timeout=5", must_exist=True).close()
+
+
+def test_a_store_in_a_folder_of_another_user_says_that_it_may_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Path, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "stat", refused)
+    with pytest.raises(StoreReadOnlyError, match="Permission denied"):
+        open_store(f"sqlite:///{tmp_path / 'tradewind.db'}", must_exist=True)

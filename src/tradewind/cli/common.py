@@ -67,16 +67,24 @@ def open_store(url: str | None = None, *, must_exist: bool = False) -> Store:
     Raises:
         StoreError: It cannot be opened.
     """
-    from pathlib import Path
-
     from tradewind.errors import StudyNotFoundError
     from tradewind.paths import store_url
     from tradewind.store.base import store_at
 
     address = url or store_url()
-    if must_exist and address.startswith("sqlite:///") and not Path(address.removeprefix("sqlite:///")).exists():
+    if must_exist and address.startswith("sqlite:///") and not _may_be_there(address):
         raise StudyNotFoundError(f"there is no store at {address} yet", hint="tradewind tune job.yaml makes one")
     return store_at(address)
+
+
+def _may_be_there(address: str) -> bool:
+    from tradewind.store.address import parse_address
+
+    _, path = parse_address(address)
+    try:
+        return path is None or path.exists()
+    except OSError:  # a folder of somebody else's: opening it says so
+        return True
 
 
 def find_study(store: Store, name: str | None) -> StudyRow:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, PluginError, SpecError
+from tradewind.paths import expand
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
@@ -72,7 +73,7 @@ def _check_name(name: str, source: Source) -> None:
 
 
 def _spec(model: JobFile, source: Source, base: Path) -> Spec:
-    workdir = (base / Path(model.job.workdir).expanduser()).resolve()
+    workdir = (base / expand(model.job.workdir)).resolve()
     billing, constraints = model.deploy.billing, model.constraints
     document = model.model_dump(mode="json", exclude_none=True)
     document["job"]["workdir"] = str(workdir)
@@ -145,21 +146,21 @@ def _load(given: LoadModel) -> Load:
 
 def _secret(reference: str, base: Path) -> str:
     if reference.startswith("file:"):
-        return f"file:{(base / Path(reference.removeprefix('file:')).expanduser()).resolve()}"
+        return f"file:{(base / expand(reference.removeprefix('file:'))).resolve()}"
     return reference
 
 
 def _results(address: str | None, base: Path) -> str:
     if not address or "://" in address:
         return address or ""
-    return str((base / Path(address).expanduser()).resolve())
+    return str((base / expand(address)).resolve())
 
 
 def _place(model: PlaceModel, base: Path) -> dict[str, str]:
     given = {key: str(value) for key, value in model.model_dump(exclude_none=True).items() if value}
     for key in ("identity", "known_hosts"):
         if key in given:
-            given[key] = str(base / Path(given[key]).expanduser())
+            given[key] = str(base / expand(given[key]))
     if "password" in given:
         given["password"] = _secret(given["password"], base)
     return given
