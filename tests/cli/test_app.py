@@ -196,3 +196,12 @@ def test_interrupt_while_a_command_runs() -> None:
         _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in said
+
+
+def test_unexpected_error_of_a_user_without_a_home(
+    failing: list[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", "~no-such-user")
+    failing.append(RuntimeError())
+    assert run([]) == 1
+    assert capsys.readouterr().err == "tradewind: unexpected RuntimeError: no message (please report it)\n"

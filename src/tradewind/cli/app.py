@@ -168,6 +168,7 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 
 def _unexpected(error: Exception) -> str:
     """Keep the traceback of an error that nobody foresaw in a file, and say where."""
+    from tradewind.errors import InputError
     from tradewind.paths import data_folder
 
     line = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
@@ -176,6 +177,6 @@ def _unexpected(error: Exception) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
         path.write_text("".join(traceback.format_exception(error)))
-    except OSError:
+    except (OSError, InputError):
         return line + " (please report it)"
     return f"{line} (please report it with {path})"
