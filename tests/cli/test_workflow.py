@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.cli.app import run
+from tradewind.cli.workflow.screen import comparison
 
 WORKFLOW = """\
 name: totals
@@ -242,3 +243,10 @@ def test_a_plan_of_another_workflow(capsys: pytest.CaptureFixture[str]) -> None:
     Path("other.yaml").write_text(WORKFLOW.replace("three", "four"))
     assert run(["workflow", "simulate", "other.yaml", "--plan", "plan.json"]) == 3
     assert "workflow totals has no task 'three'" in capsys.readouterr().err
+
+
+def test_one_of_a_thing_that_went_wrong_is_one() -> None:
+    planned = {"makespan": 1.0, "serial": 1.0, "utilisation": 1.0, "cost": 0.1}
+    results = {"planned": planned, "actual": planned, "kept_cost": 0.1, "attempts": 2, "tasks": ["a"]}
+    text = comparison({**results, "machines_lost": ["m"], "replans": 1})
+    assert text.endswith("1 attempt more than tasks, 1 machine lost, planned again 1 time.")

@@ -176,3 +176,10 @@ def test_words_are_cut_in_the_middle() -> None:
     assert shortened("short", 100) == "short"
     cut = shortened("mProjectPP_ID000017_long", 80)
     assert cut == "mProj…_long"
+
+
+def test_one_of_a_thing_is_one() -> None:
+    assert "1 task · 0 edges · 1 level<" in dag_html(graph(1))
+    one = gantt(1)
+    one["vms"] = one["vms"][:1]
+    assert "<summary>1 machine</summary>" in gantt_html(one)

@@ -12,7 +12,7 @@ from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.problem import Objective, Trial, TrialState
 from tradewind.reporting.tables import share_words
 from tradewind.reporting.words import compact, comparative, percent, value_words
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -194,7 +194,7 @@ class LiveView:
         return Group(*parts)
 
     def _title(self, snapshot: Snapshot) -> Text:
-        size = f" · {snapshot.size:,} configurations" if snapshot.size else ""
+        size = f" · {count(snapshot.size, 'configuration')}" if snapshot.size else ""
         deadline = snapshot.constraints.deadline
         limit = f" · deadline {format_duration(deadline)}" if deadline else ""
         goal = f"{snapshot.objective.goal} {snapshot.objective.metric}"

@@ -71,8 +71,3 @@ def percent(share: float) -> str:
     if 0.99 < share < 1:
         return "over 99 %"
     return f"{100 * share:.0f} %"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 trial``, ``12 trials``, ``100,000 trials``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

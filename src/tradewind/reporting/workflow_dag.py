@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.reporting.workflow_layout import Document, activities, dark
-from tradewind.units import format_duration
+from tradewind.units import count, format_duration
 
 WIDTH = 1150.0
 """Units across; a picture of few tasks is narrower."""
@@ -103,11 +103,11 @@ def dag_html(document: Document) -> str:
     return environment.get_template("dag.html.j2").render(
         title=document["title"],
         heading=[
-            f"{len(tasks):,} tasks",
-            f"{len(document['edges']):,} edges",
-            f"{1 + max((task['depth'] for task in tasks), default=0)} levels",
+            count(len(tasks), "task"),
+            count(len(document["edges"]), "edge"),
+            count(1 + max((task["depth"] for task in tasks), default=0), "level"),
         ],
-        legend=[(colour, name, f"{count}") for name, (colour, count, _) in activities(tasks).items()],
+        legend=[(colour, name, f"{members}") for name, (colour, members, _) in activities(tasks).items()],
         pictures=[(name, Markup(_svg(drawing))) for name, drawing in pictures],  # noqa: S704  (our own drawings, their words escaped)
         most=MOST if len(tasks) > MOST else 0,
     )
@@ -184,12 +184,11 @@ def grouped(document: Document) -> Drawing:
     for place, key in enumerate(keys):
         inside = members[key]
         seconds = sum(float(task["runtime"]) for task in inside)
-        count = f" × {len(inside)}" if len(inside) > 1 else ""
-        about = (
-            f"{len(inside)} tasks of {key[1]} at depth {key[0]}\n{format_duration(seconds)} on the reference machine"
-        )
+        times = f" × {len(inside)}" if len(inside) > 1 else ""
+        words = f"{count(len(inside), 'task')} of {key[1]} at depth {key[0]}"
+        about = f"{words}\n{format_duration(seconds)} on the reference machine"
         critical = any(task.get("critical") for task in inside)
-        nodes.append(Node(key[1] + count, about, colours[key[1]], *places[place], box, 36.0, critical))
+        nodes.append(Node(key[1] + times, about, colours[key[1]], *places[place], box, 36.0, critical))
     edges = tuple((parent, child, count) for (parent, child), count in sorted(between.items()))
     return Drawing(width, 48.0 + 78.0 * (len(layers) - 1), tuple(nodes), edges, True)
 
@@ -242,15 +241,15 @@ def _svg(drawing: Drawing) -> str:
         'aria-label="graph of the workflow" class="dag">'
     ]
     for critical in (False, True):
-        for parent, child, count in drawing.edges:
+        for parent, child, times in drawing.edges:
             both = drawing.nodes[parent].critical and drawing.nodes[child].critical
             if both != critical:
                 continue
             (x1, y1), (x2, y2), (x3, y3), (x4, y4) = edge_points(drawing, parent, child)
-            look = 'class="e critical"' if both else f'class="e" opacity="{max(share, 0.75 if count > 1 else 0):.2f}"'
-            thick = f' stroke-width="{min(7.0, 1 + math.log2(count)):.1f}"' if count > 1 else ""
+            look = 'class="e critical"' if both else f'class="e" opacity="{max(share, 0.75 if times > 1 else 0):.2f}"'
+            thick = f' stroke-width="{min(7.0, 1 + math.log2(times)):.1f}"' if times > 1 else ""
             way = f"M{x1:.1f} {y1:.1f}C{x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f} {x4:.1f} {y4:.1f}"
-            words = f"<title>{count} edges</title>" if count > 1 else ""
+            words = f"<title>{times} edges</title>" if times > 1 else ""
             parts.append(f'<path d="{way}" {look}{thick}>{words}</path>' if words else f'<path d="{way}" {look}/>')
     parts += [_node(node, drawing.boxes) for node in drawing.nodes]
     return "".join(parts) + "</svg>"

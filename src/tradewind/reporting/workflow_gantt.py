@@ -23,7 +23,7 @@ from tradewind.reporting.workflow_layout import (
     lanes,
     usage,
 )
-from tradewind.units import format_duration
+from tradewind.units import count, format_duration
 
 ZOOMS = (1, 2, 4, 8, 16, 32)
 """How many times the width of the page the chart may be."""
@@ -62,6 +62,7 @@ def gantt_html(document: Document) -> str:
     environment = Environment(
         loader=PackageLoader("tradewind.reporting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.filters["count"] = count
     every = lanes(document)
     shown = [lane for lane in every if lane.planned or lane.actual]
     idle = [lane for lane in every if not (lane.planned or lane.actual)]
@@ -94,8 +95,8 @@ def gantt_png(document: Document, path: Path) -> None:
 
 def _rows(shown: Sequence[Lane]) -> list[_Row]:
     """The machines one below the other, as high as a page allows."""
-    count = sum(lane.planned_rows + lane.actual_rows for lane in shown)
-    height = min(26.0, max(4.0, _TALL / max(1, count)))
+    rows = sum(lane.planned_rows + lane.actual_rows for lane in shown)
+    height = min(26.0, max(4.0, _TALL / max(1, rows)))
     gap = 5.0 if height > 9 else 2.0
     found, top = [], _STRIP + 14.0
     for lane in shown:
@@ -244,14 +245,14 @@ def _links(rows: Sequence[_Row], end: float) -> list[str]:
 def _legend(groups: dict[str, tuple[str, int, float]]) -> list[tuple[str, str, str]]:
     """Colour, name and numbers of the activities; those without a colour of their own together."""
     found = [
-        (colour, name, f"{count} × {_seconds(seconds / count)}")
-        for name, (colour, count, seconds) in groups.items()
+        (colour, name, f"{tasks} × {_seconds(seconds / tasks)}")
+        for name, (colour, tasks, seconds) in groups.items()
         if colour != OTHER
     ]
     others = [each for each in groups.values() if each[0] == OTHER]
     if others:
-        count = sum(each[1] for each in others)
-        found.append((OTHER, f"{len(others)} other activities", f"{count} tasks"))
+        which = f"{len(others)} other activities" if len(others) > 1 else "another activity"
+        found.append((OTHER, which, count(sum(each[1] for each in others), "task")))
     return found
 
 

@@ -274,8 +274,9 @@ def _show(advice: Advice, wanted: Wanted, offers: int, out: Path | None, vms_out
     _table(advice, wanted)
     typer.echo("")
     typer.echo(
-        f"{len(searched.trials)} of {searched.sets} sets tried, of {len(searched.offers)} types that differ in "
-        f"speed or size, each the cheapest of its like among {offers} offers; study {searched.name} in the store"
+        f"{len(searched.trials)} of {count(searched.sets, 'set')} tried, of types that differ in speed or size, each "
+        f"the cheapest of its like among {count(offers, 'offer')} ({count(len(searched.offers), 'type')}); "
+        f"study {searched.name} in the store"
     )
     for warning in advice.warnings:
         typer.echo(f"note: {warning}")

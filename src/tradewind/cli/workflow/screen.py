@@ -86,7 +86,7 @@ def _machines(progress: Progress) -> str:
 
 def comparison(results: Mapping[str, Any]) -> str:
     """The figures of the plan and of its run, side by side."""
-    from tradewind.units import format_money
+    from tradewind.units import count, format_money
 
     planned, actual = results["planned"], results["actual"]
     rows = [("", "planned", "actual")]
@@ -108,6 +108,7 @@ def comparison(results: Mapping[str, Any]) -> str:
     lost = len(results["machines_lost"])
     if retried or lost or results["replans"]:
         text.append(
-            f"{retried} attempts more than tasks, {lost} machines lost, planned again {results['replans']} times."
+            f"{count(retried, 'attempt')} more than tasks, {count(lost, 'machine')} lost, "
+            f"planned again {count(results['replans'], 'time')}."
         )
     return "\n".join(text)

@@ -27,6 +27,7 @@ from tradewind.service.operations.logs import start_logging
 from tradewind.service.requests.worker import Worker
 from tradewind.service.results.uploads import Uploads
 from tradewind.service.settings import ServiceSettings
+from tradewind.units import count
 
 MODULE = "tradewind.service.operations.worker_process"
 
@@ -98,7 +99,7 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
         patience = max(1.0, settings.stop_seconds - _LAST_SECONDS) / 2
         try:
             threads = (*sending.threads, uploads.thread)
-            about = f"{settings.runs} requests at a time"
+            about = f"{count(settings.runs, 'request')} at a time"
             with context.presence.here("worker", about, lambda: {"threads": [facts_of(one) for one in threads]}):
                 Worker(context).run(stop, patience)
         finally:

@@ -17,6 +17,7 @@ from tradewind.store.base import this_process
 from tradewind.store.bell import Bell
 from tradewind.store.claims import Claim
 from tradewind.store.request_values import Wanted
+from tradewind.units import count
 
 _LOOK = 0.2
 """Seconds between two looks for requests of other processes, and for what becomes of those that run."""
@@ -83,7 +84,7 @@ class Worker:
         """
         self._requests.on_change(self._wake.set)
         self._bell.start()
-        _log.info("the worker begins, with %d requests at a time", self._settings.runs)
+        _log.info("the worker begins, with %s at a time", count(self._settings.runs, "request"))
         while not stop.is_set():
             try:
                 self._turn()
@@ -209,4 +210,4 @@ class Worker:
             except StoreError as error:
                 _log.warning("request %d: %s", number, error)
         # Their process is gone in a moment, and the next one sees that.
-        _log.info("the worker ends%s", f"; {len(left)} requests did not stop in time" if left else "")
+        _log.info("the worker ends%s", f"; {count(len(left), 'request')} did not stop in time" if left else "")

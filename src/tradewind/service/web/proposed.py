@@ -18,7 +18,7 @@ from tradewind.service.people import Principal
 from tradewind.service.proposals import Candidate, Proposal
 from tradewind.service.web.draft import BEST, OWN, Draft
 from tradewind.service.web.words import rounded, setting, short
-from tradewind.units import format_money
+from tradewind.units import count, format_money
 
 if TYPE_CHECKING:
     from tradewind.problem import Offer, Parameter
@@ -162,11 +162,10 @@ def choice_of(one: Candidate, metric: str) -> Choice:
 
 def machines_of(offer: Offer) -> str:
     """``2 × c5.xlarge, 4 CPUs and 8 GiB each``."""
-    count = f"{offer.nodes} × " if offer.nodes > 1 else ""
+    several = f"{offer.nodes} × " if offer.nodes > 1 else ""
     each = " each" if offer.nodes > 1 else ""
-    cpus = f"{offer.vcpu:g} CPU{'' if offer.vcpu == 1 else 's'}"
     place = f", {offer.region}" if offer.region else ""
-    return f"{count}{offer.instance_type}, {cpus} and {offer.memory_gib:g} GiB{each}{place}"
+    return f"{several}{offer.instance_type}, {count(offer.vcpu, 'CPU')} and {offer.memory_gib:g} GiB{each}{place}"
 
 
 def _is_machine(name: str, value: Any, offer: Offer) -> bool:
@@ -206,4 +205,4 @@ def _part(parameter: Parameter, value: str) -> Part:
 
 
 def _about(offer: Offer) -> str:
-    return f"{offer.vcpu:g} CPUs, {offer.memory_gib:g} GiB, {format_money(offer.price_per_hour)} per hour"
+    return f"{count(offer.vcpu, 'CPU')}, {offer.memory_gib:g} GiB, {format_money(offer.price_per_hour)} per hour"

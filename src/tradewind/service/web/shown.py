@@ -11,7 +11,7 @@ from tradewind.errors import InputError
 from tradewind.reporting.words import machines_of, value_words
 from tradewind.service.web.words import badge_of, short
 from tradewind.store.request_values import ACTIVE, OPEN, RequestEvent, RequestRow
-from tradewind.units import format_money, parse_duration
+from tradewind.units import count, format_money, parse_duration
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "": ("All", ()),
@@ -141,7 +141,7 @@ def _remark(row: RequestRow) -> str:
     trials, best = row.progress.get("trials"), _best(row)
     found = []
     if isinstance(trials, int) and row.kind == "search":
-        found.append(f"{trials:,} trial{'' if trials == 1 else 's'}")
+        found.append(count(trials, "trial"))
     if best is not None:
         found.append(f"best {best.words}")
     return " · ".join(found)

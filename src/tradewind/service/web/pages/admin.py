@@ -18,6 +18,7 @@ from tradewind.service.people import ROLES, Principal
 from tradewind.service.web.access import Administrator, Posted, Shared
 from tradewind.service.web.page import redirect, render
 from tradewind.service.web.words import exact
+from tradewind.units import count
 
 router = APIRouter(include_in_schema=False, prefix="/admin")
 
@@ -125,8 +126,8 @@ def revoke_token(request: Request, who: Administrator, shared: Shared, name: str
     """Take one token away, or all."""
     number = form.get("token", "")
     chosen = int(number) if number.isdecimal() and len(number) < 18 else None
-    count = shared.users.revoke_token(who, name, chosen)
-    words = f"{count} token{'' if count == 1 else 's'} of {name} taken away."
+    taken = shared.users.revoke_token(who, name, chosen)
+    words = f"{count(taken, 'token')} of {name} taken away."
     return redirect(request, f"/admin/users/{quote(name)}", words)
 
 

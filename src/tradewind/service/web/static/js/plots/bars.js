@@ -1,7 +1,7 @@
 // Figures that are tables with drawings in their cells: read by eyes and by screen readers alike.
 import { textWidth } from "./frame.js";
 import { Scale, airy, axisOf, wantsLog } from "./scale.js";
-import { draw, make, money, percent } from "./words.js";
+import { count, draw, make, money, percent } from "./words.js";
 
 function bar(share, style) {
   return draw("svg", { class: "cell-bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
@@ -25,7 +25,7 @@ export function importanceTable(host, importance, shown, choose) {
   host.replaceChildren(
     make("table", { class: "bars" }, make("caption", { class: "for-readers" }, "Share of the differences that each parameter explains"),
       make("thead", { class: "for-readers" }, make("tr", {}, ...["parameter", "", "share"].map((name) => make("th", { scope: "col" }, name)))), body),
-    make("p", { class: "soft small" }, importance.method + ` From ${importance.trials.toLocaleString("en-US")} trials.`),
+    make("p", { class: "soft small" }, importance.method + ` From ${count(importance.trials, "trial")}.`),
   );
 }
 
