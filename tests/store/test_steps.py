@@ -10,7 +10,8 @@ from tradewind.problem import RunState
 from tradewind.store import rows
 from tradewind.store.base import Change
 from tradewind.store.database import Database
-from tradewind.store.steps import ServerSteps, steps_of
+from tradewind.store.schema import runs
+from tradewind.store.steps import ServerSteps, steps_of, upsert
 from tradewind.testing.stores import run, study_row, trial
 
 
@@ -73,3 +74,10 @@ def test_only_what_need_not_last_is_committed_without_waiting(postgresql_url: st
         assert database.at_once("SHOW synchronous_commit", {}) == ("on",)
     assert ["'synchronous_commit', 'off'" in text for text in steps._texts.values()] == [True, False]
     database.close()
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_the_index_of_runs_by_trial_is_left_alone_by_changes_of_a_run(dialect: str) -> None:
+    changed = str(upsert(runs, dialect)).partition("DO UPDATE SET")[2]
+    assert "cost = excluded.cost" in changed
+    assert not any(f"{name} = " in changed for name in ("trial", "attempt", "run_id", "study_id"))

@@ -164,7 +164,8 @@ class Float(_Range):
         else:
             values = self.low + unit * (self.high - self.low)
         rounded = np.array([float(f"{v:.12g}") for v in values])
-        clipped: Column = np.clip(rounded, self.low, self.high)
+        # `np.clip` takes ten times as long for the few values that are drawn at a time.
+        clipped: Column = np.minimum(np.maximum(rounded, self.low), self.high)
         return clipped
 
     def coerce(self, value: Value) -> Value:

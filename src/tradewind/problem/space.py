@@ -252,6 +252,10 @@ class Space:
 
     def _drawn(self, unit: Features) -> Iterator[Configuration]:
         columns = {p.name: p.draw(unit[:, i]) for i, p in enumerate(self.parameters)}
+        if columns and not self.where and len(self.required) == len(columns):  # plain, and drawn from all the time
+            for values in zip(*columns.values(), strict=True):
+                yield Configuration({name: _plain(value) for name, value in zip(self.names, values, strict=True)})
+            return
         active: dict[str, Column] = {}
         for parameter in self.parameters:
             mask = np.ones(len(unit), dtype=bool)

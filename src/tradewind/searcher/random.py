@@ -33,7 +33,7 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
                 return self.nothing_left(state)
             chosen = rng.choice(open_ones, size=min(count, len(open_ones)), replace=False)
             return [Proposal(candidates.configuration(int(i)), why=_STAGE) for i in chosen]
-        taken = self.taken(state)
+        pending = {trial.key for trial in state.pending}
         samples = self.problem.space.samples(rng, 16 * count + 16)
         sample: list[Configuration] = []
         found: list[Proposal] = []
@@ -41,7 +41,9 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
             sample += islice(samples, more)
             drawn = self.problem.pool(sample)
             payable = self.affordable(state, drawn.hourly)
-            fresh = (i for i in range(len(drawn)) if payable[i] and drawn.key(i) not in taken)
+            keys = (drawn.key(i) if payable[i] else None for i in range(len(drawn)))
+            # Not `taken`, which copies the keys of all trials told.
+            fresh = (i for i, key in enumerate(keys) if key and key not in pending and key not in self._told_keys)
             found = [Proposal(drawn.configuration(i), why=_STAGE) for i in islice(fresh, count)]
             if len(found) == count:
                 break

@@ -36,7 +36,7 @@ _USAGE = tuple(Usage.__dataclass_fields__)
 
 def dumps(document: Any) -> str:
     """JSON text of a document: ASCII only, NaN and infinities as Python writes them, numpy scalars as numbers."""
-    return json.dumps(document, separators=(",", ":"), default=_plain)
+    return _encode(document)
 
 
 def loads(written: str) -> Any:
@@ -52,6 +52,10 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+# `json.dumps` makes an encoder for each call, which takes as long as the encoding.
+_encode = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
 
 
 def strict(document: Any) -> Any:

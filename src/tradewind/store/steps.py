@@ -94,8 +94,12 @@ def steps_of(database: Database) -> Steps:
     return ServerSteps(database) if database.path is None else FileSteps(database)
 
 
+_OF_A_RUN = frozenset({"trial", "attempt"})
+"""What a run has for good: SQLite would write their index anew at each change of a run."""
+
+
 def upsert(table: sa.Table, dialect: str, source: Any = None) -> Any:
-    """``INSERT ... ON CONFLICT DO UPDATE`` of all columns.
+    """``INSERT ... ON CONFLICT DO UPDATE`` of all columns, but for what a run has for good.
 
     Args:
         table: The table.
@@ -110,7 +114,8 @@ def upsert(table: sa.Table, dialect: str, source: Any = None) -> Any:
     if source is not None:
         statement = statement.from_select([column.name for column in table.c], source)
     key = [column.name for column in table.primary_key]
-    changed = {column.name: statement.excluded[column.name] for column in table.c if column.name not in key}
+    kept = {*key, *(_OF_A_RUN if table is runs else ())}
+    changed = {column.name: statement.excluded[column.name] for column in table.c if column.name not in kept}
     return statement.on_conflict_do_update(index_elements=key, set_=changed)
 
 
