@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tradewind.errors import InputError
 from tradewind.units import (
     count,
+    finite,
     format_duration,
     format_memory,
     format_money,
@@ -128,3 +129,8 @@ def test_what_people_see(call: Callable[[], str], shown: str) -> None:
 )
 def test_things_are_counted(number: float, words: str) -> None:
     assert count(number, "trial") == words
+
+
+def test_what_is_no_number_is_null_for_readers() -> None:
+    given = {"a": math.nan, "b": [math.inf, 1.5, "x"], "c": {"d": -math.inf, "e": None, "f": 3}}
+    assert finite(given) == {"a": None, "b": [None, 1.5, "x"], "c": {"d": None, "e": None, "f": 3}}

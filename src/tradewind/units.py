@@ -1,9 +1,11 @@
-"""Durations, money and memory, as people write them and as they read them."""
+"""Durations, money and memory, as people write them and as they read them; numbers as any reader of JSON takes them."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from tradewind.errors import InputError
 
@@ -135,3 +137,16 @@ def format_memory(count: float | None) -> str:
             return f"{count:.0f} {unit}" if count >= 100 or unit == "B" else f"{count:.3g} {unit}"
         count /= 1024
     raise AssertionError  # pragma: no cover
+
+
+def finite(document: Any) -> Any:
+    """A document that any reader of JSON takes: what is no finite number is null, and keys are texts.
+
+    Args:
+        document: Mappings, lists and plain values.
+    """
+    if isinstance(document, float):
+        return document if math.isfinite(document) else None
+    if isinstance(document, Mapping):
+        return {str(key): finite(value) for key, value in document.items()}
+    return [finite(value) for value in document] if isinstance(document, list | tuple) else document

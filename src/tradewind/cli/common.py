@@ -42,19 +42,10 @@ def emit_json(document: Any) -> None:
     Where standard output does not take every character, they are written as escapes: none is lost.
     """
     from tradewind.cli.output import unicode
+    from tradewind.units import finite
 
-    json.dump(_finite(document), sys.stdout, ensure_ascii=not unicode(sys.stdout), default=str)
+    json.dump(finite(document), sys.stdout, ensure_ascii=not unicode(sys.stdout), default=str)
     sys.stdout.write("\n")
-
-
-def _finite(document: Any) -> Any:
-    if isinstance(document, float) and not math.isfinite(document):
-        return None
-    if isinstance(document, dict):
-        return {str(key): _finite(value) for key, value in document.items()}
-    if isinstance(document, list | tuple):
-        return [_finite(value) for value in document]
-    return document
 
 
 def open_store(url: str | None = None, *, must_exist: bool = False) -> Store:

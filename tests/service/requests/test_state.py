@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 import pytest
@@ -18,7 +17,6 @@ from tradewind.service.requests.state import (
     end_of_run,
     end_of_search,
     facts_of_trial,
-    finite,
     share,
     words_of_trial,
 )
@@ -230,8 +228,3 @@ def test_the_share_of_a_budget_is_the_largest_one() -> None:
     assert share(1.0, {"dollars": 4.0, "hours": 1.0, "trials": 4}, 3, 60.0) == 0.75
     assert share(9.0, {"dollars": 4.0}, 3, 60.0) == 1.0
     assert share(1.0, {}, 3, 60.0) is None
-
-
-def test_what_is_no_number_is_null_for_readers() -> None:
-    given = {"a": math.nan, "b": [math.inf, 1.5, "x"], "c": {"d": -math.inf, "e": None, "f": 3}}
-    assert finite(given) == {"a": None, "b": [None, 1.5, "x"], "c": {"d": None, "e": None, "f": 3}}

@@ -10,11 +10,12 @@ from typing import Any
 from tradewind.engine.assemble import study_document
 from tradewind.errors import InputError, StoreError, StudyNotFoundError, TradewindError
 from tradewind.service.requests.planning import Planner, changed
-from tradewind.service.requests.state import End, end_of_search, facts_of_trial, finite, share, words_of_trial
+from tradewind.service.requests.state import End, end_of_search, facts_of_trial, share, words_of_trial
 from tradewind.store.base import Store
 from tradewind.store.claims import Claim, ClaimStore
 from tradewind.store.cluster import ClusterStore, JobRow
 from tradewind.store.request_values import Remark, Wanted
+from tradewind.units import finite
 
 _STATES = {"queued": "pending", "running": "executing", "paused": "pending"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -259,12 +258,3 @@ def share(spent: float, budget: Mapping[str, float | None], trials: int, seconds
     used = {"dollars": spent, "trials": float(trials), "hours": seconds / 3600.0}
     shares = [min(1.0, used[name] / most) for name, most in budget.items() if most]
     return max(shares, default=None)
-
-
-def finite(document: Any) -> Any:
-    """A document that any reader of JSON takes: what is no finite number is null."""
-    if isinstance(document, float):
-        return document if math.isfinite(document) else None
-    if isinstance(document, Mapping):
-        return {key: finite(value) for key, value in document.items()}
-    return [finite(value) for value in document] if isinstance(document, list | tuple) else document

@@ -8,10 +8,11 @@ from typing import Any
 
 from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.problem import Trial
-from tradewind.service.requests.state import Course, End, Passed, facts_of_trial, finite, share, words_of_trial
+from tradewind.service.requests.state import Course, End, Passed, facts_of_trial, share, words_of_trial
 from tradewind.store.base import StudyRow
 from tradewind.store.claims import Claim, ClaimStore
 from tradewind.store.request_values import Remark, Wanted
+from tradewind.units import finite
 
 _EVERY = 2.0
 """Seconds between two writes where nothing but figures has changed."""

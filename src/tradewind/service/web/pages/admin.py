@@ -16,6 +16,7 @@ from tradewind.service.context import Context
 from tradewind.service.faults import status_of
 from tradewind.service.people import ROLES, Principal
 from tradewind.service.web.access import Administrator, Posted, Shared
+from tradewind.service.web.listing import listed
 from tradewind.service.web.page import redirect, render
 from tradewind.service.web.words import exact
 from tradewind.units import count
@@ -289,16 +290,8 @@ def audit(
     outcome = outcome if outcome in ("done", "refused") else ""
     filters = {"user": user.strip(), "action": action.strip(), "outcome": outcome}
     rows = shared.audit.page(who, before=before, limit=_PER_PAGE + 1, **filters)
-    given = {key: value for key, value in filters.items() if value}
-    older = {**given, "before": rows[_PER_PAGE - 1].id} if len(rows) > _PER_PAGE else None
-    values: dict[str, Any] = {
-        "rows": rows[:_PER_PAGE],
-        "filters": filters,
-        "older": f"/admin/audit?{urlencode(older)}" if older else "",
-        "newest": f"/admin/audit?{urlencode(given)}" if before is not None else "",
-        "days": shared.settings.audit_days,
-    }
-    return render(request, who, "admin_audit.html.j2", **values)
+    values = listed("/admin/audit", filters, before, rows, lambda row: row.id, lambda row: row, size=_PER_PAGE)
+    return render(request, who, "admin_audit.html.j2", days=shared.settings.audit_days, **values)
 
 
 def _status(problem: TradewindError | None) -> int:

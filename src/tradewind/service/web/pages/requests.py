@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -17,6 +16,7 @@ from tradewind.service.people import Principal
 from tradewind.service.requests.files import LOGS, FileEntry, LogPart
 from tradewind.service.results.state import trouble_of, upload_again
 from tradewind.service.web.access import Cursor, Number, Posted, Shared, Viewer
+from tradewind.service.web.listing import PER_PAGE, address, listed
 from tradewind.service.web.page import redirect, render, render_part
 from tradewind.service.web.shown import GROUPS, predicted, show, steps
 from tradewind.service.wire import LARGEST
@@ -25,9 +25,6 @@ router = APIRouter(include_in_schema=False)
 
 Offset = Annotated[int, Query(ge=0, le=LARGEST)]
 """Where a part of a log begins, in bytes."""
-
-PER_PAGE = 25
-"""Requests on a page of the list."""
 
 _SHOWN_EVENTS = 200
 _TAIL = 65_536
@@ -59,24 +56,12 @@ def requests(
     )
     now = time.time()
     filters = {"group": group, "application": application, "text": text, "tenant": tenant}
-    values: dict[str, Any] = {
-        "rows": [show(row, now) for row in found[:PER_PAGE]],
-        "older": _address(filters, before=found[PER_PAGE - 1].id) if len(found) > PER_PAGE else "",
-        "newest": _address(filters) if before is not None else "",
-        "filtered": any(filters.values()) or before is not None,
-        "filters": filters,
-        "live": _address(filters, before=before, part=1),
-    }
+    values = listed("/requests", filters, before, found, lambda row: row.id, lambda row: show(row, now))
     if part:
         return render_part(request, who, "requests_rows.html.j2", **values)
-    groups = [(key, words, _address({**filters, "group": key})) for key, (words, _) in GROUPS.items()]
+    groups = [(key, words, address("/requests", {**filters, "group": key})) for key, (words, _) in GROUPS.items()]
     names = [row.name for row in shared.applications.list(who)]
     return render(request, who, "requests.html.j2", groups=groups, applications=names, **values)
-
-
-def _address(filters: dict[str, str], **more: Any) -> str:
-    given = {key: value for key, value in {**filters, **more}.items() if value}
-    return "/requests" + (f"?{urlencode(given)}" if given else "")
 
 
 @router.get("/requests/{number:int}")

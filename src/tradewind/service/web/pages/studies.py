@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -13,13 +12,11 @@ from fastapi.responses import HTMLResponse, Response
 from tradewind.problem import Objective
 from tradewind.reporting.words import goal_words, value_words
 from tradewind.service.web.access import Number, Shared, Viewer
+from tradewind.service.web.listing import PER_PAGE, address, listed
 from tradewind.service.web.page import render, render_part
 from tradewind.units import format_duration
 
 router = APIRouter(include_in_schema=False)
-
-PER_PAGE = 25
-"""Studies on a page of the list."""
 
 GROUPS = {
     "": "All",
@@ -57,17 +54,10 @@ def studies(
     states = (state,) if state else ()
     found = shared.studies.list(who, states=states, text=text.strip(), tenant=tenant, before=before, limit=PER_PAGE + 1)
     filters = {"state": state, "text": text, "tenant": tenant}
-    values: dict[str, Any] = {
-        "rows": [_row(one) for one in found[:PER_PAGE]],
-        "older": _address(filters, before=found[PER_PAGE - 1]["id"]) if len(found) > PER_PAGE else "",
-        "newest": _address(filters) if before is not None else "",
-        "filtered": any(filters.values()) or before is not None,
-        "filters": filters,
-        "live": _address(filters, before=before, part=1),
-    }
+    values = listed("/studies", filters, before, found, lambda one: one["id"], _row)
     if part:
         return render_part(request, who, "studies_rows.html.j2", **values)
-    groups = [(key, words, _address({**filters, "state": key})) for key, words in GROUPS.items()]
+    groups = [(key, words, address("/studies", {**filters, "state": key})) for key, words in GROUPS.items()]
     return render(request, who, "studies.html.j2", groups=groups, **values)
 
 
@@ -90,11 +80,6 @@ def trials_csv(who: Viewer, shared: Shared, number: Number) -> Response:
     name, text = shared.studies.csv(who, number)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def _address(filters: Mapping[str, str], **more: Any) -> str:
-    given = {key: value for key, value in {**filters, **more}.items() if value}
-    return "/studies" + (f"?{urlencode(given)}" if given else "")
 
 
 def _objective(found: Mapping[str, Any]) -> Objective:
