@@ -20,6 +20,7 @@ import yaml
 from tests.engines import moto as engine
 
 from tradewind.deployer.provisioner import terraform
+from tradewind.deployer.provisioner.terraform import offers
 
 pytestmark = pytest.mark.xdist_group("terraform")
 
@@ -90,6 +91,14 @@ def test_when_google_maintains_a_host(tmp_path: Path, kind: str, spot: bool, wan
     assert decided(tmp_path, "gcp", "maintenance", {"instance_type": kind, "spot": spot}) == wanted
     machine = block("gcp", 'resource "google_compute_instance" "node"')
     assert re.search(r"^    on_host_maintenance += local\.maintenance$", machine, re.M)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [("t2.micro", True), ("t3a.large", True), ("t4g.nano", True), ("trn1.2xlarge", False)]
+)
+def test_which_machines_of_amazon_borrow_cpu(tmp_path: Path, kind: str, wanted: bool) -> None:
+    assert decided(tmp_path, "aws", "burstable", {"instance_type": kind}) == str(wanted)
+    assert bool(offers._BURSTABLE.match(kind)) is wanted
 
 
 def test_only_machines_of_azure_are_of_a_zone() -> None:

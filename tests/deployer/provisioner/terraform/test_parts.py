@@ -379,6 +379,26 @@ def test_gpus_that_a_shipped_module_cannot_serve(
     assert provisioner.refuses(Offer(provider, kind, 8, 61, 3.0, region="here")) == ""
 
 
+@pytest.mark.parametrize(
+    ("kind", "spot", "variables", "refused"),
+    [
+        ("t3.small", True, {}, True),
+        ("t4g.nano", True, {"cpu_credits": "standard"}, True),
+        ("t3.small", True, {"cpu_credits": "unlimited"}, False),
+        ("t3.small", False, {}, False),
+        ("m5.large", True, {}, False),
+        ("trn1.2xlarge", True, {}, False),
+    ],
+)
+def test_spot_machines_that_would_be_billed_for_more_than_their_price(
+    tmp_path: Path, kind: str, spot: bool, variables: dict[str, str], refused: bool
+) -> None:
+    """Amazon's default lends burstable machines CPU at 0.05 USD an hour; a spot request cannot say otherwise."""
+    provisioner = TerraformProvisioner(settings=TerraformSettings(variables=variables), data_folder=tmp_path)
+    why = provisioner.refuses(Offer("aws", kind, 2, 2, 0.01, region="us-east-1", spot=spot))
+    assert ("cpu_credits: unlimited" in why) is refused and bool(why) is refused
+
+
 def test_machines_that_nobody_would_reach_are_refused(tmp_path: Path) -> None:
     """Azure's module makes a network of its own, where private addresses lead nowhere."""
     subnet = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/s"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import pytest
 from tests.deployer.provisioner.terraform.helpers import LATER, OFFER, at_once, fresh_region, over
@@ -99,17 +100,24 @@ def tags(ec2: Ec2, region: str, action: str) -> list[dict[str, str]]:
     return [tags_in(item) for item in ec2.all(region, action)]
 
 
+def instances(ec2: Ec2, region: str) -> list[Element]:
+    return [item for each in ec2.all(region, "DescribeInstances") for item in each.findall("instancesSet/item")]
+
+
 def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
     plain, spot = fresh_region(), fresh_region()
     makers = {"run-1": cloud(plain, image="", disk=11), "run-2": cloud(spot)}
-    offers = {"run-1": replace(OFFER, region=plain), "run-2": replace(OFFER, region=spot, spot=True, nodes=2)}
+    large = replace(OFFER, instance_type="m5.large", region=spot, spot=True, nodes=2)
+    offers = {"run-1": replace(OFFER, region=plain), "run-2": large}
+    launches: list[dict[str, str]] = []
+    moto.refusals[plain, "RunInstances"] = launches.append
     made = at_once({run: partial(maker.make, run, "me", 4e9, offers[run]) for run, maker in makers.items()})
     wanted = {"tradewind-owner": "me", "tradewind-expires": "4000000000"}
     ec2 = Ec2(moto.endpoint)
     for run_id, region, nodes in (("run-1", plain, 1), ("run-2", spot, 2)):
         cluster = made[run_id]
         assert (cluster.state, len(cluster.machines)) == (ClusterState.READY, nodes), cluster
-        there = [item for each in ec2.all(region, "DescribeInstances") for item in each.findall("instancesSet/item")]
+        there = instances(ec2, region)
         there = [item for item in there if item.findtext("instanceState/name") == "running"]
         assert {item.findtext("instanceId") for item in there} == {machine.id for machine in cluster.machines}
         groups = [found for found in tags(ec2, region, "DescribeSecurityGroups") if found]
@@ -138,6 +146,14 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
         plain, "DescribeInstanceAttribute", InstanceId=machine.id, Attribute="instanceInitiatedShutdownBehavior"
     )
     assert behaviour.findtext("instanceInitiatedShutdownBehavior/value") == "terminate"
+    [launch] = launches
+    assert launch["CreditSpecification.CpuCredits"] == "standard", "unlimited is billed besides"
+    assert (launch["MetadataOptions.HttpTokens"], launch["MetadataOptions.HttpPutResponseHopLimit"]) == (
+        "required",
+        "1",
+    )
+    zones = {item.findtext("placement/availabilityZone") for item in instances(ec2, spot)}
+    assert len(zones) == 1, zones
 
     # Another process whose data folder is lost finds and destroys them all the same.
     shutil.rmtree(makers["run-1"].data_folder / "terraform" / "runs")

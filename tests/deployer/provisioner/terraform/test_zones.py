@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from tests.deployer.provisioner.terraform.helpers import LATER
@@ -62,13 +63,44 @@ def test_google_says_which_zones_have_a_type(monkeypatch: pytest.MonkeyPatch) ->
     asked = google(monkeypatch, {"machine-types": [{"zone": zone} for zone in zones], "zones": up})
     cloud = GoogleCloud("p")
     for _ in range(2):
-        assert cloud.zones("us-central1", "c3-standard-4") == ("us-central1-a", "us-central1-c")
+        assert cloud.zones("us-central1", "c3-standard-4", 1) == ("us-central1-a", "us-central1-c")
     assert [words[3] for words in asked] == ["--filter=name=c3-standard-4"], "it is asked once"
-    assert cloud.zones("us-central1", "n2-custom-6-20480") == ("us-central1-b", "us-central1-f")
+    assert cloud.zones("us-central1", "n2-custom-6-20480", 1) == ("us-central1-b", "us-central1-f")
     assert asked[-1][3] == "--filter=name~^us-central1- AND status=UP"
     with pytest.raises(OfferRefusedError, match="gcp has no c3-standard-4 in any zone of us-west1"):
-        cloud.zones("us-west1", "c3-standard-4")
-    assert AmazonCloud((), "").zones("us-east-1", "m5.large") == (), "Amazon finds one by itself"
+        cloud.zones("us-west1", "c3-standard-4", 1)
+    assert AmazonCloud((), "").zones("us-east-1", "m5.large", 1) == (), "Amazon finds one by itself"
+
+
+def test_several_machines_at_amazon_are_in_one_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would get a zone of its own otherwise, and what they send each other would be billed."""
+    asked: list[str] = []
+
+    def all_of(region: str, action: str, **parameters: Any) -> list[Element]:
+        asked.append(action)
+        name = "location" if action == "DescribeInstanceTypeOfferings" else "availabilityZone"
+        zones = {"location": "cabe", "availabilityZone": "dcba"}[name]
+        assert name == "location" or parameters == {"Filter": [{"Name": "default-for-az", "Value": ["true"]}]}
+        return [fromstring(f"<item><{name}>{region}{zone}</{name}></item>") for zone in zones]
+
+    cloud = AmazonCloud((), "")
+    monkeypatch.setattr(cloud._ec2, "all", all_of)
+    assert cloud.zones("us-east-1", "m5.large", 1) == ()
+    for _ in range(2):
+        assert cloud.zones("us-east-1", "m5.large", 3) == ("us-east-1a", "us-east-1b", "us-east-1c")
+    assert asked == ["DescribeInstanceTypeOfferings", "DescribeSubnets"], "once"
+
+
+@pytest.mark.parametrize(("variables", "wanted"), [({}, ["us-east-1b"]), ({"subnet_id": "subnet-1"}, [""])])
+def test_a_subnet_of_amazon_says_which_zone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], wanted: list[str]
+) -> None:
+    """Another one is refused, and in the one of the subnet the next one is no other."""
+    tries = Tries(monkeypatch, {})
+    offer = Offer("aws", "m5.large", 2, 8, 0.1, region="us-east-1")
+    given = {"providers": ("aws",), "zones": ("us-east-1b", "us-east-1c"), "variables": variables, "sweep": False}
+    at_google(tmp_path, **given).make("run-1", "me", LATER, offer)
+    assert tries.zones == wanted
 
 
 class Tries:

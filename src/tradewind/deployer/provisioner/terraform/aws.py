@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
@@ -50,6 +51,8 @@ class AmazonCloud(Cloud):
         self._given = tuple(regions)
         self._ec2 = Ec2(endpoint)
         self._account = account
+        self._guard = threading.Lock()
+        self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def account(self) -> str:
         """The number of the account; see `Cloud.account`."""
@@ -68,6 +71,24 @@ class AmazonCloud(Cloud):
     def check(self) -> None:
         """Raise `CredentialsError` when there are no credentials for looking."""
         find_keys()
+
+    def zones(self, region: str, kind: str, nodes: int) -> tuple[str, ...]:
+        """See `Cloud.zones`; Amazon finds one by itself, but for each machine, and bills traffic between zones."""
+        if nodes == 1:
+            return ()
+        with self._guard:
+            found = self._zones.get((region, kind))
+        if found is None:
+            wanted = filters(instance_type=kind)
+            offered = self._ec2.all(
+                region, "DescribeInstanceTypeOfferings", LocationType="availability-zone", Filter=wanted
+            )
+            have = {each.findtext("location", "") for each in offered}
+            subnets = self._ec2.all(region, "DescribeSubnets", Filter=filters(default_for_az="true"))
+            found = tuple(sorted(have & {each.findtext("availabilityZone", "") for each in subnets}))
+            with self._guard:
+                self._zones[region, kind] = found
+        return found
 
     def find(self, owner: str | None) -> list[Found]:
         """See `Cloud.find`; all regions at once."""

@@ -91,8 +91,13 @@ class Cloud(ABC):
     def label(self, run_id: str, region: str) -> None:  # noqa: B027  (nothing to do is the usual case)
         """Put the tags on what the provider made along with the machines, where create calls cannot."""
 
-    def zones(self, region: str, kind: str) -> tuple[str, ...]:
+    def zones(self, region: str, kind: str, nodes: int) -> tuple[str, ...]:
         """The zones of a region that have machines of a type; none where the provider finds one by itself.
+
+        Args:
+            region: The region.
+            kind: The type.
+            nodes: How many machines there are to be in one zone.
 
         Raises:
             OfferRefusedError: No zone has them.

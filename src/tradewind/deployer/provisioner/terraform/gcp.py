@@ -58,7 +58,7 @@ class GoogleCloud(Cloud):
             self._list("instances", f"labels.{RUN}=none")
             self._answers = True
 
-    def zones(self, region: str, kind: str) -> tuple[str, ...]:
+    def zones(self, region: str, kind: str, nodes: int) -> tuple[str, ...]:
         """See `Cloud.zones`; Google wants to be told one, and many types are in some only. It is asked once."""
         found = self._zones.get((region, kind))
         if found is None:

@@ -14,6 +14,8 @@ _TYPES = {
 }
 _GOOGLE_GPUS = re.compile(r"[ag]\d+[a-z]*-")
 """Google's types that have GPUs; others get them only where a machine asks for them besides."""
+_BURSTABLE = re.compile(r"t[2-9][a-z]*\.")
+"""Amazon's types that may borrow CPU and are billed for it; as the shipped module has them."""
 _AZURES_CLOCK_SECONDS = 82800
 """Machines of shorter leases are ended by Azure, whose schedules are daily; as the shipped module has it."""
 
@@ -33,6 +35,8 @@ def why_not(given: TerraformSettings, offer: Offer) -> str:
     if offer.provider == "azure" and public in (False, "false") and not subnet:
         # In a network of its own, which leads nowhere, nobody would reach such machines.
         return "public_address: false needs a subnet that is reachable from here: variables: {vnet_subnet_id: ...}"
+    if offer.spot and offer.provider == "aws" and (why := _borrows(given, offer)):
+        return why
     return _lacks_gpus(given, offer) if offer.gpus else ""
 
 
@@ -49,6 +53,16 @@ def unguarded(given: TerraformSettings, provider: str, seconds: float) -> str:
     return (
         f"machines at azure have a lease of {seconds / 3600:.0f} h, and Azure's own clock ends none of more than 23 h: "
         "should nothing here give them back, they are paid for until `tradewind reap` (deploy.longest: 21h avoids this)"
+    )
+
+
+def _borrows(given: TerraformSettings, offer: Offer) -> str:
+    """EC2's spot requests have no field for CPU credits, and Amazon's default bills CPU beyond a machine's share."""
+    if given.variables.get("cpu_credits", "standard") != "standard" or not _BURSTABLE.match(offer.instance_type):
+        return ""
+    return (
+        f"as a spot machine {offer.instance_type} is billed for CPU beyond its share, which is not in the offer's "
+        "price: variables: {cpu_credits: unlimited} allows that"
     )
 
 

@@ -187,9 +187,11 @@ class TerraformProvisioner(
     def _zones(self, cloud: Cloud | None, record: Record, offer: Offer) -> tuple[str, ...]:
         """Where to try, one after the other; a nameless zone leaves it to the provider."""
         given = self.settings
+        if given.module is None and record.provider == "aws" and given.variables.get("subnet_id"):
+            return ("",)  # that of the subnet
         named = given.zones_in(record.region, record.provider)
         if not named and cloud is not None and given.module is None and "zone" not in given.variables:
-            named = cloud.zones(record.region, offer.instance_type)
+            named = cloud.zones(record.region, offer.instance_type, offer.nodes)
         return named or ("",)
 
     def _machines(self, outcome: Outcome, record: Record, offer: Offer) -> tuple[Mapping[str, Any], ...]:

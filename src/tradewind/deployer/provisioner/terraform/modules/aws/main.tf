@@ -6,7 +6,7 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = ">= 3.39"
+      version = ">= 3.39, < 7.0"
     }
   }
 }
@@ -27,7 +27,8 @@ locals {
     host_key_private = var.host_key_private
     host_key_public  = var.host_key_public
   })
-  image = var.image != "" ? var.image : data.aws_ami.debian[0].id
+  image     = var.image != "" ? var.image : data.aws_ami.debian[0].id
+  burstable = can(regex("^t[2-9][a-z]*[.]", var.instance_type))
   # Requests for spot machines tag themselves and not the machines: both are told apart by where they are listed.
   machines = var.spot ? [
     for request in aws_spot_instance_request.node : {
@@ -130,6 +131,16 @@ resource "aws_instance" "node" {
   metadata_options {
     http_endpoint = "enabled"
     http_tokens   = "required"
+    # From a container it is one step further to the credentials of the profile.
+    http_put_response_hop_limit = var.profile == "" ? 1 : 2
+  }
+
+  # Amazon's default lends burstable machines more CPU than they have, and bills it besides the price of the hour.
+  dynamic "credit_specification" {
+    for_each = local.burstable && var.cpu_credits != "" ? [var.cpu_credits] : []
+    content {
+      cpu_credits = credit_specification.value
+    }
   }
 
   root_block_device {
@@ -139,6 +150,8 @@ resource "aws_instance" "node" {
   }
 }
 
+# A spot request can set neither CPU credits nor how the metadata service answers: Amazon's defaults hold for its machines,
+# which end when they shut down because the request is for one time.
 resource "aws_spot_instance_request" "node" {
   count = var.spot ? var.nodes : 0
 
@@ -155,11 +168,6 @@ resource "aws_spot_instance_request" "node" {
   vpc_security_group_ids      = [aws_security_group.run.id]
   iam_instance_profile        = var.profile == "" ? null : var.profile
   user_data                   = local.user_data
-
-  metadata_options {
-    http_endpoint = "enabled"
-    http_tokens   = "required"
-  }
 
   root_block_device {
     volume_size           = var.disk_gib

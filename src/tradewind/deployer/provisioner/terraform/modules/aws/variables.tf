@@ -146,3 +146,9 @@ variable "profile" {
   type        = string
   default     = ""
 }
+
+variable "cpu_credits" {
+  description = "For burstable machines: standard, unlimited (CPU beyond their share is billed besides), or empty for the account's default"
+  type        = string
+  default     = "standard"
+}
