@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import csv
+import itertools
+import math
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +32,21 @@ from tradewind.problem import (
     TrialState,
 )
 from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.searcher.paris import forest
 from tradewind.searcher.paris.forest import Forest, choose_pairs, left_out_errors, screen
 from tradewind.searcher.paris.searcher import ParisSearcher
-from tradewind.searcher.paris.table import Measurement, Table, choices_of, describe, machine_of, of_csv, of_past
+from tradewind.searcher.paris.table import (
+    Machine,
+    Measurement,
+    Table,
+    choices_of,
+    describe,
+    labels,
+    machine_of,
+    named,
+    of_csv,
+    of_past,
+)
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, machine_parameters, make_problem
 
@@ -99,8 +116,8 @@ def test_a_csv_is_read_with_its_counters(tmp_path: Path) -> None:
         "workload,instance,nodes,runtime,spill\nsort,c9.large,2,10.5,3\nsort,c9.large,2,11.5,\ngrep,x,1,5,1\n"
     )
     runs = list(of_csv(file))
-    assert runs[0] == Measurement("sort", ("c9.large", 2), 10.5, {"spill": 3.0})
-    table = Table.of(runs, [("c9.large", 2), ("c9.large", 4)])
+    assert runs[0] == Measurement("sort", Machine("c9.large", 2), 10.5, {"spill": 3.0})
+    table = Table.of(runs, [Machine("c9.large", 2), Machine("c9.large", 4)])
     assert table.workloads == ["sort"]
     assert table.seconds[0, 0] == 11.0
     assert np.isnan(table.seconds[0, 1])
@@ -113,7 +130,11 @@ def test_a_csv_is_read_with_its_counters(tmp_path: Path) -> None:
         ("workload,instance,nodes\n", "no column 'runtime'"),
         ("workload,instance,nodes,runtime\na,b,two,5\n", "not a number"),
         ("workload,instance,nodes,runtime\na,b,2,fast\n", "not a number"),
-        ("workload,instance,nodes,runtime\na,b\n", "not a number"),
+        ("workload,instance,nodes,runtime\na,b\n", "the row has fewer values than the table has columns"),
+        ("nodes,runtime,instance,workload\n1,5,x,a\n1,5\n", "the row has fewer values"),
+        ("workload,instance,nodes,runtime\na,b,2,5,6\n", "the row has more values"),
+        ("workload,instance,nodes,runtime\n,b,2,5\n", "the row has no workload"),
+        ("workload,instance,nodes,runtime\na,b,2," + "5" * 200_000 + "\n", "the table is no CSV"),
     ],
 )
 def test_a_wrong_csv_is_one_line_with_file_and_line(tmp_path: Path, text: str, words: str) -> None:
@@ -124,6 +145,86 @@ def test_a_wrong_csv_is_one_line_with_file_and_line(tmp_path: Path, text: str, w
     assert "t.csv:" in str(error.value)
     with pytest.raises(RecordError, match="cannot read the table"):
         list(of_csv(tmp_path / "none.csv"))
+
+
+def test_machines_of_the_same_name_are_told_apart_by_provider(tmp_path: Path) -> None:
+    """A row without a provider is of all that sell such a type."""
+    file = tmp_path / "t.csv"
+    file.write_text("workload,provider,instance,nodes,runtime\nw,one,m,1,10\nw,two,m,1,20\nv,,m,1,5\n")
+    machines = [Machine("m", 1, "one"), Machine("m", 1, "two"), Machine("n", 1, "two")]
+    table = Table.of(list(of_csv(file)), machines)
+    assert table.workloads == ["v", "w"]
+    assert table.seconds[:, :2].tolist() == [[5.0, 5.0], [10.0, 20.0]]
+    assert np.isnan(table.seconds[:, 2]).all()
+    assert table.most_together == 2
+    assert labels(machines) == ["1xone/m", "1xtwo/m", "1xn"]
+    assert named(machines) == {"1xone/m": 0, "1xtwo/m": 1, "1xn": 2, "1xtwo/n": 2}
+
+
+def test_the_same_type_of_two_providers_is_predicted_by_its_own_runs() -> None:
+    """One provider's machines are three times as slow as the other's of the same name."""
+    sold = problems.offers(4)
+    both = {f"{o.instance_type}@{p}": replace(o, provider=p) for p in ("quick", "slow") for o in sold.values()}
+    parameters = [Instance(name="instance", values=tuple(both), offers=both), Nodes(name="nodes", values=(1, 2, 4))]
+
+    def twice(work: float) -> Callable[[Configuration, Offer], Outcome]:
+        base = truth_of(work, 0.015, 18, 16)
+        return lambda c, o: Outcome(base(c, o).runtime * (3.0 if o.provider == "slow" else 1.0))
+
+    problem = make_problem(parameters, twice(16_000))
+    past = []
+    for job in range(5):
+        work = replace(problem, truth=twice(5000.0 * 1.5**job))
+        trials = [evaluate(work, Proposal(problem.candidates.configuration(i)), i) for i in range(24)]
+        past.append(PastStudy(f"job{job}", JobParameters(), tuple(trials)))
+    searcher, trials = searched(replace(problem, past=tuple(past)), table=None, verify=0)
+    times = {(str(p.configuration["instance"]), int(p.configuration["nodes"])): p.time for p in searcher.predict_map()}
+    for kind, nodes in itertools.product(sold, (1, 2, 4)):
+        assert 2.0 < times[f"{kind}@slow", nodes] / times[f"{kind}@quick", nodes] < 4.5
+    with pytest.raises(SpecError, match="or of several providers"):
+        searcher_of(replace(problem, past=tuple(past)), table=None, references=("1xc9.large", "2xc9.large"))
+    chosen = ("1xslow/c9.large", "1xquick/c9.large")
+    other = searcher_of(replace(problem, past=tuple(past)), table=None, references=chosen)
+    assert "1xslow/c9.large and 1xquick/c9.large" in other.references_words()
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e300])
+def test_counters_that_are_no_figures_are_left_out(value: float) -> None:
+    problem = paris_problem(types=2)
+    problem = replace(problem, past=past_of(problem, 4, profile=True))
+    searcher = searcher_of(problem, table=None)
+    answer = searcher.ask(SearchState(), 2)
+    assert not isinstance(answer, NothingLeft)
+    for number, proposal in enumerate(answer):
+        trial = evaluate(problem, proposal, number)
+        assert trial.observation is not None
+        counters = {"cpu_seconds": value, "peak_memory_bytes": 2e9}
+        searcher.tell(replace(trial, observation=replace(trial.observation, profile=counters)))
+    assert searcher.predict_map()
+    assert [names for _, names in searcher._forests] == [("peak_memory_bytes",)]
+    runs = [Measurement("w", Machine("m", 1), 5.0, {"spill": value})]
+    assert np.isnan(Table.of(runs, [Machine("m", 1)]).counters["spill"]).all()
+
+
+def test_pairs_are_chosen_once_though_several_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, facts, hourly = small_table()
+    both, calls = threading.Barrier(2), []
+
+    def slow(*_given: Any) -> list[Any]:
+        calls.append(1)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # two that choose at the same time meet here
+        return []
+
+    monkeypatch.setattr(forest, "_chosen", {})
+    monkeypatch.setattr(forest, "_choose", slow)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(choose_pairs, table, facts, hourly, pool=8, tried=2, least=3) for _ in range(2)]
+        assert [one.result() for one in waiting] == [[], []]
+    assert len(calls) == 1
+    named_otherwise = replace(table, machines=[m._replace(provider="other") for m in table.machines])
+    choose_pairs(named_otherwise, facts, hourly, pool=8, tried=2, least=3)
+    assert len(calls) == 2
 
 
 def test_earlier_studies_become_workloads_by_job_parameters_and_settings() -> None:
@@ -356,7 +457,7 @@ def test_after_a_reference_that_was_cut_short_no_slower_one_is_tried() -> None:
     assert short
     table, _, _ = small_table()
     place = {machine: i for i, machine in enumerate(table.machines)}
-    order = {t.number: place[t.offer.instance_type, t.offer.nodes] for t in references}
+    order = {t.number: place[machine_of(t.offer)] for t in references}
     for trial in short:
         later = [order[t.number] for t in references if t.number > trial.number + 1]
         assert not set(later) & set(table.slower(order[trial.number]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -251,6 +252,7 @@ def _cheapest_of_the_best(scores: Sequence[_Score], money: Array) -> list[_Score
 
 
 _chosen: dict[bytes, list[Choice]] = {}
+_choosing = threading.Lock()
 
 
 def choose_pairs(table: Table, facts: Array, hourly: Array, *, pool: int, tried: int, least: int) -> list[Choice]:
@@ -272,11 +274,13 @@ def choose_pairs(table: Table, facts: Array, hourly: Array, *, pool: int, tried:
         The compared pairs, then the others in the order of the quick regression.
     """
     arrays = [table.seconds, facts, hourly, *table.counters.values(), np.array([pool, tried, least])]
-    key = b"|".join(array.tobytes() for array in arrays)
-    if key not in _chosen:  # it takes seconds, and every searcher of a process asks it of the same table
-        _chosen.clear()
-        _chosen[key] = _choose(table, facts, hourly, pool, tried, least)
-    return _chosen[key]
+    key = b"|".join(repr(array.shape).encode() + array.tobytes() for array in arrays) + repr(table.machines).encode()
+    # It takes seconds, and every searcher of a process asks it of the same table: whoever comes meanwhile waits.
+    with _choosing:
+        if key not in _chosen:
+            _chosen.clear()
+            _chosen[key] = _choose(table, facts, hourly, pool, tried, least)
+        return _chosen[key]
 
 
 def _choose(table: Table, facts: Array, hourly: Array, pool: int, tried: int, least: int) -> list[Choice]:

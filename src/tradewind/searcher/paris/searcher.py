@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import SpecError
@@ -28,7 +25,18 @@ from tradewind.searcher.base import (
     SearchState,
 )
 from tradewind.searcher.paris.forest import Choice, Forest, Pair, choose_pairs, find_packages
-from tradewind.searcher.paris.table import Table, choices_of, describe, machine_of, of_csv, of_past
+from tradewind.searcher.paris.settings import ParisSettings
+from tradewind.searcher.paris.table import (
+    Table,
+    choices_of,
+    describe,
+    labels,
+    machine_of,
+    named,
+    of_csv,
+    of_past,
+    usable,
+)
 from tradewind.searcher.predicted import (
     Forecast,
     Verifier,
@@ -42,36 +50,6 @@ from tradewind.searcher.surrogate.gp import Array
 
 _MANY = 20_000
 """Machine choices that are predicted at most."""
-
-
-class ParisSettings(plugins.Settings):
-    """Where PARIS's table comes from, and how much it checks."""
-
-    table: Path | None = Field(
-        default=None,
-        description="CSV of runs besides earlier studies: workload, instance, nodes, runtime (s), any counters.",
-    )
-    references: tuple[str, str] | None = Field(
-        default=None,
-        description="The two machine choices to run first, as 4xm5.large; without it those that predicted best.",
-    )
-    meet: Literal["p90", "mean"] = Field(
-        default="p90", description="What must meet the deadline: the time that one in ten runs exceeds, or the mean."
-    )
-    trees: int = Field(default=100, ge=10, description="Trees of each forest.")
-    least_workloads: int = Field(default=3, ge=2, description="Workloads that must have run on both references.")
-    reference_pool: int = Field(default=48, ge=2, description="Machine choices that references are chosen from.")
-    pairs_tried: int = Field(default=6, ge=1, description="Pairs of references that the forest compares.")
-    training_share: float = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        description="Share of the budget (dollars or trials) after which no further references are run.",
-    )
-    most_settings: int = Field(
-        default=16, ge=1, description="Combinations of the application's settings, each with reference runs of its own."
-    )
-    verify: int = Field(default=2, ge=0, description="Runs after that of the predicted best.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +116,12 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             self._given(self.settings.references)
 
     def _given(self, names: tuple[str, str]) -> Pair:
-        places: dict[str, int] = {}
-        for i, (instance, nodes) in enumerate(self._table.machines):
-            places.setdefault(f"{nodes}x{instance}", i)
+        places = named(self._table.machines)
         for name in names:
             if name not in places:
                 raise SpecError(
-                    f"the paris searcher: the reference {name!r} is no machine choice of the space",
+                    f"the paris searcher: the reference {name!r} is no machine choice of the space, or of several "
+                    "providers",
                     hint=f"wanted such as {next(iter(places))}",
                 )
         pair = places[names[0]], places[names[1]]
@@ -312,7 +289,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     def references_words(self) -> str:
         """Which pair of references was chosen, and why, in one sentence."""
         choices = self._choices
-        names = [f"{nodes}x{instance}" for instance, nodes in self._table.machines]
+        names = labels(self._table.machines)
         best = choices[0]
         words = f"{names[best.pair[0]]} and {names[best.pair[1]]}"
         if self.settings.references is not None:
@@ -362,7 +339,12 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         """Row, mean and 90th percentile of the seconds for each candidate of a task."""
         assert first.observation is not None and second.observation is not None
         one, two = first.observation, second.observation
-        shared = [n for n in self._table.common_counters(pair) if n in one.profile and n in two.profile]
+        nan = float("nan")
+        shared = [
+            name
+            for name in self._table.common_counters(pair)
+            if usable(one.profile.get(name, nan)) and usable(two.profile.get(name, nan))
+        ]
         counters = {name: (float(one.profile[name]), float(two.profile[name])) for name in shared}
         logs = tuple(float(np.log(max(seen.runtime, 1e-9))) for seen in (one, two))
         mean, late = self._forest(pair, tuple(shared)).predict(self._facts, (logs[0], logs[1]), counters)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,11 +17,28 @@ from tradewind.errors import RecordError
 from tradewind.problem import Candidates, Offer, PastStudy, TrialState, Value
 from tradewind.searcher.surrogate.gp import Array
 
-Machine = tuple[str, int]
-"""An instance type and a number of nodes."""
-
 _COLUMNS = ("workload", "instance", "nodes", "runtime")
+_PROVIDER = "provider"
+_LARGEST = float(np.finfo(np.float32).max)
+"""The forests take no greater numbers."""
 _FACTS = ("provider", "category", "family", "arch")
+
+
+class Machine(NamedTuple):
+    """What the table knows machines by.
+
+    Attributes:
+        instance: The instance type.
+        nodes: How many.
+        provider: Who sells it; empty where a file does not say, which means whoever sells such a type.
+    """
+
+    instance: str
+    nodes: int
+    provider: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.provider}/{self.instance}" if self.provider else f"{self.nodes}x{self.instance}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +85,8 @@ class Table:
         place: dict[Machine, list[int]] = {}
         for i, machine in enumerate(machines):
             place.setdefault(machine, []).append(i)
+            if machine.provider:
+                place.setdefault(machine._replace(provider=""), []).append(i)
         used = [run for run in runs if run.machine in place and math.isfinite(run.seconds) and run.seconds > 0]
         names = sorted({run.workload for run in used})
         row = {name: i for i, name in enumerate(names)}
@@ -79,7 +100,7 @@ class Table:
         for cell, found in cells.items():
             seconds[cell] = float(np.median([run.seconds for run in found]))
             for name, values in counters.items():
-                known = [run.counters[name] for run in found if math.isfinite(run.counters.get(name, math.nan))]
+                known = [run.counters[name] for run in found if usable(run.counters.get(name, math.nan))]
                 values[cell] = float(np.median(known)) if known else np.nan
         return cls(names, machines, seconds, counters)
 
@@ -98,7 +119,7 @@ class Table:
         """How many workloads were measured on the same two different machines, for the best such two."""
         shared = np.isfinite(self.seconds).astype(int)
         together = shared.T @ shared
-        names = [f"{instance} {nodes}" for instance, nodes in self.machines]
+        names = [str(machine) for machine in self.machines]
         together[np.equal.outer(np.array(names), np.array(names))] = 0
         return int(together.max()) if together.size else 0
 
@@ -113,6 +134,11 @@ class Table:
         """Counters that are known of every such workload on both."""
         rows = self.together(pair)
         return [n for n, v in self.counters.items() if rows and np.isfinite(v[np.ix_(rows, pair)]).all()]
+
+
+def usable(counter: float) -> bool:
+    """Whether a forest can take a counter for a number: not where it is infinite, or none."""
+    return abs(counter) <= _LARGEST  # NaN is not
 
 
 def of_past(past: Sequence[PastStudy], machine_parameters: Sequence[str]) -> Iterator[Measurement]:
@@ -146,29 +172,53 @@ def _chooses(name: str, value: Value, offer: Offer) -> bool:
 
 
 def of_csv(path: Path) -> Iterator[Measurement]:
-    """The rows of a CSV file with the columns workload, instance, nodes and runtime (s); all others are counters.
+    """The rows of a CSV file with the columns workload, instance, nodes and runtime (s).
+
+    A column provider says who sells the instance type; all others are counters.
 
     Raises:
-        RecordError: It cannot be read, a column is missing, or a value is no number.
+        RecordError: It cannot be read, a column is missing, a row is too short or too long, or a value is no number.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise RecordError(f"cannot read the table: {reason}", file=str(path)) from None
-    reader = csv.DictReader(text.splitlines())
-    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        wanted = ", ".join(_COLUMNS)
-        raise RecordError(f"the table has no column {missing[0]!r}", hint=f"wanted {wanted}", file=str(path), line=1)
-    for line in reader:
-        extra = {name: value for name, value in line.items() if name is not None and name not in _COLUMNS}
-        try:
-            counters = {name: float(value) for name, value in extra.items() if value}
-            nodes, seconds = int(line["nodes"]), float(line["runtime"])
-        except (TypeError, ValueError) as error:
-            raise RecordError(f"not a number: {error}", file=str(path), line=reader.line_num) from None
-        yield Measurement(line["workload"], (line["instance"], nodes), seconds, counters)
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+        if missing:
+            wanted = ", ".join(_COLUMNS)
+            raise RecordError(
+                f"the table has no column {missing[0]!r}", hint=f"wanted {wanted}", file=str(path), line=1
+            )
+        for line in reader:
+            yield _row(line, path, reader.line_num)
+    except csv.Error as error:
+        raise RecordError(f"the table is no CSV: {error}", file=str(path), line=reader.line_num) from None
+
+
+def _row(line: Mapping[str | None, str | None], path: Path, number: int) -> Measurement:
+    """One row; what is beyond the header has the name None, what does not reach so far is None."""
+    if None in line or None in line.values():
+        raise RecordError(
+            f"the row has {'more' if None in line else 'fewer'} values than the table has columns",
+            hint="every row has one value for each column, which may be empty where it is a counter",
+            file=str(path),
+            line=number,
+        )
+    values = {str(name): value or "" for name, value in line.items()}
+    for name in ("workload", "instance"):
+        if not values[name].strip():
+            raise RecordError(f"the row has no {name}", file=str(path), line=number)
+    extra = {name: value for name, value in values.items() if name not in (*_COLUMNS, _PROVIDER)}
+    try:
+        counters = {name: float(value) for name, value in extra.items() if value}
+        nodes, seconds = int(values["nodes"]), float(values["runtime"])
+    except ValueError as error:
+        raise RecordError(f"not a number: {error}", file=str(path), line=number) from None
+    machine = Machine(values["instance"], nodes, values.get(_PROVIDER, ""))
+    return Measurement(values["workload"], machine, seconds, counters)
 
 
 def choices_of(candidates: Candidates) -> list[list[int]]:
@@ -181,7 +231,7 @@ def choices_of(candidates: Candidates) -> list[list[int]]:
 
 def machine_of(offer: Offer) -> Machine:
     """What the table knows machines by."""
-    return offer.instance_type, offer.nodes
+    return Machine(offer.instance_type, offer.nodes, offer.provider)
 
 
 def describe(offers: Sequence[Offer]) -> Array:
@@ -210,3 +260,21 @@ def describe(offers: Sequence[Offer]) -> Array:
             columns += [np.array([float(word == other) for word in words]) for other in sorted(set(words))]
     varied = [column for column in columns if float(np.ptp(column)) > 1e-12]
     return np.column_stack(varied) if varied else np.zeros((len(offers), 1))
+
+
+def labels(machines: Sequence[Machine]) -> list[str]:
+    """``4xm5.large`` for each machine, or ``4xaws/m5.large`` where several providers sell such a type."""
+    sellers: dict[Machine, set[str]] = {}
+    for machine in machines:
+        sellers.setdefault(machine._replace(provider=""), set()).add(machine.provider)
+    plain = [machine._replace(provider="") for machine in machines]
+    return [str(one if len(sellers[one]) == 1 else machine) for one, machine in zip(plain, machines, strict=True)]
+
+
+def named(machines: Sequence[Machine]) -> dict[str, int]:
+    """Places of machines by label, and by name with the provider; of one that has several prices the first."""
+    places: dict[str, int] = {}
+    for i, (label, machine) in enumerate(zip(labels(machines), machines, strict=True)):
+        places.setdefault(label, i)
+        places.setdefault(str(machine), i)
+    return places
