@@ -129,9 +129,10 @@ def test_a_run_says_what_it_costs_to_hold_machines_before_their_first_task(capsy
     Path("plan.json").write_text(json.dumps(plan))
     words = said(capsys, "run", "plan.json", "--synthetic").splitlines()[0]
     assert words == (
-        "cost: $0.200 as planned, each machine from its first task to its last; $0.300 as they are held, all from the "
-        "beginning"
+        "cost: $0.200 as planned, each machine from its first task to its last; $0.300 as they are held, each from "
+        "when it is asked for"
     )
+    assert "cost: " not in said(capsys, "run", "plan.json", "--synthetic", "--fresh", "--ahead", "0s")
 
 
 @pytest.mark.usefixtures("folder")

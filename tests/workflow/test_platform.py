@@ -10,7 +10,7 @@ import pytest
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, check, figures, held_cost
+from tradewind.workflow.plan import Schedule, asked_at, check, figures, held_cost
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
 
@@ -95,5 +95,22 @@ def test_machines_are_held_from_the_beginning_however_late_their_first_task_is()
     flow = Workflow("two", (Task("a", "a", 10.0), Task("b", "b", 10.0)), ((), (0,)))
     plan = Schedule(np.array([0, 1], dtype=np.int32), np.array([5.0, 15.0]), np.array([15.0, 25.0]))
     assert figures(flow, platform, plan, 0.0).cost == pytest.approx(15.0 + 15.0)
-    assert held_cost(platform, plan) == pytest.approx(15.0 + 25.0)
-    assert held_cost(platform, plan, give_back=False) == pytest.approx(25.0 + 25.0)
+    assert held_cost(platform, plan, ahead=None) == pytest.approx(15.0 + 25.0)
+    assert held_cost(platform, plan, ahead=None, give_back=False) == pytest.approx(25.0 + 25.0)
+
+
+def test_machines_that_cost_money_are_asked_for_shortly_before_their_first_task() -> None:
+    facts: dict[str, float] = {"price_per_hour": 3600.0, "boot_seconds": 40.0}
+    vms = (Vm("early", **facts), Vm("late", **facts), Vm("unused", **facts), Vm("free", boot_seconds=40.0))  # type: ignore[arg-type]
+    platform = Platform(vms)
+    flow = Workflow("three", tuple(Task(name, "a", 300.0) for name in "abc"), ((), (0,), (0,)))
+    start = np.array([40.0, 340.0, 340.0])
+    plan = Schedule(np.array([0, 1, 3], dtype=np.int32), start, start + 300.0)
+    assert list(asked_at(platform, plan)) == [0.0, 260.0, 0.0, 0.0]  # twice its boot time before
+    assert list(asked_at(platform, plan, 100.0)) == [0.0, 240.0, 0.0, 0.0]
+    assert list(asked_at(platform, plan, None)) == [0.0] * 4
+    planned = figures(flow, platform, plan, 0.0).cost
+    assert planned == pytest.approx(340.0 + 340.0)
+    assert held_cost(platform, plan) == pytest.approx(planned + 40.0)
+    assert held_cost(platform, plan, ahead=100.0) == pytest.approx(planned + 60.0)
+    assert held_cost(platform, plan, ahead=None) == pytest.approx(planned + 300.0)

@@ -17,6 +17,9 @@ from tradewind.workflow.readers.lined import finite
 
 FORMAT = "tradewind-plan-1"
 
+AHEAD_SECONDS = 60.0
+"""How long before its first task a machine is asked for at least, unless a run says so."""
+
 _TIMES = ("start", "finish")
 
 _DEEPEST = 2
@@ -144,21 +147,46 @@ def figures(flow: Workflow, platform: Platform, schedule: Schedule, lower_bound:
     )
 
 
-def held_cost(platform: Platform, schedule: Schedule, *, give_back: bool = True) -> float:
-    """USD for the machines of a plan as a run holds them: all are asked for at its beginning.
+def asked_at(platform: Platform, schedule: Schedule, ahead: float | None = AHEAD_SECONDS) -> Numbers:
+    """When a run asks for each machine of a plan, in seconds from its beginning.
 
-    `Figures.cost` counts each from its first task on, however late that is.
+    One that costs money is asked for so long before its first task that it has twice the time that it takes to boot,
+    and at least ``ahead``; one that costs nothing at the beginning.
+
+    Args:
+        platform: The machines.
+        schedule: The plan.
+        ahead: Seconds; None asks for all at the beginning.
+    """
+    asked = np.zeros(len(platform.vms))
+    if ahead is None:
+        return asked
+    first = np.full(len(platform.vms), np.inf)
+    np.minimum.at(first, schedule.vm, schedule.start)
+    for place, vm in enumerate(platform.vms):
+        if vm.price_per_hour > 0 and np.isfinite(first[place]):
+            asked[place] = max(0.0, first[place] - max(2.0 * vm.boot_seconds, ahead))
+    return asked
+
+
+def held_cost(
+    platform: Platform, schedule: Schedule, *, give_back: bool = True, ahead: float | None = AHEAD_SECONDS
+) -> float:
+    """USD for the machines of a plan as a run holds them, each from the moment at which it is asked for.
+
+    `Figures.cost` counts each from its first task on: with a machine that comes no moment too early.
 
     Args:
         platform: The machines.
         schedule: The plan; a machine without a task is not asked for.
         give_back: Each is given back after its last task, and not after the last of all.
+        ahead: See `asked_at`.
     """
     ends = np.zeros(len(platform.vms))
     np.maximum.at(ends, schedule.vm, schedule.finish if give_back else schedule.makespan)
     boots = np.array([vm.boot_seconds for vm in platform.vms])
     # What a machine takes to come is added by `Platform.cost`.
-    return platform.cost(np.maximum(ends - boots, 0.0))
+    return platform.cost(np.maximum(ends - asked_at(platform, schedule, ahead) - boots, 0.0))
 
 
 def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: float = 1e-6) -> None:

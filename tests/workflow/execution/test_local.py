@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from tests.waiting import eventually
@@ -33,6 +34,7 @@ from tradewind.workflow.execution.pilots import Terms
 from tradewind.workflow.execution.steps import Patience
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.plan import Schedule, held_cost
 from tradewind.workflow.platform import Platform, Vm
 
 
@@ -97,6 +99,55 @@ def test_machines_that_went_while_nobody_was_there_are_paid_until_then(tmp_path:
     carried = carry(plan, run, synthetic=True)
     assert history(run).ups == [("vm-1", up, up + 0.05)]
     assert carried.results["kept_cost"] == 1.0
+
+
+def two_after_another(seconds: float) -> Plan:
+    """A task on one machine, and then another on another, which costs and boots."""
+    tasks = tuple(Task(name, "a", seconds) for name in ("first", "second"))
+    machines = tuple(Vm(f"vm-{n}", price_per_hour=3600.0, boot_seconds=100.0) for n in (1, 2))
+    starts = np.array([100.0, 100.0 + seconds])
+    flow, schedule = Workflow("two", tasks, ((), (0,))), Schedule(np.array([0, 1]), starts, starts + seconds)
+    return Plan(flow, Platform(machines), schedule, "heft")
+
+
+def test_a_machine_whose_first_task_is_late_comes_just_in_time_and_is_billed_so(tmp_path: Path) -> None:
+    plan, scale = two_after_another(1000.0), 0.002
+    seen: list[Progress] = []
+    carried = carry(plan, tmp_path / "run", synthetic=True, scale=scale, watch=seen.append)
+    assert carried.ending is Ending.DONE
+    assert {each.later for each in seen} == {0, 1}
+    told = history(tmp_path / "run")
+    assert told.began is not None
+    [asked] = [(at - told.began) / scale for at in told.asked["vm-2"]]
+    assert 850 <= asked < 1050  # 1100 s less twice the boot time
+    late = carried.results["actual"]["makespan"] - carried.results["planned"]["makespan"]
+    assert late < 600  # 1.2 s of this machine; waiting for a machine that boots then would not add more than 100 s
+    # One machine for 1100 s and one for 1200 s, and what this machine took longer.
+    held = held_cost(plan.platform, plan.schedule)
+    assert held == pytest.approx(1100.0 + 1200.0)
+    assert carried.results["kept_cost"] == pytest.approx(held, abs=600.0)
+
+
+def quicker(plan: Plan, script: str) -> Plan:
+    """The same plan, of programs that take no time."""
+    tasks = tuple(replace(task, command=("sh", "-c", script)) for task in plan.flow.tasks)
+    return replace(plan, flow=replace(plan.flow, tasks=tasks))
+
+
+def test_a_machine_that_was_to_come_later_comes_when_the_run_is_ahead_of_its_plan(tmp_path: Path) -> None:
+    carried = carry(quicker(two_after_another(1000.0), "true"), tmp_path / "run")
+    assert carried.ending is Ending.DONE
+    assert carried.results["actual"]["makespan"] < 30
+
+
+def test_a_run_that_goes_on_asks_for_a_later_machine_once(tmp_path: Path) -> None:
+    """Its first task waits for nothing any more when the second session begins, long before it is due."""
+    plan, run = quicker(two_after_another(1000.0), "test $TRADEWIND_TASK = first || sleep 1"), tmp_path / "run"
+    seen: list[Progress] = []
+    carry(plan, run, watch=seen.append, wanted=lambda: not (seen and seen[-1].done))
+    before = len(history(run).asked.get("vm-2", ()))
+    assert carry(plan, run).ending is Ending.DONE
+    assert len(history(run).asked["vm-2"]) == before + 1
 
 
 def test_a_machine_that_does_not_linger_stays_as_long_as_it_is_wanted(tmp_path: Path) -> None:

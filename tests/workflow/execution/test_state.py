@@ -9,6 +9,7 @@ from tests.workflow.execution.world import World, worlds
 from tradewind.workflow.execution.events import (
     Arm,
     Begun,
+    Due,
     Ended,
     Ending,
     Finish,
@@ -171,6 +172,50 @@ def test_a_machine_with_nothing_left_to_do_is_given_back() -> None:
     assert runs.handle(MachineLost(1)) == []  # its end is no loss
     assert runs.handle(Ended(0, 1, DONE)) == [Begun(2, 0, 1)]
     assert runs.handle(Ended(2, 1, DONE)) == [Finish(Ending.DONE)]  # which gives all others back
+
+
+def test_a_machine_is_asked_for_when_it_is_due() -> None:
+    runs = machine([(), (), (0,)], {0: [0, 1], 1: [2]})
+    assert runs.handle(Opened(later=frozenset({1}))) == []
+    assert runs.handle(MachineUp(0)) == [Launch(0, 0, 1), Arm(1, 0, 1, (0,))]
+    assert runs.handle(MachineLost(1)) == []  # it cannot be lost
+    assert runs.handle(Due(1)) == [Recall(1)]
+    assert runs.handle(Due(1)) == []
+    assert runs.handle(MachineUp(1)) == []
+    assert runs.handle(Ended(0, 1, DONE)) == [Begun(1, 0, 1), Launch(2, 1, 1)]
+
+
+def test_a_machine_is_asked_for_before_it_is_due_when_its_first_task_could_begin() -> None:
+    runs = machine([(), (), (0,)], {0: [0, 1], 1: [2]})
+    runs.handle(Opened(later=frozenset({1})))
+    runs.handle(MachineUp(0))
+    assert runs.handle(Ended(0, 1, DONE)) == [Begun(1, 0, 1), Recall(1)]
+    assert runs.handle(Due(1)) == []
+
+
+def test_a_task_without_parents_that_was_planned_late_waits_for_its_machine_until_nothing_else_is_left() -> None:
+    runs = machine([(), ()], {0: [0], 1: [1]})
+    assert runs.handle(Opened(later=frozenset({1}))) == []
+    assert runs.handle(MachineUp(0)) == [Launch(0, 0, 1)]
+    assert runs.handle(Ended(0, 1, DONE)) == [Recall(1)]
+    assert runs.handle(MachineUp(1)) == [Launch(1, 1, 1)]
+    assert runs.handle(Ended(1, 1, DONE)) == [Finish(Ending.DONE)]
+
+
+def test_a_machine_that_comes_later_is_asked_for_when_all_others_are_given_back() -> None:
+    graph = Graph([()], [1], [1, 1])
+    runs = ExecutionMachine(graph, {0: [0]}, Patience(), give_back=True)
+    assert runs.handle(Opened(later=frozenset({0}))) == [Recall(0), GiveBack(1)]
+    assert runs.handle(MachineUp(0)) == [Launch(0, 0, 1)]
+
+
+def test_a_machine_that_is_not_there_yet_takes_over_what_another_has_lost() -> None:
+    runs = machine([(), (0,)], {0: [0], 1: [1]})
+    runs.handle(Opened(later=frozenset({1})))
+    runs.handle(MachineUp(0))
+    assert runs.handle(MachineLost(0)) == [Replan((0, 1), (1,))]
+    assert runs.handle(Planned({1: (0, 1)})) == [Recall(1)]
+    assert runs.handle(MachineUp(1)) == [Launch(0, 1, 2), Arm(1, 1, 1, (0,))]
 
 
 def test_a_machine_that_was_given_back_is_asked_for_again_when_another_is_lost() -> None:

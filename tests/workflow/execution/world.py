@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from hypothesis import strategies as st
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tradewind.workflow.execution.events import (
     Arm,
     Begun,
+    Due,
     Ended,
     Ending,
     Event,
@@ -127,6 +128,7 @@ class World:
     started: list[tuple[int, int]] = field(default_factory=list)
     arms: int = 0
     gives_back: bool = False
+    later: frozenset[int] = frozenset()
     given_back: int = 0
     recalled: int = 0
     ending: Ending | None = None
@@ -182,11 +184,11 @@ class World:
                 self.die(vm)
         kept = {f"m{vm}": (vm, node.pilot) for vm, node in self.nodes.items()}
         opened = recover(self.flow, cast("RunFolder", self.notes), self.history, kept, self.record)
-        self.carry_out(self.machine.handle(opened))
+        self.carry_out(self.machine.handle(replace(opened, later=self.later - self.nodes.keys())))
         for vm in range(len(self.graph.slots)):
             if vm in self.nodes:
                 self.link(vm)
-            elif self.machine.presence[vm] is not Presence.BACK:
+            elif self.machine.presence[vm] is Presence.COMING:
                 self.fetch(vm)
 
     def fetch(self, vm: int) -> None:
@@ -222,7 +224,7 @@ class World:
                 case GiveBack(vm):
                     self.give_back(vm)
                 case Recall(vm):
-                    self.recalled += 1
+                    self.recalled += f"m{vm}" in self.history.pilots
                     self.fetch(vm)
                 case Finish(ending):
                     self.ending = ending
@@ -307,6 +309,8 @@ class World:
             for vm, there in enumerate(self.machine.presence)
             if there is Presence.COMING and vm in self.nodes
         ]
+        there = self.machine.presence
+        choices += [(self.handle, Due(vm)) for vm in self.later if there[vm] is Presence.LATER and self.running]
         choices += [(self.finish, vm, one, DONE) for vm, node in self.nodes.items() for one in sorted(node.running)]
         choices += [(self.hear, vm) for vm, node in self.nodes.items() if node.said]
         choices += [(self.plan,)] if self.plans else []
@@ -366,4 +370,5 @@ def worlds(draw: st.DrawFn, troubles: int) -> World:
         random.Random(draw(st.integers(0, 2**32))),
         troubles=draw(st.integers(0, troubles)),
         gives_back=draw(st.booleans()),
+        later=draw(st.frozensets(st.integers(0, len(slots) - 1))),
     )

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
+    from tradewind.workflow.execution.options import Options
     from tradewind.workflow.execution.pilots import Terms
     from tradewind.workflow.execution.run import Carried
     from tradewind.workflow.files import Plan
@@ -44,6 +45,10 @@ _Online = Annotated[
 _Keep = Annotated[
     bool, typer.Option("--keep-machines", help="Keep all machines until the end, also those with nothing left to do.")
 ]
+_Ahead = Annotated[
+    str,
+    typer.Option(help="Time before its first task at which a machine with a price is asked for, or twice its boot."),
+]
 _Python = Annotated[str | None, typer.Option(help="The Python on the machines; this one's path without it.")]
 _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at most: 2h.")]
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
@@ -70,6 +75,7 @@ def run(
     planner: _Planner = "heft",
     online: _Online = False,
     keep_machines: _Keep = False,
+    ahead: _Ahead = "60s",
     python: _Python = None,
     wall: _Wall = None,
     linger: _Linger = "60s",
@@ -83,9 +89,10 @@ def run(
 ) -> None:
     """Carry out a plan; Ctrl-C stops cleanly, the same command goes on where it was.
 
-    Each machine of the plan runs its tasks in the plan's order, and is given back when nothing is left for it. Tasks
-    that fail are tried again; when a machine is lost, what is left is planned anew for the others. The actual times are
-    in results.json of the run's folder, and tradewind workflow plan --measured learns from them.
+    Each machine of the plan comes in time for its first task, runs its tasks in the plan's order, and is given back
+    when nothing is left for it. Tasks that fail are tried again; when a machine is lost, what is left is planned anew
+    for the others. The actual times are in results.json of the run's folder, and tradewind workflow plan --measured
+    learns from them.
     """
     from tradewind import plugins
     from tradewind.cli.signals import StopWanted
@@ -103,12 +110,13 @@ def run(
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = Options(
         (inputs or read.folder or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic, scale,
-        parse_duration(gather), parse_duration(give_up), online, give_back=not keep_machines,
+        parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})
     runner = _runner(on, set_ or [], place)
-    _say_cost(read, give_back=not (keep_machines or online), quiet=quiet or as_json)
+    if not (quiet or as_json):
+        _say_cost(read, options)
     with Screen(quiet=quiet or as_json) as screen, StopWanted("stopping: running tasks are ended") as stop:
         carried = carry_out(
             read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
@@ -130,18 +138,21 @@ def _read(path: Path) -> Plan:
     return plan
 
 
-def _say_cost(plan: Plan, *, give_back: bool, quiet: bool) -> None:
+def _say_cost(plan: Plan, options: Options) -> None:
     """Say what machines cost that are there before their first task, where that is more than was planned."""
     from tradewind.units import format_money
     from tradewind.workflow.plan import figures, held_cost
 
     planned = figures(plan.flow, plan.platform, plan.schedule, 0.0).cost
-    held = held_cost(plan.platform, plan.schedule, give_back=give_back)
-    if held > planned and not quiet:
+    ahead = None if options.online else options.ahead
+    give_back = options.give_back and not options.online
+    held = held_cost(plan.platform, plan.schedule, give_back=give_back, ahead=ahead)
+    if held > planned:
+        since = "all from the beginning" if ahead is None else "each from when it is asked for"
         until = "" if give_back else " to the end"
         typer.echo(
             f"cost: {format_money(planned)} as planned, each machine from its first task to its last; "
-            f"{format_money(held)} as they are held, all from the beginning{until}"
+            f"{format_money(held)} as they are held, {since}{until}"
         )
 
 

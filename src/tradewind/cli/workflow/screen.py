@@ -80,8 +80,10 @@ def line(progress: Progress, *, bar: bool = True) -> str:
 
 
 def _machines(progress: Progress) -> str:
-    back = f" ({progress.back} given back)" if progress.back else ""
-    return f"{progress.up} of {progress.machines} machines{back}"
+    absent = [f"{progress.back} given back"] if progress.back else []
+    absent += [f"{progress.later} later"] if progress.later else []
+    more = f" ({', '.join(absent)})" if absent else ""
+    return f"{progress.up} of {progress.machines} machines{more}"
 
 
 def comparison(results: Mapping[str, Any]) -> str:

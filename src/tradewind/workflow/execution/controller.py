@@ -10,16 +10,19 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError
+from tradewind.workflow.execution.asking import Asking
 from tradewind.workflow.execution.earlier import mark_of
 from tradewind.workflow.execution.events import (
     Arm,
     Begun,
+    Due,
     Ended,
     Ending,
     Event,
@@ -44,7 +47,7 @@ from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Te
 from tradewind.workflow.execution.planning import NewPlan, Planning
 from tradewind.workflow.execution.recovery import departures, recover
 from tradewind.workflow.execution.state import ExecutionMachine
-from tradewind.workflow.execution.steps import Graph, Presence, Step
+from tradewind.workflow.execution.steps import ABSENT, Graph, Presence, Step
 from tradewind.workflow.files import Plan
 from tradewind.workflow.planner.base import Planner
 
@@ -93,6 +96,7 @@ class Controller:
         self._seconds = self._platform.seconds(self._flow)
         planned = plan.schedule.finish - plan.schedule.start
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
+        self._asking = Asking(self._platform, plan.schedule, options, self.history)
         self._planning = Planning(self._flow, self._platform, self._seconds, planner, options, self.history, self._post)
         guide = self._planning.guide(range(len(self._flow)), range(len(self._platform.vms)), booted=False)
         order, patience = plan.schedule.order_in(plan.flow), options.patience
@@ -101,7 +105,6 @@ class Controller:
         self._reasons: dict[int, str] = {}
         self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
         self._late = 0.0
-        self._asked: dict[int, float] = {}  # when each machine that has not come was asked for
         self._events: deque[Event] = deque()
         self._reports: deque[Report | NewPlan | PlanFailed] = deque()
         self._notes: list[str] = []
@@ -141,10 +144,11 @@ class Controller:
             opened = recover(self._flow, self._folder, self.history, there, self._record)
             only = [task for task in range(len(self._flow)) if task not in opened.finished]
             self._folder.stage(self._flow, self._options.inputs, only=only)
-            self._carry_out(self.machine.handle(opened))
+            todo = self.machine.handle(replace(opened, later=self._asking.later(kept)))
+            self._carry_out([each for each in todo if not isinstance(each, Recall)])  # they are among those below
             if self.machine.ending is None:
                 needed = [vm for vm, there in enumerate(self.machine.presence) if there is Presence.COMING]
-                self._asked = dict.fromkeys(needed, time.time())
+                self._asking.asked(needed)
                 pilots.open(self._numbered([vm for vm in needed if vm not in kept]))
                 self._loop()
         finally:
@@ -208,7 +212,9 @@ class Controller:
             while self._reports:
                 self._report(self._reports.popleft())
             self._release()
-            self._give_up()
+            for vm in self._asking.overdue(self.machine.presence, {vm for _, vm in self._held}):
+                self._pilots.give_up(vm)  # what was planned for it is given to the others
+            self._events += map(Due, self._asking.due(self.machine.presence, self._late))
             if not self._wanted():
                 self._events.append(Interrupted())
             self._settle()
@@ -253,8 +259,10 @@ class Controller:
         now = time.time()
         if self.history.began is None and self._gather_until == float("inf"):
             self._gather_until = now + self._options.gather
-        began = self.history.began if self.history.began is not None else float("inf")
-        boot = self._platform.vms[vm].boot_seconds * self._options.scale if self._options.synthetic else 0.0
+        began, it = float("inf"), self._platform.vms[vm]
+        if self.history.began is not None:
+            began = self.history.boots_from(it.name, now)
+        boot = it.boot_seconds * self._options.scale if self._options.synthetic else 0.0
         heapq.heappush(self._held, (max(now, began + boot), vm))
 
     def _release(self) -> None:
@@ -270,17 +278,6 @@ class Controller:
         while self._held and self._held[0][0] <= time.time():
             self._events.append(MachineUp(heapq.heappop(self._held)[1]))
 
-    def _give_up(self) -> None:
-        """What was planned for machines that do not come is given to the others, after some time."""
-        if self.history.began is None or not self._asked:
-            return
-        held, long_ago = {vm for _, vm in self._held}, time.time() - self._options.give_up
-        for vm, asked in list(self._asked.items()):
-            if max(self.history.began, asked) <= long_ago:
-                del self._asked[vm]
-                if self.machine.presence[vm] is Presence.COMING and vm not in held:
-                    self._pilots.give_up(vm)
-
     def _give_back(self, vm: int) -> None:
         self._record({"e": "down", "vm": self._platform.vms[vm].name, "lost": False})
         self._held = [each for each in self._held if each[1] != vm]
@@ -289,12 +286,13 @@ class Controller:
         self._pilots.give_back(vm)
 
     def _recall(self, vm: int) -> None:
-        self._notes.append(f"{self._platform.vms[vm].name} is asked for again")
-        self._asked[vm] = time.time()
+        name = self._platform.vms[vm].name
+        self._notes.append(f"{name} is asked for{' again' if name in self.history.pilots else ''}")
+        self._asking.asked([vm])
         self._pilots.fetch(self._numbered([vm]))
 
     def _lose(self, vm: int, reason: str) -> None:
-        if self.machine.presence[vm] in (Presence.LOST, Presence.BACK):
+        if self.machine.presence[vm] is Presence.LOST or self.machine.presence[vm] in ABSENT:
             return
         self._fleet.drop(vm)
         self._held = [each for each in self._held if each[1] != vm]

@@ -49,6 +49,7 @@ class Opened:
         attempts: How often each task was started, those of earlier sessions included.
         replan: The plan's order does not hold any more.
         armed: By machine, the task that it begins by itself after some of those that run.
+        later: Machines that are not asked for before they are `Due`.
     """
 
     finished: frozenset[int] = frozenset()
@@ -56,6 +57,14 @@ class Opened:
     attempts: Mapping[int, int] = field(default_factory=dict)
     replan: bool = False
     armed: Mapping[int, Armed] = field(default_factory=dict)
+    later: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """By the plan it is time to ask for a machine that has not been asked for yet."""
+
+    vm: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +127,7 @@ class Interrupted:
     """Somebody wants to stop."""
 
 
-Event = Opened | MachineUp | MachineSilent | MachineLost | Ended | Planned | Guided | PlanFailed | Interrupted
+Event = Opened | Due | MachineUp | MachineSilent | MachineLost | Ended | Planned | Guided | PlanFailed | Interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +208,7 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Ask for a machine again that was given back; `MachineUp` is the answer.
+    """Ask for a machine that was not asked for yet, or was given back; `MachineUp` is the answer.
 
     Attributes:
         vm: The machine.

@@ -164,6 +164,7 @@ class History:
         began: Seconds since the epoch at which tasks could begin, or None.
         sessions: How often a controller was started.
         pilots: The newest pilot of each machine, by name.
+        asked: When each machine was asked for, by name, in order.
         homes: The session that asked for it, of each machine that may still be there, by name.
         attempts: All attempts, in order of their starts.
         armings: The newest of each task that has not begun since.
@@ -177,6 +178,7 @@ class History:
     began: float | None = None
     sessions: int = 0
     pilots: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, list[float]] = field(default_factory=dict)
     homes: dict[str, Record] = field(default_factory=dict)
     attempts: dict[tuple[str, int], Attempted] = field(default_factory=dict)
     armings: dict[str, Arming] = field(default_factory=dict)
@@ -209,6 +211,7 @@ class History:
                 self.homes.clear()
             case "pilot":
                 self.pilots[record["vm"]] = record["pilot"]
+                self.asked.setdefault(record["vm"], []).append(record["at"])
                 if self._session is not None:
                     self.homes[record["vm"]] = self._session
             case "up":
@@ -249,6 +252,16 @@ class History:
     def _spans(self) -> list[tuple[float, float]]:
         ends = [each.end for each in self.attempts.values() if each.end is not None]
         return [(end["start"], end["finish"]) for end in ends if "finish" in end]
+
+    def boots_from(self, name: str, at: float) -> float:
+        """When the start of a machine that is only played begins: when it was asked for, but not before the run's.
+
+        Args:
+            name: The machine.
+            at: A moment at which it was there, in seconds since the epoch.
+        """
+        asked = [moment for moment in self.asked.get(name, ()) if moment <= at]
+        return max([self.began or 0.0, *asked[-1:]])
 
     @property
     def last(self) -> float:

@@ -12,6 +12,7 @@ from tradewind.workflow.execution.journal import History
 from tradewind.workflow.execution.state import ExecutionMachine
 from tradewind.workflow.execution.steps import Patience, Presence, Step
 from tradewind.workflow.graph import Numbers
+from tradewind.workflow.plan import AHEAD_SECONDS
 from tradewind.workflow.platform import Platform
 
 
@@ -28,6 +29,8 @@ class Options:
         gather: Seconds that the first machine waits for the others.
         give_up: Seconds after the first task could begin at which machines that have not come are given up.
         online: The planner decides during the run where each task goes, instead of the plan.
+        ahead: Seconds before its first task at which a machine that costs money is asked for at the latest; see
+            `tradewind.workflow.plan.asked_at`. None asks for all at the beginning, as `online` does.
         give_back: Machines are given back as soon as the plan has nothing more for them; `online` keeps all to the end.
     """
 
@@ -40,6 +43,7 @@ class Options:
     give_up: float = 600.0
     online: bool = False
     give_back: bool = True
+    ahead: float | None = AHEAD_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Progress:
         tasks: All tasks.
         up: Machines that are there.
         back: Machines that were given back, for nothing is left to do there.
+        later: Machines that are not asked for yet.
         machines: All machines.
         seconds: Since tasks could begin; None before.
         left: Seconds that the rest takes by the plan; None before tasks could begin.
@@ -66,6 +71,7 @@ class Progress:
     tasks: int
     up: int
     back: int
+    later: int
     machines: int
     seconds: float | None
     left: float | None
@@ -105,6 +111,7 @@ def look(
         tasks=len(steps),
         up=machine.presence.count(Presence.UP),
         back=machine.presence.count(Presence.BACK),
+        later=machine.presence.count(Presence.LATER),
         machines=len(platform.vms),
         seconds=seconds,
         left=left,
@@ -122,6 +129,7 @@ def kept(history: History, platform: Platform, now: float) -> Numbers:
         place, end = names[name], now if down is None else down
         found[place] += end - up
         if header.get("synthetic") and history.began is not None:
-            booted = history.began + platform.vms[place].boot_seconds * header["scale"]
-            found[place] -= max(0.0, min(end, booted) - max(up, history.began))
+            played = history.boots_from(name, up)
+            booted = played + platform.vms[place].boot_seconds * header["scale"]
+            found[place] -= max(0.0, min(end, booted) - max(up, played))
     return found

@@ -16,6 +16,7 @@ from tradewind.workflow.execution.board import Board
 from tradewind.workflow.execution.events import (
     Arm,
     Begun,
+    Due,
     Ended,
     Ending,
     Event,
@@ -35,7 +36,7 @@ from tradewind.workflow.execution.events import (
     Recall,
     Replan,
 )
-from tradewind.workflow.execution.steps import Graph, Patience, Presence, Step
+from tradewind.workflow.execution.steps import ABSENT, Graph, Patience, Presence, Step
 
 if TYPE_CHECKING:
     from tradewind.workflow.execution.guide import Guide
@@ -100,6 +101,9 @@ class ExecutionMachine(Board):
                 self._open(event)
                 if event.replan:
                     out += self._replan()
+            case Due(vm):
+                if self.presence[vm] is Presence.LATER and not self._idle(vm):
+                    out += self._recall(vm)
             case MachineUp(vm):
                 if self.presence[vm] is Presence.COMING:
                     self.presence[vm] = Presence.UP
@@ -128,6 +132,8 @@ class ExecutionMachine(Board):
         return [Finish(ending)]
 
     def _open(self, event: Opened) -> None:
+        for vm in event.later:
+            self.presence[vm] = Presence.LATER
         for task, count in event.attempts.items():
             self.attempts[task] = count
         for task in event.finished:
@@ -169,10 +175,10 @@ class ExecutionMachine(Board):
     def _other(self, task: int, vm: int) -> int:
         """The machine with the shortest queue on which a task has not just failed; that one, if there is no other.
 
-        One that is there comes before one that was given back.
+        One that is there comes before one that would have to be asked for.
         """
         others = [
-            (self.presence[other] is Presence.BACK, len(self._queues[other]), other)
+            (self.presence[other] in ABSENT, len(self._queues[other]), other)
             for other in self.vms
             if other != vm and self.presence[other] is not Presence.COMING
             if self.graph.slots[other] >= self.graph.cores[task]
@@ -194,7 +200,7 @@ class ExecutionMachine(Board):
         return self._replan()
 
     def _lose(self, vm: int) -> list[Instruction]:
-        if self.presence[vm] in (Presence.LOST, Presence.BACK):
+        if self.presence[vm] is Presence.LOST or self.presence[vm] in ABSENT:
             return []
         self.presence[vm] = Presence.LOST
         self._withdraw(vm)
@@ -285,7 +291,8 @@ class ExecutionMachine(Board):
         if out:
             self._stuck = False
         elif not self.places and not self._planning:
-            return self._conclude() or self._give_back()
+            out = self._conclude()
+            return out if self.ending is not None else out + self._give_back()
         return out + self._give_back()
 
     def _ask(self, guide: Guide) -> list[Instruction]:
@@ -311,6 +318,8 @@ class ExecutionMachine(Board):
         """Start what is due by the order of each machine."""
         out: list[Instruction] = []
         for vm, queue in enumerate(self._queues):
+            if self.presence[vm] is Presence.LATER and self._awaited(vm):
+                out += self._recall(vm)
             if self.presence[vm] is not Presence.UP or vm in self.armed:
                 continue
             while queue:
@@ -322,6 +331,10 @@ class ExecutionMachine(Board):
                     out.append(self._launch(task, vm))
                 queue.popleft()
         return out
+
+    def _awaited(self, vm: int) -> bool:
+        """Whether what a machine is to begin with could begin now: its parents have ended earlier than planned."""
+        return not self._idle(vm) and bool(self.graph.parents[(task := self._queues[vm][0])]) and not self._unmet[task]
 
     def _give_back(self) -> list[Instruction]:
         """Let go of the machines that the order has nothing more for."""
@@ -335,8 +348,8 @@ class ExecutionMachine(Board):
         return [GiveBack(vm) for vm in idle]
 
     def _recall(self, vm: int) -> list[Instruction]:
-        """Ask for a machine again that was given back."""
-        if self.presence[vm] is not Presence.BACK:
+        """Ask for a machine that is not there, because it was given back or not asked for yet."""
+        if self.presence[vm] not in ABSENT:
             return []
         self.presence[vm] = Presence.COMING
         return [Recall(vm)]
@@ -352,8 +365,11 @@ class ExecutionMachine(Board):
             return self._finish(Ending.FAILED if Step.FAILED in self.steps else Ending.DONE)
         if not self.vms:
             return self._finish(Ending.MACHINES)
-        if any(there is Presence.COMING for there in self.presence):
-            return []
+        coming = [vm for vm, there in enumerate(self.presence) if there is Presence.COMING]
+        if coming and not (self._gives_back and self._guide is None and all(map(self._idle, coming))):
+            return []  # those with nothing to do are given back instead
+        if later := [vm for vm, there in enumerate(self.presence) if there is Presence.LATER and not self._idle(vm)]:
+            return [each for vm in later for each in self._recall(vm)]  # nothing else is left to be done
         if self._stuck:
             return self._finish(Ending.IMPOSSIBLE)
         # An order that somebody wrote by hand may wait for itself.

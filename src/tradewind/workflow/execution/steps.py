@@ -19,12 +19,21 @@ class Step(Enum):
 
 
 class Presence(Enum):
-    """Where a machine is; one that is ``BACK`` was given back, for nothing was left to do there."""
+    """Where a machine is.
 
+    One that is ``LATER`` has not been asked for yet; one that is ``BACK`` was given back, for nothing was left to do
+    there.
+    """
+
+    LATER = auto()
     COMING = auto()
     UP = auto()
     BACK = auto()
     LOST = auto()
+
+
+ABSENT = (Presence.LATER, Presence.BACK)
+"""Nobody waits for such a machine; it can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
