@@ -324,6 +324,49 @@ def test_machines_that_never_answer_are_given_up(terraform: str, tmp_path: Path,
         ("gcp", "Failed to retrieve project, pid: , err: project: required field is not set", CredentialsError),
         ("azure", "PlatformImageNotFound: The platform image is not available", ImageError),
         ("azure", "InvalidParameter: The value Standard_X for parameter vmSize is invalid", OfferRefusedError),
+        ("aws", "unexpected state 'constraint-not-fulfillable', wanted target 'fulfilled'", CapacityError),
+        (
+            "aws",
+            "InvalidParameterCombination: The specified instance type is not eligible for Free Tier.",
+            OfferRefusedError,
+        ),
+        ("aws", "InvalidInput: No default subnet for availability zone: 'us-east-1e'.", DeployError),
+        (
+            "aws",
+            "InvalidBlockDeviceMapping: Volume of size 30GB is smaller than snapshot 'snap-1', expect size>= 75GB",
+            DeployError,
+        ),
+        (
+            "gcp",
+            "A g2-standard-4 VM instance is currently unavailable in the us-central1-a zone. Alternatively, you can",
+            CapacityError,
+        ),
+        (
+            "gcp",
+            "Error 400: Requested boot disk architecture (X86_64) is not compatible with machine type architecture "
+            "(ARM64)., badRequest",
+            OfferRefusedError,
+        ),
+        ("gcp", "Error 404: The resource 'projects/p/global/networks/default' was not found, notFound", DeployError),
+        (
+            "gcp",
+            "Error 400: Invalid value for field 'resource.disks[0].initializeParams.diskSizeGb': '30'. Requested disk "
+            "size cannot be smaller than the image size (50 GB)., invalid",
+            DeployError,
+        ),
+        ("azure", "OverconstrainedZonalAllocationRequest: Allocation failed. VM(s) with", CapacityError),
+        ("azure", "RequestDisallowedByPolicy: Resource 'x' was disallowed by policy", CredentialsError),
+        (
+            "azure",
+            "BadRequest: The selected VM size 'Standard_A2_v2' cannot boot Hypervisor Generation '2'.",
+            OfferRefusedError,
+        ),
+        (
+            "azure",
+            "InvalidParameter: The specified disk size 30 GB is smaller than the size of the corresponding disk in "
+            "the VM image: 128 GB.",
+            DeployError,
+        ),
     ],
 )
 def test_what_providers_complain_of(provider: str, text: str, kind: type[DeployError]) -> None:
@@ -331,6 +374,20 @@ def test_what_providers_complain_of(provider: str, text: str, kind: type[DeployE
     assert type(error) is kind
     assert text[:40] in str(error)
     assert error.hint or error.retryable
+
+
+@pytest.mark.parametrize(
+    ("provider", "text", "hint"),
+    [
+        ("gcp", "The resource 'projects/p/global/networks/default' was not found", "{network: ..., subnet_id: ...}"),
+        ("aws", "No default subnet for availability zone: 'us-east-1e'", "{subnet_id: ...}"),
+        ("azure", "The specified disk size 30 GB is smaller than the size of the corresponding disk", "set disk"),
+    ],
+)
+def test_what_only_another_setting_helps_is_not_tried_again(provider: str, text: str, hint: str) -> None:
+    error = error_of([Diagnostic(text)], provider, "it", applying=True)
+    assert not error.retryable
+    assert hint in str(error.hint)
 
 
 def test_the_log_of_a_killed_terraform(tmp_path: Path) -> None:
@@ -408,17 +465,44 @@ def test_machines_that_nobody_would_reach_are_refused(tmp_path: Path) -> None:
         ({"public_address": False, "vnet_subnet_id": subnet}, False),
         ({"public_address": True}, False),
     ):
-        given = TerraformSettings(providers=("aws", "azure"), variables=variables)
+        given = TerraformSettings(providers=("aws", "azure"), variables=variables, caller_cidr="10.0.0.0/8")
         provisioner = TerraformProvisioner(settings=given, data_folder=tmp_path)
         why = provisioner.refuses(Offer("azure", "Standard_D2s_v5", 2, 8, 0.1, region="eastus"))
         assert ("vnet_subnet_id" in why) is refused, variables
         assert provisioner.refuses(Offer("aws", "m5.large", 2, 8, 0.1, region="us-east-1")) == ""
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"variables": {"public_address": False, "subnet_id": "subnet-1"}}, "by their private addresses"),
+        ({"ssh": {"jump": "bastion"}}, "by way of the host in ssh.jump"),
+        ({"ssh": {"jump": "bastion"}, "caller_cidr": "10.0.0.7"}, ""),
+        ({"module": MODULES / "aws", "ssh": {"jump": "bastion"}}, ""),
+        ({"ssh": {"host": "h"}}, ""),
+    ],
+)
+def test_who_is_let_in_where_the_internets_view_of_this_machine_does_not_count(
+    tmp_path: Path, settings: dict[str, Any], words: str
+) -> None:
+    """Such machines would be paid for until boot_seconds are over, and never be ready."""
+    provisioner = TerraformProvisioner(settings=TerraformSettings(**settings), data_folder=tmp_path)
+    why = provisioner.refuses(Offer("aws", "m5.large", 2, 8, 0.1, region="us-east-1"))
+    assert words in why and bool(why) is bool(words)
+
+
+def test_networks_are_written_as_providers_want_them() -> None:
+    """Amazon's plugin refuses an address without its length, and Google one with more than its length."""
+    for written, wanted in (("198.51.100.7", "198.51.100.7/32"), ("10.1.2.3/8", "10.0.0.0/8")):
+        assert TerraformSettings(caller_cidr=written).caller_cidr == wanted
+    assert TerraformSettings(caller_cidr="2001:db8::1", module=MODULES / "aws").caller_cidr == "2001:db8::1/128"
+
+
 def test_settings_that_are_refused(tmp_path: Path) -> None:
     for wrong, words in (
         ({"caller_cidr": "0.0.0.0/0"}, "whole internet"),
-        ({"caller_cidr": "::/0"}, "whole internet"),
+        ({"caller_cidr": "::/0", "module": MODULES / "aws"}, "whole internet"),
+        ({"caller_cidr": "2001:db8::1"}, "is of IPv6"),
         ({"caller_cidr": "home"}, "does not appear to be"),
         ({"module": tmp_path}, "no \\*.tf files"),
         ({"ssh": {"hots": "x"}}, "unknown key 'hots'"),

@@ -20,11 +20,11 @@ from tradewind.errors import (
 _CAPACITY = re.compile(
     r"Insufficient\w*Capacity|InstanceLimitExceeded|VcpuLimitExceeded|MaxSpotInstanceCountExceeded|SpotMaxPriceTooLow"
     r"|UnfulfillableCapacity|VolumeLimitExceeded|AddressLimitExceeded|InsufficientFreeAddresses|(?<!Filter)LimitExceeded"
-    r"|capacity-not-available|capacity-oversubscribed|price-too-low|limit-exceeded"
+    r"|capacity-not-available|capacity-oversubscribed|price-too-low|limit-exceeded|constraint-not-fulfillable"
     r"|not supported in your requested Availability Zone"
     r"|ZONE_RESOURCE_POOL_EXHAUSTED|QUOTA_EXCEEDED|quotaExceeded|Quota '?\w*'? ?exceeded"
-    r"|not have enough resources available"
-    r"|SkuNotAvailable|AllocationFailed|OverconstrainedAllocation|QuotaExceeded|exceeding approved .* quota"
+    r"|not have enough resources available|is currently unavailable in the [\w-]+ zone"
+    r"|SkuNotAvailable|AllocationFailed|Overconstrained\w*Allocation|QuotaExceeded|exceeding approved .* quota"
     r"|PublicIPCountLimit\w+",
     re.IGNORECASE,
 )
@@ -34,7 +34,7 @@ _CREDENTIALS = re.compile(
     r"|PendingVerification|No valid credential|failed to (?:get shared config profile|refresh cached credentials)"
     r"|could not find default credentials|invalid_grant|Required '[\w.]+' permission|Error 40[13]\b"
     r"|InvalidAuthenticationToken|AuthorizationFailed|building account|unable to build authorizer|az login"
-    r"|no EC2 IMDS role found|AccessDenied"
+    r"|no EC2 IMDS role found|AccessDenied|RequestDisallowedByPolicy|ReadOnlyDisabledSubscription"
     r"|subscription_id\W is a required provider property|project: required field is not set"
     r"|gcloud auth login|not currently have an active account|not have any valid credentials|Reauthentication",
     re.IGNORECASE,
@@ -50,7 +50,8 @@ _REFUSED = re.compile(
     r"|Invalid value for field 'resource.machineType'"
     r"|VMSizeNotSupported|VM size '?\w+'? .*not|InvalidParameter.*vmSize|expected \w*(?:size|region) to be"
     r"|Invalid AWS Region|LocationNotAvailableForResourceType|Unknown zone|InvalidZone|Invalid availability zone"
-    r"|architecture '\w+' of the specified instance type",
+    r"|architecture '\w+' of the specified instance type|not eligible for Free Tier"
+    r"|not compatible with machine type architecture|only supports a CPU Architecture|Hypervisor Generation",
     re.IGNORECASE | re.DOTALL,
 )
 _NETWORK = re.compile(
@@ -58,7 +59,15 @@ _NETWORK = re.compile(
     r"|RequestError: send request failed|network is unreachable|ServiceUnavailable|InternalError|exceeded maximum",
     re.IGNORECASE,
 )
-_NO_NETWORK_GIVEN = re.compile(r"VPCIdNotSpecified|No default VPC|MissingInput.*subnet", re.IGNORECASE | re.DOTALL)
+_NO_NETWORK_GIVEN = re.compile(
+    r"VPCIdNotSpecified|No default VPC|MissingInput.*subnet|No default subnet"
+    r"|global/networks/[\w-]+' was not found|must specify a subnet",
+    re.IGNORECASE | re.DOTALL,
+)
+_DISK_TOO_SMALL = re.compile(
+    r"smaller than (?:the )?(?:snapshot|image size|size of the corresponding disk)|disk size cannot be smaller",
+    re.IGNORECASE,
+)
 _PLUGIN = re.compile(r"required plugin|provider (?:package|plugin|requirements)|module not installed", re.IGNORECASE)
 
 _LOOKED_AT = {
@@ -138,8 +147,12 @@ def error_of(diagnostics: Sequence[Diagnostic], provider: str, offer: str, *, ap
     if _REFUSED.search(text):
         return OfferRefusedError(f"{provider} does not sell {offer}: {shown}", hint="see its list of instance types")
     if _NO_NETWORK_GIVEN.search(text):
-        hint = "write variables: {subnet_id: ...} under provisioner"
+        names = "network: ..., subnet_id: ..." if provider == "gcp" else "subnet_id: ..."
+        hint = f"write variables: {{{names}}} under provisioner"
         return DeployError(f"the account has no default network: {shown}", hint=hint, retryable=False)
+    if _DISK_TOO_SMALL.search(text):
+        hint = "set disk to at least as many GiB as the image has"
+        return DeployError(f"the disk is too small for the image: {shown}", hint=hint, retryable=False)
     if _NETWORK.search(text):
         return UnreachableError(f"{provider} does not answer: {shown}")
     if not applying and any(each.file for each in diagnostics):

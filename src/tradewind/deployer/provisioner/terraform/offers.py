@@ -31,10 +31,8 @@ def why_not(given: TerraformSettings, offer: Offer) -> str:
     pattern = _TYPES.get(offer.provider)
     if pattern is not None and not pattern.fullmatch(offer.instance_type):
         return f"{offer.instance_type!r} is no name of an instance type of {offer.provider}"
-    public, subnet = given.variables.get("public_address", True), given.variables.get("vnet_subnet_id")
-    if offer.provider == "azure" and public in (False, "false") and not subnet:
-        # In a network of its own, which leads nowhere, nobody would reach such machines.
-        return "public_address: false needs a subnet that is reachable from here: variables: {vnet_subnet_id: ...}"
+    if why := _out_of_reach(given, offer):
+        return why
     if offer.spot and offer.provider == "aws" and (why := _borrows(given, offer)):
         return why
     return _lacks_gpus(given, offer) if offer.gpus else ""
@@ -54,6 +52,17 @@ def unguarded(given: TerraformSettings, provider: str, seconds: float) -> str:
         f"machines at azure have a lease of {seconds / 3600:.0f} h, and Azure's own clock ends none of more than 23 h: "
         "should nothing here give them back, they are paid for until `tradewind reap` (deploy.longest: 21h avoids this)"
     )
+
+
+def _out_of_reach(given: TerraformSettings, offer: Offer) -> str:
+    private = given.variables.get("public_address", True) in (False, "false")
+    if offer.provider == "azure" and private and not given.variables.get("vnet_subnet_id"):
+        # In a network of its own, which leads nowhere, nobody would reach such machines.
+        return "public_address: false needs a subnet that is reachable from here: variables: {vnet_subnet_id: ...}"
+    if given.caller_cidr or not (private or given.ssh.get("jump")):
+        return ""
+    way = "by their private addresses" if private else "by way of the host in ssh.jump"
+    return f"machines that are reached {way} see another caller than the internet does: caller_cidr says which"
 
 
 def _borrows(given: TerraformSettings, offer: Offer) -> str:

@@ -81,6 +81,12 @@ class TerraformSettings(plugins.Settings):
             raise ValueError(f"{value} has no *.tf files")
         return value
 
+    @field_validator("caller_cidr")
+    @classmethod
+    def _network(cls, value: str) -> str:
+        """As providers want it: with its length, and without what is beyond it."""
+        return str(ipaddress.ip_network(value, strict=False)) if value else ""
+
     @field_validator("ssh")
     @classmethod
     def _known_keys(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
@@ -92,7 +98,11 @@ class TerraformSettings(plugins.Settings):
     @model_validator(mode="after")
     def _narrow(self) -> Self:
         if self.caller_cidr:
-            network = ipaddress.ip_network(self.caller_cidr, strict=False)
+            network = ipaddress.ip_network(self.caller_cidr)
+            if network.version != 4 and self.module is None:
+                raise ValueError(
+                    f"caller_cidr: {network} is of IPv6, and the machines of the shipped modules have IPv4"
+                )
             if network.prefixlen == 0 and not self.open_to_all:
                 raise ValueError(f"caller_cidr: {network} is the whole internet; set open_to_all: true if you mean it")
         if not self.providers and self.module is None:
