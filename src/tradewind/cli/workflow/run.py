@@ -96,11 +96,10 @@ def run(
     """
     from tradewind import plugins
     from tradewind.cli.signals import StopWanted
-    from tradewind.cli.workflow.common import check_pictures, draw_gantt
+    from tradewind.cli.workflow.common import check_pictures
     from tradewind.cli.workflow.screen import Screen
     from tradewind.units import parse_duration
     from tradewind.workflow.execution.options import Options
-    from tradewind.workflow.execution.results import chart
     from tradewind.workflow.execution.run import carry_out
     from tradewind.workflow.execution.steps import Patience
 
@@ -122,9 +121,7 @@ def run(
             read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
             watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
-    if gantt:
-        draw_gantt(gantt, chart(carried.results))
-    _finish(carried, place, as_json=as_json)
+    _finish(carried, place, gantt or [], as_json=as_json)
 
 
 def _read(path: Path) -> Plan:
@@ -203,15 +200,19 @@ def _runner(on: str, words: list[str], place: Path) -> Runner:
     return runner
 
 
-def _finish(carried: Carried, place: Path, *, as_json: bool) -> None:
-    """Say how it ended, with the exit code that fits."""
+def _finish(carried: Carried, place: Path, gantt: list[Path], *, as_json: bool) -> None:
+    """Draw and say how it ended, with the exit code that fits."""
     from tradewind.cli.common import emit_json
+    from tradewind.cli.workflow.common import draw_gantt
     from tradewind.cli.workflow.screen import comparison
     from tradewind.errors import DeployError, InterruptedSearch, JobFailedError, WorkflowError
     from tradewind.units import count
     from tradewind.workflow.execution.events import Ending
     from tradewind.workflow.execution.folder import RunFolder
+    from tradewind.workflow.execution.results import chart
 
+    if gantt:
+        draw_gantt(gantt, chart(carried.results))
     if as_json:
         emit_json(carried.results)
     elif carried.ending is Ending.DONE:
