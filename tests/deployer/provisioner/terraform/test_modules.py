@@ -36,10 +36,15 @@ def block(module: str, head: str) -> str:
 
 def decided(folder: Path, module: str, local: str, given: Mapping[str, Any]) -> str:
     """A local value of a module of one line, with variables filled in."""
+    return str(evaluated(folder, filled(module, local, given)))
+
+
+def filled(module: str, local: str, given: Mapping[str, Any]) -> str:
+    """The expression of a local value, with variables and other local values filled in."""
     found = re.search(rf"^  {local} += (.+)$", block(module, "locals"), re.M)
     assert found is not None, local
     expression = re.sub(r"\bvar\.(\w+)", lambda name: json.dumps(given[name[1]]), found[1])
-    return str(evaluated(folder, expression))
+    return re.sub(r"\blocal\.(\w+)", lambda name: f"({filled(module, name[1], given)})", expression)
 
 
 def evaluated(folder: Path, expression: str) -> Any:
@@ -99,6 +104,35 @@ def test_when_google_maintains_a_host(tmp_path: Path, kind: str, spot: bool, wan
 def test_which_machines_of_amazon_borrow_cpu(tmp_path: Path, kind: str, wanted: bool) -> None:
     assert decided(tmp_path, "aws", "burstable", {"instance_type": kind}) == str(wanted)
     assert bool(offers._BURSTABLE.match(kind)) is wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "wanted"),
+    [
+        ("n2-standard-4", "", "pd-balanced"),
+        ("c3-standard-4", "", "pd-balanced"),
+        ("a3-highgpu-8g", "", "pd-balanced"),
+        ("n4-custom-4-16384", "", "hyperdisk-balanced"),
+        ("c4a-standard-1", "", "hyperdisk-balanced"),
+        ("c4d-highcpu-8-lssd", "", "hyperdisk-balanced"),
+        ("a4x-highgpu-4g", "", "hyperdisk-balanced"),
+        ("a3-ultragpu-8g", "", "hyperdisk-balanced"),
+        ("c3-highcpu-192-metal", "", "hyperdisk-balanced"),
+        ("c4-standard-2", "hyperdisk-throughput", "hyperdisk-throughput"),
+    ],
+)
+def test_disks_that_machines_of_google_take(tmp_path: Path, kind: str, given: str, wanted: str) -> None:
+    assert decided(tmp_path, "gcp", "disk_type", {"instance_type": kind, "disk_type": given}) == wanted
+    assert re.search(
+        r"^      type   = local\.disk_type$", block("gcp", 'resource "google_compute_instance" "node"'), re.M
+    )
+
+
+def test_googles_rules_are_of_the_network_of_the_subnetwork() -> None:
+    """Rules of another one let nobody in, and the machine would be paid for until it is given up."""
+    for rule in ("closed", "ssh", "among"):
+        assert "= local.network\n" in block("gcp", f'resource "google_compute_firewall" "{rule}"')
+    assert "data.google_compute_subnetwork.given[0].network" in block("gcp", "locals")
 
 
 def test_only_machines_of_azure_are_of_a_zone() -> None:

@@ -7,7 +7,7 @@ terraform {
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = ">= 6.0"
+      version = ">= 6.0, < 8.0"
     }
   }
 }
@@ -20,9 +20,10 @@ locals {
     tradewind-created = tostring(var.created)
     tradewind-price   = replace(tostring(var.price_per_hour), ".", "_")
   }
-  facts = jsonencode(merge(local.labels, { region = var.region }))
-  name  = substr("tradewind-${replace(lower(var.run_id), "/[^a-z0-9-]/", "-")}", 0, 55)
-  zone  = var.zone != "" ? var.zone : data.google_compute_zones.up[0].names[0]
+  facts   = jsonencode(merge(local.labels, { region = var.region }))
+  name    = substr("tradewind-${replace(lower(var.run_id), "/[^a-z0-9-]/", "-")}", 0, 55)
+  network = var.subnet_id == "" ? var.network : data.google_compute_subnetwork.given[0].network
+  zone    = var.zone != "" ? var.zone : data.google_compute_zones.up[0].names[0]
   user_data = templatefile("${path.module}/cloud-init.yaml.tftpl", {
     expires          = var.expires
     install_docker   = var.install_docker
@@ -31,6 +32,9 @@ locals {
     host_key_public  = var.host_key_public
   })
   image = var.image != "" ? var.image : replace(var.image_name, "ARCH", var.arch == "arm64" ? "arm64" : "amd64")
+  # Newer series take Hyperdisk alone, and older ones do not know it.
+  newer     = can(regex("^(a4x?|c4[ad]?|g4|h4d|m4|n4[ad]?|x4)-|^a3-ultragpu-|-metal$", var.instance_type))
+  disk_type = var.disk_type != "" ? var.disk_type : local.newer ? "hyperdisk-balanced" : "pd-balanced"
   # E2 machines on demand can only be moved to another host; spot machines, bare metal and those with GPUs can only stop.
   maintenance = startswith(var.instance_type, "e2-") && !var.spot ? "MIGRATE" : "TERMINATE"
 }
@@ -46,11 +50,19 @@ data "google_compute_zones" "up" {
   status = "UP"
 }
 
+# Rules of another network than the machines' would let nobody in.
+data "google_compute_subnetwork" "given" {
+  count     = var.subnet_id == "" ? 0 : 1
+  self_link = can(regex("/", var.subnet_id)) ? var.subnet_id : null
+  name      = can(regex("/", var.subnet_id)) ? null : var.subnet_id
+  region    = can(regex("/", var.subnet_id)) ? null : var.region
+}
+
 # The default network lets SSH in from everywhere: a rule with a better priority closes it for these machines.
 resource "google_compute_firewall" "closed" {
   name          = "${local.name}-closed"
   description   = local.facts
-  network       = var.network
+  network       = local.network
   direction     = "INGRESS"
   priority      = 900
   source_ranges = ["0.0.0.0/0"]
@@ -64,7 +76,7 @@ resource "google_compute_firewall" "closed" {
 resource "google_compute_firewall" "ssh" {
   name          = "${local.name}-ssh"
   description   = local.facts
-  network       = var.network
+  network       = local.network
   direction     = "INGRESS"
   priority      = 800
   source_ranges = var.caller_cidrs
@@ -79,7 +91,7 @@ resource "google_compute_firewall" "ssh" {
 resource "google_compute_firewall" "among" {
   name        = "${local.name}-among"
   description = local.facts
-  network     = var.network
+  network     = local.network
   direction   = "INGRESS"
   priority    = 800
   source_tags = [local.name]
@@ -110,13 +122,13 @@ resource "google_compute_instance" "node" {
     initialize_params {
       image  = local.image
       size   = var.disk_gib
-      type   = var.disk_type
+      type   = local.disk_type
       labels = local.labels
     }
   }
 
   network_interface {
-    network    = var.subnet_id == "" ? var.network : null
+    network    = var.subnet_id == "" ? local.network : null
     subnetwork = var.subnet_id == "" ? null : var.subnet_id
 
     dynamic "access_config" {

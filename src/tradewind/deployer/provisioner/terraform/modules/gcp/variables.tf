@@ -118,13 +118,13 @@ variable "image_name" {
 }
 
 variable "network" {
-  description = "The network"
+  description = "The network, where no subnetwork is given"
   type        = string
   default     = "default"
 }
 
 variable "subnet_id" {
-  description = "The subnetwork, or empty for the network's own of the region"
+  description = "The subnetwork, by name or self link, or empty for the network's own of the region"
   type        = string
   default     = ""
 }
@@ -136,7 +136,7 @@ variable "public_address" {
 }
 
 variable "disk_type" {
-  description = "The kind of disk"
+  description = "The kind of disk, or empty for hyperdisk-balanced where a machine takes no other, and pd-balanced elsewhere"
   type        = string
-  default     = "pd-balanced"
+  default     = ""
 }
