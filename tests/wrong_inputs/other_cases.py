@@ -177,7 +177,7 @@ COMMANDS = [
         "format",
         "an unknown format",
         2,
-        "Invalid value for '--format': Value error, 'xls' is not one of 'csv', 'json', 'jsonl', 'records', 'parquet' (tradewind export --help shows what there is)",
+        "Invalid value for '--format': 'xls' is not one of 'csv', 'json', 'jsonl', 'records', 'parquet' (tradewind export --help shows what there is)",
         ("export", "--format", "xls"),
     ),
     Case(

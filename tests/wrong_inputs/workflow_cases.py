@@ -83,8 +83,9 @@ ADVICE: Sequence[Case] = [
     _advise(
         "storage",
         "a storage that is none",
-        3,
-        "--storage 'nfs' is not known (none, shared or local)",
+        2,
+        "Invalid value for '--storage': 'nfs' is not one of 'none', 'shared', 'local' "
+        "(tradewind workflow advise --help shows what there is)",
         "--storage",
         "nfs",
     ),

@@ -156,7 +156,8 @@ def _usage(error: Exception) -> str:
         return ""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "tradewind"
-    return f"{' '.join(words().split()).rstrip('.')} ({command} --help shows what there is)"
+    said = " ".join(words().split()).rstrip(".").replace(": Value error, ", ": ")  # pydantic's, not the user's
+    return f"{said} ({command} --help shows what there is)"
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:

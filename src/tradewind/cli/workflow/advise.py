@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli import completing
-from tradewind.cli.workflow.common import File, Json, Lenient, Seed
+from tradewind.cli.grouping import grouped
+from tradewind.cli.workflow.advise_options import Files, Goal, Looking, Machines, Market, Prices
+from tradewind.cli.workflow.common import File, Json, Lenient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,74 +19,17 @@ if TYPE_CHECKING:
     from tradewind.workflow.advice.study import Wanted
 
 
-def _listed(words: str) -> Any:
-    return typer.Option(help=f"{words}; repeatable.")
-
-
-_NO_DEFAULT: dict[str, Any] = {"show_default": False}
-
-_Texts = list[str] | None
-_Deadline = Annotated[str | None, typer.Option(help="Time from the order of the VMs to the end: 30m.", **_NO_DEFAULT)]
-_Budget = Annotated[
-    str | None,
-    typer.Option(
-        help="USD that one execution may cost: 2, or '$2' (in quotes, for the shell). Looking for it costs nothing.",
-        **_NO_DEFAULT,
-    ),
-]
-_Types = Annotated[_Texts, typer.Option("--type", "--types", help="Instance type, * and ? match; repeatable.")]
-_Category = Annotated[_Texts, _listed("As in tradewind offers; all but burstable and accelerated without it")]
-_Speed = Annotated[_Texts, _listed("Speed of a vCPU by type, family or pattern, 1 is that of the run times: c7i=1.3")]
-_Slots = Annotated[int | None, typer.Option(min=1, help="Tasks that a VM runs at a time; its vCPUs without it.")]
-_Boot = Annotated[str, typer.Option(help="Time from the order of a VM until it can run a task; it is paid.")]
-_Minimum = Annotated[str, typer.Option("--billing-minimum", help="The least time that a VM is billed for.")]
-_Granularity = Annotated[str, typer.Option(help="Billed time is rounded up to a multiple of this.")]
-_Storage = Annotated[str, typer.Option(help="Where files are: none (they cost nothing), shared or local.")]
-_Searcher = Annotated[
-    str, typer.Option(help="Who proposes sets: bounds knows the workflow; tradewind plugins lists others.")
-]
-_Refine = Annotated[
-    str, typer.Option(help="Processor time to look for a better plan on each of the best sets; 0 for none.")
-]
-_Csv = Annotated[str | None, typer.Option(help="A CSV of your own offers, besides or instead.")]
-_Set = Annotated[_Texts, typer.Option("--set", help="A catalogue's setting: local.price_per_vcpu=0.05; repeatable.")]
-_Out = Annotated[Path | None, typer.Option(help="Write the plan there, for workflow run.", **_NO_DEFAULT)]
-_VmsOut = Annotated[Path | None, typer.Option(help="Write the VMs there, for --vms.", **_NO_DEFAULT)]
-
-
+@grouped
 def advise(
     file: File,
-    deadline: _Deadline = None,
-    budget: _Budget = None,
-    max_vms: Annotated[int, typer.Option(min=1, max=1000, help="VMs of a set at most.")] = 16,
-    mix: Annotated[int, typer.Option(min=1, max=4, help="Types of VMs in one set at most.")] = 2,
-    provider: Annotated[_Texts, _listed("Catalogue or provider")] = None,
-    region: Annotated[_Texts, _listed("Region")] = None,
-    types: _Types = None,
-    category: _Category = None,
-    arch: Annotated[_Texts, _listed("x86_64 or arm64")] = None,
-    spot: Annotated[bool, typer.Option("--spot", help="Spot offers instead of on demand.")] = False,
-    speed: _Speed = None,
-    slots: _Slots = None,
-    boot: _Boot = "60s",
-    minimum: _Minimum = "60s",
-    granularity: _Granularity = "1s",
-    storage: _Storage = "none",
-    bandwidth: Annotated[float, typer.Option(help="MB/s at which a VM reads files.")] = 15.0,
-    latency: Annotated[str, typer.Option(help="Time for each file that is read.")] = "0s",
-    planner: Annotated[
-        str, typer.Option(help="The planner while sets are compared.", autocompletion=completing.parts("planner"))
-    ] = "heft",
-    searcher: _Searcher = "bounds",
-    trials: Annotated[int, typer.Option(min=1, help="Sets of one type to try at most, and as many mixed ones.")] = 300,
-    seconds: Annotated[str, typer.Option(help="Processor time that the search may take.")] = "20s",
-    refine: _Refine = "1s",
-    seed: Seed = 0,
-    csv: _Csv = None,
-    set_: _Set = None,
+    goal: Goal,
+    market: Market,
+    machines: Machines,
+    looking: Looking,
+    prices: Prices,
+    *,
     lenient: Lenient = False,
-    out: _Out = None,
-    vms_out: _VmsOut = None,
+    files: Files,
     as_json: Json = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
 ) -> None:
@@ -96,31 +39,30 @@ def advise(
     from tradewind.workflow.advice.study import Wanted
     from tradewind.workflow.files import read_workflow
 
-    _check(out, vms_out, planner, searcher)
+    _check(files, looking)
+    deadline, budget = goal.deadline, goal.budget
     wanted = Wanted(
         file=file,
         flow=read_workflow(file, lenient=lenient),
-        terms=_terms(speed, slots, boot, storage, bandwidth, latency, minimum, granularity),
+        terms=_terms(machines),
         deadline=None if deadline is None else _positive(parse_duration(deadline), "--deadline", deadline),
         budget=None if budget is None else _positive(parse_money(budget), "--budget", budget),
-        max_vms=max_vms,
-        mix=mix,
-        planner=planner,
-        searcher=searcher,
-        trials=trials,
-        seconds=_positive(parse_duration(seconds), "--seconds", seconds),
-        refine=parse_duration(refine),
-        seed=seed,
+        max_vms=goal.max_vms,
+        mix=goal.mix,
+        planner=looking.planner,
+        searcher=looking.searcher,
+        trials=looking.trials,
+        seconds=_positive(parse_duration(looking.seconds), "--seconds", looking.seconds),
+        refine=parse_duration(looking.refine),
+        seed=looking.seed,
         lenient=lenient,
-        catalogues=_settings(set_, csv),
+        catalogues=_settings(prices.set_, prices.csv),
     )
-    offers = _offers(wanted, _names(provider, csv), region, types, category, arch, spot)
-    _advise(wanted, offers, out, vms_out, as_json=as_json, store=store)
+    offers = _offers(wanted, market, _names(market.provider, prices.csv))
+    _advise(wanted, offers, files, as_json=as_json, store=store)
 
 
-def _advise(
-    wanted: Wanted, offers: list[Offer], out: Path | None, vms_out: Path | None, *, as_json: bool, store: str | None
-) -> None:
+def _advise(wanted: Wanted, offers: list[Offer], files: Files, *, as_json: bool, store: str | None) -> None:
     from tradewind.cli.common import emit_json, open_store
     from tradewind.paths import data_folder
     from tradewind.workflow.advice.advice import advise as advise_on
@@ -131,24 +73,24 @@ def _advise(
         advice = advise_on(wanted, offers, opened, data_folder())
     finally:
         opened.close()
-    _write(advice, wanted, out, vms_out)
+    _write(advice, wanted, files)
     if as_json:
         emit_json(to_json(advice, wanted))
     else:
-        _show(advice, wanted, len(offers), out, vms_out)
+        _show(advice, wanted, len(offers), files)
 
 
-def _check(out: Path | None, vms_out: Path | None, planner: str, searcher: str) -> None:
+def _check(files: Files, looking: Looking) -> None:
     """What would otherwise be wrong only at the end."""
     from tradewind import plugins
     from tradewind.cli.workflow.common import check_folder
     from tradewind.workflow.advice.study import BOUNDS
 
-    check_folder("--out", out)
-    check_folder("--vms-out", vms_out)
-    plugins.load("planner", planner)
-    if searcher != BOUNDS:
-        plugins.load("searcher", searcher)
+    check_folder("--out", files.out)
+    check_folder("--vms-out", files.vms_out)
+    plugins.load("planner", looking.planner)
+    if looking.searcher != BOUNDS:
+        plugins.load("searcher", looking.searcher)
 
 
 def _positive(value: float, option: str, text: str) -> float:
@@ -159,34 +101,23 @@ def _positive(value: float, option: str, text: str) -> float:
     return value
 
 
-def _terms(
-    speed: Sequence[str] | None,
-    slots: int | None,
-    boot: str,
-    storage: str,
-    bandwidth: float,
-    latency: str,
-    minimum: str,
-    granularity: str,
-) -> Terms:
+def _terms(given: Machines) -> Terms:
     from tradewind.errors import InputError
     from tradewind.problem import Billing
     from tradewind.units import parse_duration
     from tradewind.workflow.advice.machines import Terms
 
-    if storage not in ("none", "shared", "local"):
-        raise InputError(f"--storage {storage!r} is not known", hint="none, shared or local")
-    if not 0 < bandwidth < float("inf"):
-        raise InputError(f"--bandwidth {bandwidth:g} is none", hint="it is a number of MB/s above 0")
-    step = _positive(parse_duration(granularity), "--granularity", granularity)
+    if not 0 < given.bandwidth < float("inf"):
+        raise InputError(f"--bandwidth {given.bandwidth:g} is none", hint="it is a number of MB/s above 0")
+    step = _positive(parse_duration(given.granularity), "--granularity", given.granularity)
     return Terms(
-        speeds=_speeds(speed or ()),
-        slots=slots,
-        boot_seconds=parse_duration(boot),
-        storage=storage,  # type: ignore[arg-type]  # one of the three, as was just seen
-        bandwidth=bandwidth,
-        latency=parse_duration(latency),
-        billing=Billing(minimum_seconds=parse_duration(minimum), granularity_seconds=step),
+        speeds=_speeds(given.speed or ()),
+        slots=given.slots,
+        boot_seconds=parse_duration(given.boot),
+        storage=given.storage.value,
+        bandwidth=given.bandwidth,
+        latency=parse_duration(given.latency),
+        billing=Billing(minimum_seconds=parse_duration(given.minimum), granularity_seconds=step),
     )
 
 
@@ -206,15 +137,7 @@ def _speeds(words: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _offers(
-    wanted: Wanted,
-    provider: tuple[str, ...],
-    region: Sequence[str] | None,
-    types: Sequence[str] | None,
-    category: Sequence[str] | None,
-    arch: Sequence[str] | None,
-    spot: bool,
-) -> list[Offer]:
+def _offers(wanted: Wanted, market: Market, provider: tuple[str, ...]) -> list[Offer]:
     """The offers to choose from; burstable types are left out unless they are asked for by name or category."""
     from tradewind.errors import NoOfferError
     from tradewind.paths import data_folder
@@ -223,14 +146,14 @@ def _offers(
 
     query = OfferQuery(
         provider=provider,
-        region=tuple(region or ()),
-        types=tuple(types or ()),
-        category=tuple(category or ()),
-        arch=tuple(arch or ()),
-        spot=spot,
+        region=tuple(market.region or ()),
+        types=tuple(market.types or ()),
+        category=tuple(market.category or ()),
+        arch=tuple(market.arch or ()),
+        spot=market.spot,
     )
     found = require_offers(query, data_folder(), wanted.catalogues)
-    if types or category:
+    if market.types or market.category:
         return found
     # Their credits run out within minutes of full load: at speed 1 they would win every comparison and miss every
     # deadline. And this machine, at stand-in prices, is no VM that could be had several times.
@@ -240,18 +163,18 @@ def _offers(
     return steady
 
 
-def _write(advice: Advice, wanted: Wanted, out: Path | None, vms_out: Path | None) -> None:
+def _write(advice: Advice, wanted: Wanted, files: Files) -> None:
     from tradewind.workflow.advice.documents import vms_yaml
     from tradewind.workflow.files import Plan, folder_of, write_plan, write_text
 
     best = advice.best
-    if out is not None:
-        write_plan(out, Plan(wanted.flow, best.platform, best.schedule, best.planner, folder_of(wanted.file)))
-    if vms_out is not None:
-        write_text(vms_out, vms_yaml(best))
+    if files.out is not None:
+        write_plan(files.out, Plan(wanted.flow, best.platform, best.schedule, best.planner, folder_of(wanted.file)))
+    if files.vms_out is not None:
+        write_text(files.vms_out, vms_yaml(best))
 
 
-def _show(advice: Advice, wanted: Wanted, offers: int, out: Path | None, vms_out: Path | None) -> None:
+def _show(advice: Advice, wanted: Wanted, offers: int, files: Files) -> None:
     from tradewind.units import count, format_duration, format_money
     from tradewind.workflow.advice.runner import describe
 
@@ -280,7 +203,7 @@ def _show(advice: Advice, wanted: Wanted, offers: int, out: Path | None, vms_out
     )
     for warning in advice.warnings:
         typer.echo(f"note: {warning}")
-    for path in (out, vms_out):
+    for path in (files.out, files.vms_out):
         if path is not None:
             typer.echo(f"written: {path}")
 
