@@ -21,13 +21,23 @@ from tradewind.problem import (
     PastStudy,
     Problem,
     Proposal,
+    Threshold,
     Trial,
     TrialState,
 )
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.done import DoneSearcher
+from tradewind.searcher.done.model import Model
 from tradewind.testing import problems
-from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, machine_parameters, make_problem
+from tradewind.testing.problems import (
+    KnownProblem,
+    Outcome,
+    drive,
+    evaluate,
+    machine_parameters,
+    make_problem,
+    pending,
+)
 
 Values = Mapping[str, float | str]
 
@@ -344,6 +354,66 @@ def test_the_first_runs_are_spread() -> None:
     trials = drive(make(problem, 1), problem, 4)
     assert {int(t.configuration["nodes"]) for t in trials} >= {1, 8}
     assert len({t.configuration["instance"] for t in trials}) >= 2
+
+
+def spacing(searcher: DoneSearcher, proposals: Sequence[Proposal]) -> float:
+    """The mean distance of proposals from each other."""
+    resolve = searcher.problem.resolver.resolve
+    rows = np.array([searcher._map.of(p.configuration, resolve(p.configuration)) for p in proposals])
+    return float(np.sqrt(((rows[:, None] - rows[None]) ** 2).sum(-1))[np.triu_indices(len(rows), 1)].mean())
+
+
+def several(searcher: DoneSearcher, known: int, count: int, *, together: bool) -> list[Proposal]:
+    """Proposals none of which has ended: of one question, or of one after the other."""
+    state = SearchState(proposed=known)
+    if together:
+        answer = searcher.ask(state, count)
+        assert not isinstance(answer, NothingLeft)
+        return answer
+    found: list[Proposal] = []
+    for number in range(known, known + count):
+        running = [pending(searcher.problem, one, known + i) for i, one in enumerate(found)]
+        answer = searcher.ask(SearchState(running, proposed=number))
+        assert not isinstance(answer, NothingLeft)
+        found.append(answer[0])
+    return found
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_several_at_once_take_each_other_into_account(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    """What is on its way is believed: without that the next best ones are neighbours of the best."""
+    problem = problems.table_problem(noise=0.05)
+    apart: dict[bool, list[float]] = {True: [], False: []}
+    for believing in (True, False):
+        if not believing:
+            monkeypatch.setattr(Model, "believing", lambda self, _rows: self)
+        for seed, known in ((1, 6), (2, 6), (1, 12), (2, 12)):
+            searcher = told(make(problem, seed), drive(make(problem, seed), problem, known))
+            apart[believing].append(spacing(searcher, several(searcher, known, 6, together=together)))
+    assert np.mean(apart[True]) > 1.1 * np.mean(apart[False])
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_first_runs_that_go_at_once_are_spread(together: bool) -> None:
+    problem = problems.table_problem()
+    drawn = np.random.default_rng(0)
+    whole = problem.candidates
+    for seed in (1, 2):
+        searcher = make(problem, seed)
+        by_chance = [Proposal(whole.configuration(int(i))) for i in drawn.permutation(len(whole))[:40]]
+        assert spacing(searcher, several(searcher, 0, 4, together=together)) > 1.2 * spacing(searcher, by_chance)
+
+
+def test_what_is_believed_leaves_what_is_expected() -> None:
+    problem = problems.table_problem(thresholds=[Threshold("throughput", at_least=1.0)])
+    searcher = told(make(problem, 1), drive(make(problem, 1), problem, 12))
+    model, rows = searcher._model(), searcher._places.rows[:5]
+    believing = model.believing(rows)
+    places = searcher._places[np.arange(20)]
+    before, after = model.judge(places), believing.judge(places)
+    assert after.seconds == pytest.approx(before.seconds, rel=1e-6)
+    assert (after.seconds_high[:5] < before.seconds_high[:5]).all()
+    assert model.believing(rows[:0]) is model
 
 
 def test_as_published() -> None:

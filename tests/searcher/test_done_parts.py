@@ -43,6 +43,22 @@ def test_dual_primal_and_recursive_agree(points: int, seed: int, penalty: float)
         assert other.misfit == pytest.approx(dual.misfit, rel=1e-6)
 
 
+@pytest.mark.parametrize("solver", [DualRidge, RecursiveRidge])
+def test_what_is_believed_changes_the_variance_alone(solver: type[DualRidge] | type[RecursiveRidge]) -> None:
+    z, y = data(25)
+    columns = expansion().columns(z)
+    known, more = columns[:20], columns[20:23]
+    ridge = solver(known, y[:20], 0.3)
+    before = ridge.weights.copy(), ridge.misfit, ridge.variance(columns)
+    believing = ridge.believing(more)
+    assert believing.weights == pytest.approx(before[0], abs=1e-8)
+    assert believing.misfit == pytest.approx(before[1])
+    anew = DualRidge(columns[:23], np.concatenate([y[:20], more @ before[0]]), 0.3)
+    assert believing.variance(columns) == pytest.approx(anew.variance(columns), abs=1e-8)
+    assert (believing.variance(more) < before[2][20:23]).all()
+    assert ridge.variance(columns) == pytest.approx(before[2], abs=1e-12)  # the ridge itself stays as it was
+
+
 def test_the_weights_are_those_of_the_normal_equations() -> None:
     z, t = data(30)
     a = expansion().columns(z)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -156,6 +157,12 @@ class Response:
         assert isinstance(self._ridge, RecursiveRidge)
         self._ridge.update(self._expansion.columns(z[None, :])[0], y - self._offset)
         self.count += 1
+
+    def believing(self, z: Array) -> Response:
+        """A copy that takes its own expectations at more points, inputs of shape (n, d), for observed."""
+        other = copy.copy(self)
+        other._ridge = self._ridge.believing(self._expansion.columns(z))
+        return other
 
     @property
     def freedom(self) -> float:

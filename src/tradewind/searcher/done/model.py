@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -264,6 +265,21 @@ class Model:
         self.runs.append(run)
         self.used.append(run)
         return True
+
+    def believing(self, rows: Array) -> Model:
+        """A copy that takes what it expects of configurations on their way for observed; only where `time` is there.
+
+        Args:
+            rows: Their features on [-1, 1], shape (n, k).
+        """
+        assert self.time is not None
+        if not len(rows):
+            return self
+        other, z = copy.copy(self), self._here(rows)
+        other.time = self.time.believing(z)
+        other.figures = {name: (response.believing(z), log) for name, (response, log) in self.figures.items()}
+        other.success = None if self.success is None else self.success.believing(z)
+        return other
 
     # ------------------------------------------------------------------ expecting
 

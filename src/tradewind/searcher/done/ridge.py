@@ -8,6 +8,7 @@ a new point, ``a·(AᵀA + λI)⁻¹·aᵀ·λ``: the variance of the expected v
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -27,6 +28,13 @@ class Ridge(Protocol):
         """Variance of the expected value at new points, shape (n,), for columns of shape (n, D)."""
         ...
 
+    def believing(self, columns: Array) -> Ridge:
+        """A copy that takes its own expectations for the targets of more points, columns of shape (n, D).
+
+        The weights and the misfit stay as they are, the variance falls.
+        """
+        ...
+
 
 class DualRidge:
     """Solved over the points: for fewer points than columns.
@@ -44,6 +52,8 @@ class DualRidge:
         kernel[np.diag_indices_from(kernel)] += penalty
         factor = cho_factor(kernel, lower=True)
         self._columns = columns
+        self._targets = targets
+        self._penalty = penalty
         self._lower = factor[0]
         self.alpha: Array = cho_solve(factor, targets)
         self.weights: Array = columns.T @ self.alpha
@@ -56,6 +66,11 @@ class DualRidge:
         seen = solve_triangular(self._lower, self._columns @ columns.T, lower=True)
         rest: Array = np.einsum("ij,ij->i", columns, columns) - np.einsum("ij,ij->j", seen, seen)
         return np.maximum(rest, 0.0)
+
+    def believing(self, columns: Array) -> DualRidge:
+        """See `Ridge`."""
+        targets = np.concatenate([self._targets, columns @ self.weights])
+        return DualRidge(np.vstack([self._columns, columns]), targets, self._penalty)
 
 
 def misfits(kernel: Array, targets: Array, penalties: Sequence[float]) -> list[tuple[float, float]]:
@@ -134,3 +149,10 @@ class RecursiveRidge:
         part = columns @ self._root
         found: Array = self._penalty * np.einsum("ij,ij->i", part, part)
         return found
+
+    def believing(self, columns: Array) -> RecursiveRidge:
+        """See `Ridge`."""
+        other = copy.copy(self)  # an update replaces what it changes
+        for row in columns:
+            other.update(row, float(row @ other.weights))
+        return other

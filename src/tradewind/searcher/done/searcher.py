@@ -74,46 +74,58 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         candidates, free = self._field(state, model, rng)
         if not len(free):
             return self.nothing_left(state)
-        if model.time is None:
-            drawn = rng.permutation(len(free))[:count]
-            why: dict[str, float | str] = {"stage": "no run to learn from", "runs": 0.0}
-            return [Proposal(candidates.configuration(int(free[i])), why=why) for i in drawn]
         places = self._places if self._listed else Places.of(candidates, self._map)
+        running = self._running(state, places.rows.shape[1])
         chosen: list[Proposal] = []
         while len(chosen) < count and len(free):
-            place = self._minimum(model, places[free], rng)
+            place = self._next(model, places[free], running, rng)
             index = int(free[place])
-            outlook = model.judge(places[free[[place]]])
-            billed = self._billed(outlook, places[free[[place]]])
-            chosen.append(Proposal(candidates.configuration(index), why=self._why(model, billed)))
+            chosen.append(Proposal(candidates.configuration(index), why=self._why(model, places[free[[place]]])))
+            running = np.vstack([running, places.rows[[index]]])
             free = np.delete(free, place)
         return chosen
 
-    def _minimum(self, model: Model, open_ones: Places, rng: np.random.Generator) -> int:
+    def _running(self, state: SearchState, width: int) -> Array:
+        """The features of the trials on their way, on [-1, 1], shape (n, k)."""
+        found = [self._map.of(trial.configuration, trial.offer) for trial in state.pending]
+        rows = [2.0 * row - 1.0 for row in found if row is not None]
+        return np.array(rows).reshape(len(rows), width)
+
+    def _next(self, model: Model, open_ones: Places, running: Array, rng: np.random.Generator) -> int:
+        """The place of the next configuration: spread over the space first, then the minimum of the expansion."""
+        known = np.vstack([*(one.row for one in model.used), running])
+        if len(known) < self.settings.spread and (model.time is not None or len(running)):
+            return self._farthest(known, open_ones)
+        if model.time is None:
+            return int(rng.permutation(len(open_ones.rows))[0])
+        return self._minimum(model, model.believing(running), open_ones, rng)
+
+    def _minimum(self, model: Model, believing: Model, open_ones: Places, rng: np.random.Generator) -> int:
         """``argmin f̂(y + ζ) + ξ`` over the open configurations, to the nearest of them (Algorithm 1)."""
-        if len(model.used) < self.settings.spread:
-            return self._farthest(model, open_ones)
         spread = self._noise(model)
         width = open_ones.rows.shape[1]
         before, after = rng.standard_normal((2, width)) * spread
-        best = rank(model.judge(open_ones.moved(before), self.settings.optimism), self.settings.confidence)[0]
+        best = rank(believing.judge(open_ones.moved(before), self.settings.optimism), self.settings.confidence)[0]
         if spread < 1e-6 or not width:
             return int(best)
         away = ((open_ones.rows - (open_ones.rows[best] + after)) ** 2).sum(axis=1)
         away[best] -= 1e-9  # of equally near ones, itself
         return int(np.argmin(np.round(away, 9)))
 
-    def _farthest(self, model: Model, open_ones: Places) -> int:
-        """The configuration that is farthest from all that were run, whatever for."""
-        run = np.array([one.row for one in model.used])
-        away = ((open_ones.rows[:, None, :] - run[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+    @staticmethod
+    def _farthest(known: Array, open_ones: Places) -> int:
+        """The configuration that is farthest from all that were run or are on their way, whatever for."""
+        away = ((open_ones.rows[:, None, :] - known[None, :, :]) ** 2).sum(axis=2).min(axis=1)
         return int(np.argmax(np.round(away, 9)))
 
     def _noise(self, model: Model) -> float:
         """Standard deviation of the exploration noise; it falls with the runs that the model is made of."""
         return float(self.settings.noise / max(1, len(model.used)) ** self.settings.decay)
 
-    def _why(self, model: Model, outlook: Outlook) -> Mapping[str, float | str]:
+    def _why(self, model: Model, place: Places) -> Mapping[str, float | str]:
+        if model.time is None:
+            return {"stage": "no run to learn from", "runs": 0.0}
+        outlook = self._billed(model.judge(place), place)
         return {
             "stage": "search",
             "expected_cost": float(outlook.cost[0]),
