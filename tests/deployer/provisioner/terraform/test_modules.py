@@ -128,6 +128,31 @@ def test_disks_that_machines_of_google_take(tmp_path: Path, kind: str, given: st
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "arch", "wanted"),
+    [
+        ("Standard_D2s_v5", "x86_64", "12-gen2"),
+        ("Standard_D2_v4", "x86_64", "12-gen2"),
+        ("Standard_D2ps_v5", "arm64", "12-arm64"),
+        ("Standard_B1s", "x86_64", "12-gen2"),
+        ("Standard_DS1_v2", "x86_64", "12-gen2"),
+        ("Standard_E16-4s_v5", "x86_64", "12-gen2"),
+        ("Standard_HB120rs_v3", "x86_64", "12-gen2"),
+        ("Standard_NC6s_v3", "x86_64", "12-gen2"),
+        ("Standard_A1_v2", "x86_64", "12"),
+        ("Standard_A2m_v2", "x86_64", "12"),
+        ("Standard_D1_v2", "x86_64", "12"),
+        ("Standard_D2_v3", "x86_64", "12"),
+        ("Standard_E64i_v3", "x86_64", "12"),
+        ("Standard_F16", "x86_64", "12"),
+    ],
+)
+def test_which_image_a_size_of_azure_can_start(tmp_path: Path, kind: str, arch: str, wanted: str) -> None:
+    """Some sizes are refused with images of the second generation, newer ones with those of the first."""
+    given = {"instance_type": kind, "arch": arch, "image": "", "image_name": "Debian:debian-12:12-ARCH:latest"}
+    assert decided(tmp_path, "azure", "image", given) == f"Debian:debian-12:{wanted}:latest"
+
+
 def test_googles_rules_are_of_the_network_of_the_subnetwork() -> None:
     """Rules of another one let nobody in, and the machine would be paid for until it is given up."""
     for rule in ("closed", "ssh", "among"):

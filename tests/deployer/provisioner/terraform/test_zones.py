@@ -9,13 +9,14 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
-from tests.deployer.provisioner.terraform.helpers import LATER
+from tests.deployer.provisioner.terraform.helpers import LATER, Sky
 
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
 from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
 from tradewind.deployer.provisioner.terraform.errors import Diagnostic
 from tradewind.deployer.provisioner.terraform.folder import RunFolder
 from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform.places import Places
 from tradewind.deployer.provisioner.terraform.program import Outcome, Program
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
@@ -108,10 +109,12 @@ class Tries:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, complaints: Mapping[str, str]) -> None:
         self.zones: list[str] = []
+        self.steps: list[str] = []
 
         def run(program: Program, folder: RunFolder, lock: int, verb: str, seconds: float) -> Outcome:
             zone = json.loads((folder.path / "tradewind.auto.tfvars.json").read_text())["zone"]
             self.zones.append(zone)
+            self.steps.append(zone)
             if zone in complaints:
                 return Outcome(1, (Diagnostic(complaints[zone]),), applying=True)
             return Outcome(0, outputs={"machines": [{"id": "m", "address": "192.0.2.1"}]})
@@ -167,3 +170,24 @@ def test_a_zone_is_not_looked_for_where_nobody_wants_one(tmp_path: Path, monkeyp
     at_google(tmp_path, variables=given).make("run-3", "me", LATER, C3)
     assert tries.zones == ["", "", "us-central1-f"]
     assert not [words for words in asked if words[1] in ("machine-types", "zones")]
+
+
+def test_what_azure_had_no_room_for_is_cleared_before_the_next_zone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that could not be allocated stays there with its interface, and Terraform's state does not have it."""
+    sky, steps = Sky(), list[str]()
+    monkeypatch.setattr(Places, "_make", lambda self, provider, account: sky)
+
+    def give_back(run_id: str, region: str) -> list[str]:
+        steps.append("cleared")
+        return []
+
+    monkeypatch.setattr(sky, "give_back", give_back)
+    tries = Tries(monkeypatch, {"1": "ZonalAllocationFailed: Allocation failed."})
+    tries.steps = steps
+    offer = Offer("azure", "Standard_D2s_v5", 2, 8, 0.1, region="eastus")
+    given = {"providers": ("azure",), "variables": {}, "zones": ("1", "2", "3")}
+    made = at_google(tmp_path, **given).make("run-1", "me", LATER, offer)
+    assert (tries.zones, len(made.machines)) == (["1", "2"], 1)
+    assert steps[0] == "1" and steps[-1] == "2" and set(steps[1:-1]) == {"cleared"}

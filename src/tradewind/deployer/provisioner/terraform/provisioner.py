@@ -154,6 +154,9 @@ class TerraformProvisioner(
         variables = self._variables(folder, record, offer)
         last: DeployError | None = None
         for zone in self._zones(cloud, record, offer):
+            if last is not None and record.provider == "azure":
+                # It keeps a machine that there was no room for, with its interface, and Terraform does not know of it.
+                self._clear(folder, record, lock)
             text = json.dumps({**variables, "zone": zone, **given.variables}, indent=1)
             write_private(folder.path / "tradewind.auto.tfvars.json", text.encode())
             left = record.started + given.boot_seconds - self.clock.now()

@@ -6,7 +6,7 @@ terraform {
   required_providers {
     azurerm = {
       source  = "hashicorp/azurerm"
-      version = ">= 3.50"
+      version = ">= 4.20, < 5.0" # earlier ones take keys of RSA alone
     }
   }
 }
@@ -27,7 +27,10 @@ locals {
     host_key_private = var.host_key_private
     host_key_public  = var.host_key_public
   })
-  image = var.image != "" ? var.image : replace(var.image_name, "ARCH", var.arch == "arm64" ? "arm64" : "gen2")
+  # Sizes that start images of the first generation alone; those are named without a suffix.
+  first = can(regex("^(Basic_A\\d+|Standard_(A\\d+m?(_v2)?|D\\d+(_v[23])?|E\\d+i?(_v3)?|[FG]\\d+|H\\d+m?r?|N[CV]\\d+r?))$", var.instance_type))
+  named = local.first ? replace(var.image_name, "-ARCH", "") : replace(var.image_name, "ARCH", var.arch == "arm64" ? "arm64" : "gen2")
+  image = var.image != "" ? var.image : local.named
   # An id of an image begins with a slash; anything else is publisher:offer:sku:version.
   by_id = startswith(local.image, "/")
   parts = local.by_id ? ["", "", "", ""] : split(":", local.image)

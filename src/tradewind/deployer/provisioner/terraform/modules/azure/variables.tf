@@ -112,7 +112,7 @@ variable "subscription_id" {
 }
 
 variable "image_name" {
-  description = "The image, where no image is given; ARCH stands for gen2 or arm64"
+  description = "The image, where no image is given; ARCH stands for gen2 or arm64, and -ARCH for nothing where a size is of the first generation"
   type        = string
   default     = "Debian:debian-12:12-ARCH:latest"
 }
