@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tests.waiting import eventually
 
 from tradewind.deployer import link_files
 from tradewind.deployer.bundle import unpack
-from tradewind.deployer.link import SESSIONS, SshLink, SshSettings, SshTarget, parse_host
+from tradewind.deployer.link import SESSIONS, SshLink, SshSettings, SshTarget, line, parse_host
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.problem import Machine
 
@@ -76,6 +77,44 @@ def test_a_command_gets_its_words_as_they_are(linked: Linker) -> None:
     assert link.run(["sh", "-c", "exit 255"], check=False).code == 255
     with pytest.raises(UnreachableError, match=r"did not answer within 0\.3 s"):
         link.run(["sleep", "60"], timeout=0.3)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "tcsh"])
+def test_every_login_shell_reads_the_words_alike(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} (apt-get install {shell})")
+    words = [
+        "a b",
+        "$HOME",
+        "'quoted'",
+        '"',
+        "",
+        "new\nline",
+        "a!b",
+        "!!",
+        "one\\two\\\\",
+        "%s",
+        "ümläut\n",
+        "\udcff",
+        "~",
+        "*",
+    ]
+    for given in (words, words[:5]):
+        done = subprocess.run([shell, "-c", line(["printf", "%s|", *given])], capture_output=True, check=False)
+        assert done.stdout == os.fsencode("|".join(given) + "|"), done.stderr
+
+
+@pytest.mark.parametrize("setting", ["RequestTTY force", "RemoteCommand tmux", "ControlMaster auto\nControlPath ~/%C"])
+def test_the_users_own_configuration_of_terminals_does_not_count(
+    linked: Linker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    (tmp_path / "config").write_text(f"Host *\n{setting}\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {tmp_path}/config "$@"\n')
+    (tmp_path / "bin/ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    content = b"line\r\n\x04\x03" * 1000
+    assert linked().run(["cat"], stdin=content, timeout=10.0).stdout == content
 
 
 def test_one_connection_serves_many_threads(linked: Linker) -> None:

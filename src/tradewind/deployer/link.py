@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shlex
 import socket
 import stat
@@ -26,7 +27,7 @@ from tradewind.deployer.link_target import SshSettings, SshTarget, parse_host
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.programs import find_program
 
-__all__ = ["SESSIONS", "Answer", "SshLink", "SshSettings", "SshTarget", "find_ssh", "parse_host"]
+__all__ = ["SESSIONS", "Answer", "SshLink", "SshSettings", "SshTarget", "find_ssh", "line", "parse_host"]
 
 SESSIONS = 8
 """Commands at the same time over one connection; sshd allows 10 unless it is told otherwise."""
@@ -35,6 +36,8 @@ _SSH_FAILED = 255
 _IDLE_SECONDS = 60
 _CHECK_SECONDS = 5.0
 _END_SECONDS = 3.0
+_ODD = re.compile(r"[\n!\\]")
+"""What login shells read in different ways inside quotes: csh line ends and `!`, fish backslashes."""
 _SUN_PATH = 108 - 18  # a socket's path has 108 bytes at most, and ssh appends some while it makes one
 
 
@@ -83,6 +86,8 @@ class SshLink(Transfers):
         target = self.target
         words = [find_ssh(), "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, round(self._connect_seconds))}"]
         words += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2"]
+        # The user's own configuration may ask for a terminal, or for tmux, on each login.
+        words += ["-T", "-o", "RemoteCommand=none"]
         if target.accept_new:
             words += ["-o", "StrictHostKeyChecking=accept-new"]
         if target.known_hosts:
@@ -189,7 +194,7 @@ class SshLink(Transfers):
             raise UnreachableError(f"{SESSIONS} commands are running on {self.target.host} already")
         try:
             self._ensure_open()
-            words = [*self.command(), shlex.join(argv)]
+            words = [*self.command(), line(argv)]
             process = subprocess.Popen(words, env=_environment(), start_new_session=True, **pipes)
             try:
                 yield process
@@ -316,6 +321,15 @@ class SshLink(Transfers):
         except OSError:
             return False
         return str(self._control).encode() in words
+
+
+def line(argv: Sequence[str]) -> str:
+    """The words of a command as one line that every login shell reads alike: sh, bash, zsh, fish, csh."""
+    words = shlex.join(argv)
+    if not _ODD.search(words):
+        return words
+    plain = re.sub(rb"[^ \w./=:,-]", lambda found: b"\\0%03o" % ord(found[0]), os.fsencode(words)).decode("ascii")
+    return f"""sh -c 'eval "exec $(printf %b "$1")"' sh '{plain}'"""
 
 
 def _environment() -> dict[str, str]:
