@@ -62,6 +62,38 @@ def quality() -> None:
     print(f"search beats CP-SAT's best in {len(better)} of the {len(optima) - len(proven)} others")
 
 
+def money() -> None:
+    found: dict[tuple[str, float, float], dict[str, dict[str, Any]]] = {}
+    for row in rows("money"):
+        found.setdefault((row["graph"], row["unit"], row["factor"]), {})[row["planner"]] = row
+    if not found:
+        return
+    print("\n| deadline | ic_pcp / HEFT | cost_search / HEFT | cost_search / ic_pcp | ic_pcp finds none |")
+    print("|---|---|---|---|---|")
+    for factor in sorted({factor for _, _, factor in found}):
+        cells = [cell for (_, _, own), cell in found.items() if own == factor]
+        both = [cell for cell in cells if cell["ic_pcp"]["cost"] is not None]
+        ratios = [
+            mean([cell[one]["cost"] / cell[other]["cost"] for cell in both])
+            for one, other in (("ic_pcp", "heft"), ("cost_search", "heft"), ("cost_search", "ic_pcp"))
+        ]
+        print(
+            f"| {factor:g} | "
+            + " | ".join(f"{ratio:.3f}" for ratio in ratios)
+            + f" | {len(cells) - len(both)} of {len(cells)} |"
+        )
+    cells = [cell for cell in found.values() if cell["ic_pcp"]["cost"] is not None]
+    for unit in sorted({unit for _, unit, _ in found}):
+        of = [cell for (_, own, _), cell in found.items() if own == unit and cell["ic_pcp"]["cost"] is not None]
+        ratio = mean([cell["cost_search"]["cost"] / cell["ic_pcp"]["cost"] for cell in of])
+        print(f"billed by {unit:g} s: cost_search / ic_pcp {ratio:.3f}")
+    worst = max(cell["cost_search"]["cost"] / cell["ic_pcp"]["cost"] for cell in cells)
+    slowest = max(cell["ic_pcp"]["seconds"] for cell in found.values())
+    none = sum(cell["cost_search"]["cost"] is None for cell in found.values())
+    print(f"at most {worst:.3f}; ic_pcp takes {1000 * slowest:.0f} ms at most")
+    print(f"cost_search finds none in {none} of {len(found)}")
+
+
 def speed() -> None:
     print("\n| tasks x machines | tradewind, ms | SAGA, ms | makespan, SAGA / tradewind |\n|---|---|---|---|")
     found: dict[tuple[int, int], dict[str, Any]] = {}
@@ -77,4 +109,5 @@ def speed() -> None:
 
 if __name__ == "__main__":
     quality()
+    money()
     speed()

@@ -3,6 +3,7 @@
     python benchmarks/planners/run.py quality [--seconds 2]
     python benchmarks/planners/run.py online
     python benchmarks/planners/run.py optima [--limit 20]
+    python benchmarks/planners/run.py money [--seconds 2]
     python benchmarks/planners/run.py speed [--saga VENV/bin/python]
 
 Each writes its part of work/results.jsonl anew; processor time is that of the planning process.
@@ -22,10 +23,12 @@ import numpy as np
 from prepare import machines, read
 
 from tradewind import plugins
+from tradewind.errors import NothingFeasibleError
+from tradewind.problem import Billing
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import check
-from tradewind.workflow.platform import Platform
+from tradewind.workflow.plan import check, figures
+from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.simulator.reference import simulate
 
 HERE = Path(__file__).parent
@@ -85,6 +88,41 @@ def optima(limit: float) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+def rented(granularity: float) -> Platform:
+    """Eight machines of each of four types: the faster, the dearer the second of the slowest one's work."""
+    types = (("small", 1.0, 0.12), ("medium", 2.0, 0.3), ("large", 3.2, 0.6), ("huge", 5.0, 1.2))
+    vms = (Vm(f"{kind}{i}", speed, 1, price, kind) for kind, speed, price in types for i in range(8))
+    return Platform(tuple(vms), "shared", 20.0, billing=Billing(granularity_seconds=granularity))
+
+
+def money(seconds: float) -> Iterator[dict[str, Any]]:
+    """What plans for a deadline cost, on graphs of up to 100 tasks."""
+    for file in sorted({cell["file"] for cell in json.loads((HERE / "work" / "cells.json").read_text())}):
+        flow = read(Path(file))
+        for granularity in (1.0, 60.0, 3600.0) if len(flow) <= 100 else ():
+            platform = rented(granularity)
+            _, heft, _ = timed("heft", {}, flow, platform)
+            for factor in (1.2, 1.5, 2.0, 3.0, 5.0):
+                row = {
+                    "kind": "money",
+                    "graph": Path(file).name.partition(".")[0],
+                    "unit": granularity,
+                    "factor": factor,
+                }
+                yield {**row, "planner": "heft", "cost": figures(flow, platform, heft, 0.0).cost, "seconds": 0.0}
+                for name in ("ic_pcp", "cost_search"):
+                    given = {
+                        "deadline": heft.makespan * factor,
+                        **({"seconds": seconds} if name == "cost_search" else {}),
+                    }
+                    begin = time.process_time()
+                    try:
+                        _, plan, took = timed(name, given, flow, platform)
+                        yield {**row, "planner": name, "cost": figures(flow, platform, plan, 0.0).cost, "seconds": took}
+                    except NothingFeasibleError:
+                        yield {**row, "planner": name, "cost": None, "seconds": time.process_time() - begin}
+
+
 def large(tasks: int) -> Workflow:
     """A made-up graph in which every task waits for up to three of the 200 before it."""
     chance = np.random.default_rng(1)
@@ -122,7 +160,7 @@ def speed(saga: str | None) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["quality", "online", "optima", "speed"])
+    parser.add_argument("part", choices=["quality", "online", "optima", "money", "speed"])
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--limit", type=float, default=20.0)
     parser.add_argument("--saga")
@@ -131,6 +169,7 @@ def main() -> None:
         "quality": lambda: quality(given.seconds),
         "online": online,
         "optima": lambda: optima(given.limit),
+        "money": lambda: money(given.seconds),
         "speed": lambda: speed(given.saga),
     }
     with (HERE / "work" / f"{given.part}.jsonl").open("w") as out:

@@ -29,6 +29,7 @@ GOLDEN: dict[str, tuple[float, float]] = {
     "cpop": (8.125, 15.75),
     "fcfs": (10.65, 24.5),
     "heft": (8.2, 15.25),
+    "ic_pcp": (78.7, 48.0),
     "maxmin": (10.625, 19.0),
     "mct": (8.8, 14.5),
     "minmin": (10.65, 16.0),

@@ -16,6 +16,7 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Schedule, figures
 from tradewind.workflow.planner.base import Planner
+from tradewind.workflow.planner.ic_pcp import critical_paths
 from tradewind.workflow.planner.machines import Machines
 from tradewind.workflow.planner.sequence import above_children, by_rank
 from tradewind.workflow.platform import Platform
@@ -93,7 +94,7 @@ class CostSearchPlanner(Planner):
         return found
 
     def _first(self, machines: Machines) -> tuple[_Genes, Schedule]:
-        """The best of HEFT on the first machines by price, by price of speed, and by speed, one to all of them."""
+        """The best of IC-PCP, and of HEFT on the first machines by price, by price of speed, by speed, one to all."""
         platform = machines.platform
         prices = np.array([vm.price_per_hour for vm in platform.vms])
         ranks = machines.upward(machines.means)
@@ -107,6 +108,12 @@ class CostSearchPlanner(Planner):
                 plan = _made(machines, genes)
                 if plan is not None:
                     tried.append((genes, plan))
+        if self.settings.deadline is not None:
+            # Critical paths kept together: what no priority and no price of time alone finds.
+            paths = critical_paths(machines, self.settings.deadline)
+            genes = _Genes(-paths.start, np.ones(len(platform.vms), dtype=np.bool_), paths.vm.astype(np.int64), 0.0)
+            if (plan := _made(machines, genes)) is not None:
+                tried.append((genes, plan))
         return min(tried, key=lambda each: self._value(machines, each[1]))
 
     def _value(self, machines: Machines, plan: Schedule) -> tuple[float, float, float]:
