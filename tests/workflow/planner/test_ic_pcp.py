@@ -116,9 +116,9 @@ def test_a_deadline_that_cannot_be_kept_is_one_clear_line() -> None:
 
 def test_tasks_of_no_length_and_of_several_cores() -> None:
     for platform in PLATFORMS.values():
-        plan(idle_flow(), platform)
-        plan(idle_flow(), platform, 200.0)
-    plan(example_flow(cores=2), PLATFORMS["local"], 400.0)
+        assert plan(idle_flow(), platform).makespan > 0
+        assert plan(idle_flow(), platform, 200.0).makespan <= 200.0
+    assert plan(example_flow(cores=2), PLATFORMS["local"], 400.0).makespan <= 400.0
 
 
 def test_files_that_are_there_already_keep_a_path_together() -> None:
