@@ -226,6 +226,8 @@ class KubeApi:
         quota: The most Jobs that there may be, or None.
         pod_quota: The most pods, or None; a Job whose pods exceed it waits.
         node_types: The instance types of the nodes.
+        token: What callers must show.
+        restricted: Whether the namespace admits only pods of the Pod Security level of that name.
     """
 
     def __init__(self) -> None:
@@ -250,6 +252,8 @@ class KubeApi:
             self.quota: int | None = None
             self.pod_quota: int | None = None
             self.node_types = {"small"}
+            self.token = TOKEN
+            self.restricted = False
             containers, self._containers = list(self._containers.values()), {}
         for container in containers:
             container.stop(0)
@@ -329,7 +333,7 @@ class KubeApi:
         return str(path)
 
     def answer(self, method: str, address: str, headers: Any, body: bytes) -> bytes:
-        if headers.get("Authorization") != f"Bearer {TOKEN}":
+        if headers.get("Authorization") != f"Bearer {self.token}":
             raise Refusal(401, "Unauthorized", "Unauthorized")
         url = urlsplit(address)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
@@ -434,8 +438,10 @@ class KubeApi:
             return
         if not pods and "created" not in status:
             status.setdefault("startTime", moment())
+            words = _insecure(spec["template"]["spec"]) if self.restricted else ""
             if self.pod_quota is not None and len(self.objects["pods"]) + spec["completions"] > self.pod_quota:
                 words = "pods is forbidden: exceeded quota: few, requested: pods=1"
+            if words:
                 event = {"metadata": {"name": f"event-{job['metadata']['name']}"}, "message": words, "type": "Warning"}
                 self.objects["events"][event["metadata"]["name"]] = event  # type: ignore[index]
                 return
@@ -532,6 +538,24 @@ class KubeApi:
                         self.delete_pod(each)
                     else:
                         del self.objects[kind][name]
+
+
+def _insecure(pod: Document) -> str:
+    """Why the Pod Security level "restricted" does not admit a pod; empty where it does."""
+    about = pod.get("securityContext", {})
+    faults = []
+    for container in (*pod["initContainers"], *pod["containers"]):
+        own = container.get("securityContext", {})
+        if own.get("allowPrivilegeEscalation") is not False:
+            faults.append("allowPrivilegeEscalation != false")
+        if own.get("capabilities", {}).get("drop") != ["ALL"]:
+            faults.append("unrestricted capabilities")
+    if about.get("runAsNonRoot") is not True:
+        faults.append("runAsNonRoot != true")
+    if about.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
+        faults.append("seccompProfile")
+    words = 'pods "run" is forbidden: violates PodSecurity "restricted:latest": '
+    return words + ", ".join(dict.fromkeys(faults)) if faults else ""
 
 
 def _selected(document: Document, query: dict[str, str]) -> bool:

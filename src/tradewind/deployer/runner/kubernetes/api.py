@@ -6,9 +6,12 @@ import json
 import os
 import ssl
 import threading
+import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from tradewind import plugins
 from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
@@ -18,6 +21,7 @@ Document = dict[str, Any]
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 20.0
 _PAGE = 500
+_RENEW_SECONDS = 10.0
 _IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CREDENTIALS_HINT = "set kubeconfig and context, or KUBECONFIG"
 
@@ -73,8 +77,8 @@ class ClusterApi:
         self._given = (kubeconfig, context)
         self._namespace = namespace
         self._lock = threading.Lock()
-        self._configuration: Any = None
-        self._pool: Any = None
+        self._connection: tuple[Any, Any] | None = None
+        self._renewed = float("-inf")
 
     @property
     def namespace(self) -> str:
@@ -82,10 +86,11 @@ class ClusterApi:
         self._connect()
         return self._namespace
 
-    def _connect(self) -> None:
+    def _connect(self) -> tuple[Any, Any]:
+        """The client's configuration and its connections."""
         with self._lock:
-            if self._pool is not None:
-                return
+            if self._connection is not None:
+                return self._connection
             try:
                 from kubernetes import client, config
             except ImportError as error:
@@ -110,8 +115,8 @@ class ClusterApi:
                     f"the Kubernetes credentials cannot be read: {error}", hint="set kubeconfig to a readable file"
                 ) from None
             self._namespace = self._namespace or home or "default"
-            self._configuration = configuration
-            self._pool = client.ApiClient(configuration).rest_client.pool_manager
+            self._connection = configuration, client.ApiClient(configuration).rest_client.pool_manager
+            return self._connection
 
     def call(
         self,
@@ -141,23 +146,35 @@ class ClusterApi:
             UnreachableError: The server does not answer, or has trouble.
             DeployError: It refused for another reason.
         """
+        query_text = f"?{urlencode(query)}" if query else ""
+        content = None if body is None else json.dumps(body).encode()
+        answer = self._request(method, path + query_text, content, seconds, kind)
+        if answer.status == HTTPStatus.UNAUTHORIZED and self._renew():
+            answer = self._request(method, path + query_text, content, seconds, kind)
+        if answer.status < 400:
+            return bytes(answer.data)
+        raise _refusal(answer.status, bytes(answer.data), f"{method} {path}")
+
+    def _renew(self) -> bool:
+        """Let the credentials be read again: a login was renewed meanwhile, or a plugin has another token by now."""
+        with self._lock:
+            if time.monotonic() < self._renewed + _RENEW_SECONDS:
+                return False
+            self._renewed, self._connection = time.monotonic(), None
+            return True
+
+    def _request(self, method: str, path: str, body: bytes | None, seconds: float, kind: str) -> Any:
         import urllib3
 
-        self._connect()
-        configuration = self._configuration
+        configuration, pool = self._connect()
         headers = {"Content-Type": kind, "Accept": "application/json, */*"}
         for setting in configuration.auth_settings().values():
             headers[setting["key"]] = setting["value"]
-        address = configuration.host + path
-        if query:
-            from urllib.parse import urlencode
-
-            address += "?" + urlencode(query)
         try:
-            answer = self._pool.request(
+            return pool.request(
                 method,
-                address,
-                body=None if body is None else json.dumps(body).encode(),
+                configuration.host + path,
+                body=body,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=seconds),
                 retries=False,
@@ -167,9 +184,6 @@ class ClusterApi:
                 f"the Kubernetes API at {configuration.host} does not answer: {type(error).__name__}",
                 hint="is the address in the kubeconfig right, and the cluster up?",
             ) from None
-        if answer.status < 400:
-            return bytes(answer.data)
-        raise _refusal(answer.status, bytes(answer.data), f"{method} {path}")
 
     def document(self, method: str, path: str, body: Document | None = None, **given: Any) -> Document:
         """Make one call whose answer is a JSON document; see `call`."""
@@ -201,9 +215,9 @@ class ClusterApi:
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
-            if self._pool is not None:
-                self._pool.clear()
-                self._pool = None
+            if self._connection is not None:
+                self._connection[1].clear()
+                self._connection = None
 
 
 def _refusal(status: int, content: bytes, call: str) -> Exception:

@@ -254,6 +254,8 @@ def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSetti
         "nodeSelector": _node_selector(request, given),
         "tolerations": [dict(each) for each in given.tolerations],
     }
+    if given.run_as is not None:
+        _restrict(pod, given.run_as)
     if given.service_account:
         pod["serviceAccountName"] = given.service_account
     if given.image_pull_secrets:
@@ -265,6 +267,19 @@ def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSetti
         # The script ends the job in time; this is for a node on which it cannot.
         pod["activeDeadlineSeconds"] = math.ceil(wall + given.start_seconds)
     return pod
+
+
+def _restrict(pod: Document, user: int) -> None:
+    """Make a pod one that the Pod Security level "restricted" admits."""
+    pod["securityContext"] = {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    for container in (*pod["initContainers"], *pod["containers"]):
+        container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def _container(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> Document:

@@ -24,6 +24,12 @@ class KubernetesSettings(plugins.Settings):
     )
     queue: str = Field("", description="The local queue of Kueue that the runs wait in; empty for none")
     priority_class: str = Field("", description="The priority class of the pods; empty for the default")
+    run_as: int | None = Field(
+        None,
+        ge=1,
+        description="The number of the user that pods run as, without any rights of root, as namespaces with the Pod "
+        "Security level `restricted` ask for; without it the images' own users",
+    )
     node_selector: dict[str, str] = Field(default_factory=dict, description="Labels that a node must have")
     instance_type: bool = Field(
         False,
