@@ -151,6 +151,7 @@ class Beliefs:
 
     def __init__(self, problem: Problem, features: FeatureMap, trials: Sequence[Trial], *, priced: bool) -> None:
         self._problem = problem
+        self._features = features
         self._priced = priced
         rows = [
             (row, trial, trial.observation)
@@ -183,7 +184,8 @@ class Beliefs:
         if not known:
             return []
         seconds = np.array([max(seen.runtime, _LEAST_SECONDS) for _, _, seen in known])
-        shift = self._shift(np.array([trial.offer.hourly for _, trial, _ in known]))
+        # At today's price: the time is what the machines have in common with a run now, not the bill.
+        shift = self._shift(np.array([self._features.today(t.configuration, t.offer).hourly for _, t, _ in known]))
         censored = np.array([seen.censored for _, _, seen in known])
         return self._processes(np.array([row for row, _, _ in known]), np.log(seconds) + shift, censored)
 

@@ -107,7 +107,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
             return None  # whether runs vary is being found out
         running = Counter(trial.key for trial in state.pending)
         trials = [self._told[runs[0].number] for runs in standing.runs]
-        hourly = np.array([trial.offer.hourly for trial in trials])
+        hourly = np.array([self._map.today(trial.configuration, trial.offer).hourly for trial in trials])
         seconds = np.exp(standing.log_time)
         spend = np.array(self.problem.terms.billing.costs(seconds, hourly))
         moved = np.ones(len(trials))

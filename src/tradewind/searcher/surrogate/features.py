@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tradewind.errors import ConfigurationError
+from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Candidates, Configuration, Offer, Problem
 from tradewind.searcher.surrogate.gp import Array
 
@@ -39,6 +39,7 @@ class FeatureMap:
         self._table: Array = table[:, self._kept]
         self.price_column = _line(self._table, totals[:, 0])
         self._rows: dict[tuple[str, str], Array | None] = {}
+        self._sold: dict[tuple[str, str], Offer | None] = {}
 
     @staticmethod
     def _totals(offers: list[Offer]) -> Array:
@@ -65,9 +66,25 @@ class FeatureMap:
             except ConfigurationError:
                 self._rows[place] = None
             else:
-                total = (self._totals([offer]) - self._low) / self._span
+                total = (self._totals([self.today(configuration, offer)]) - self._low) / self._span
                 self._rows[place] = np.hstack([own, total])[0, self._kept]
         return self._rows[place]
+
+    def today(self, configuration: Configuration, offer: Offer) -> Offer:
+        """The machines of a trial at the price of today: what they cost when it ran says nothing about them.
+
+        Args:
+            configuration: Of the trial.
+            offer: What it ran on, at the price of that day; where those machines are sold no more, it comes back.
+        """
+        place = (configuration.key, offer.key)
+        if place not in self._sold:
+            try:
+                self._sold[place] = self._problem.resolver.resolve(self._problem.space.check(configuration))
+            except (ConfigurationError, NoOfferError):
+                self._sold[place] = None
+        found = self._sold[place]
+        return found if found is not None and found.key == offer.key else offer
 
 
 def _line(table: Array, values: Array) -> tuple[int, float] | None:

@@ -94,6 +94,7 @@ class Models:
         seed: int,
     ) -> None:
         self._problem, self._least, self._kind, self._priced, self._seed = problem, least, kind, priced, seed
+        self._features = features
         told = [
             Told(row, trial.proposal.fidelity, trial, trial.observation)
             for trial in trials
@@ -155,7 +156,7 @@ class Models:
         if not known:
             return None
         seconds = np.array([max(t.seen.runtime, _LEAST_SECONDS) for t in known])
-        hourly = np.array([t.trial.offer.hourly for t in known])
+        hourly = np.array([self._features.today(t.trial.configuration, t.trial.offer).hourly for t in known])
         share = np.array([t.share for t in known])
         y = np.log(seconds) + (np.log(hourly / 3600.0) if self._priced else 0.0) - np.log(share)
         x = self._stack(known, of_time=True)
