@@ -20,6 +20,7 @@ from tradewind.deployer.provisioner.base import (
     ReachableBySsh,
 )
 from tradewind.deployer.runner.base import Runner, Simulates
+from tradewind.deployer.runner.handle import HandleData
 from tradewind.engine.deploying import make_part
 from tradewind.engine.ending import end_study
 from tradewind.engine.leftovers import Decision, Fate, Finding, Kind, Known, Owner, Row
@@ -295,16 +296,16 @@ def _jobs(part: Runner) -> Iterator[Finding]:
     handles = part.find(None)
     statuses = part.poll(handles) if handles else {}
     for handle in handles:
-        facts, status = handle.data, statuses.get(handle.run_id)
+        told, status = HandleData.of(handle), statuses.get(handle.run_id)
         yield Finding(
             Kind.JOB,
             part.name,
             handle.run_id,
-            str(facts.get("owner", "")),
-            _number(facts.get("expires")),
-            _number(facts.get("created")),
+            str(told.owner),
+            _number(told.expires),
+            _number(told.created),
             alive=status is None or not status.state.ended,
-            price_per_hour=_number(facts.get("price_per_hour")),
+            price_per_hour=_number(told.price_per_hour),
             thing=(part, handle),
         )
 

@@ -205,8 +205,8 @@ class Runner(Plugin, ABC):
 
         Without an owner they are for looking: `poll` changes nothing for them, and only `cancel` and `forget` do.
 
-        ``Handle.data`` has at least ``owner``, and ``expires``, ``created`` (seconds since the epoch) and
-        ``price_per_hour`` (USD, all nodes) where the engine keeps them; a run that waits has no ``expires``.
+        `tradewind.deployer.runner.handle.HandleData` reads and writes their data: they have at least ``owner``, and
+        ``expires``, ``created`` and ``price_per_hour`` where the engine keeps them; one that waits has no ``expires``.
         """
 
     def collect(self, handle: Handle, request: RunRequest) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
+from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.notes import Notes
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
@@ -48,6 +50,22 @@ class ProcessSettings(plugins.Settings):
     address_space: bool = Field(
         False, description="Also refuse each process more virtual memory than the offer has (RLIMIT_AS)"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessData(HandleData):
+    """What a handle of `ProcessRunner` tells.
+
+    Attributes:
+        folder: The run's folder; empty for a run of which only its tag is known.
+    """
+
+    folder: str = ""
+
+    @property
+    def place(self) -> Path | None:
+        """The run's folder, or None."""
+        return Path(self.folder) if self.folder else None
 
 
 class ProcessRunner(
@@ -96,7 +114,7 @@ class ProcessRunner(
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
         folder = request.folder.absolute()
-        handle = Handle(request.run_id, self.name, {"folder": str(folder), "owner": request.owner})
+        handle = ProcessData(owner=request.owner, folder=str(folder)).handle(request.run_id, self.name)
         if not (folder / STARTED).exists():
             check_workdir(request.workdir)
             try:
@@ -175,14 +193,15 @@ class ProcessRunner(
 
     def _look(self, handle: Handle) -> RunStatus:
         """The state of a run that another warden started, from the files that it left."""
-        folder = _folder_of(handle)
+        data = ProcessData.of(handle)
+        folder = data.place
         result = folder and document(folder / RESULT)
         if result:
             return _status_of(result)
         claim = document(folder / STARTED) if folder else None
         if folder is None or claim is None:
             # Another store's, found by its tag alone, or one that is just being started: only `cancel` may end it.
-            if procfs.members(handle.run_id, _owner_of(handle), str(folder or "")):
+            if procfs.members(handle.run_id, data.owner, str(folder or "")):
                 return RunStatus(RunState.EXECUTING)
             return gone("there is no trace of it")
         if claim["host"] != os.uname().nodename:
@@ -193,7 +212,7 @@ class ProcessRunner(
             result = document(folder / RESULT)  # it may have been written just before the warden ended
             if result:
                 return _status_of(result)
-            if procfs.kill_members(handle.run_id, _owner_of(handle), str(folder), _leader(folder)):
+            if procfs.kill_members(handle.run_id, data.owner, str(folder), _leader(folder)):
                 return RunStatus(RunState.EXECUTING, runtime=_lived(folder, claim))
         runtime = _lived(folder, claim)
         if (folder / CANCEL).exists():
@@ -222,7 +241,8 @@ class ProcessRunner(
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
         self._listen(0.0)
-        folder = _folder_of(handle)
+        data = ProcessData.of(handle)
+        folder = data.place
         if handle.run_id in self._results or (folder and (folder / RESULT).exists()):
             return
         if folder and folder.is_dir():
@@ -237,21 +257,21 @@ class ProcessRunner(
             pid, ticks = claim["warden"]
             if procfs.send(pid, ticks, signal.SIGUSR1):
                 return
-        procfs.kill_members(handle.run_id, _owner_of(handle), str(folder or ""), _leader(folder) if folder else None)
+        procfs.kill_members(handle.run_id, data.owner, str(folder or ""), _leader(folder) if folder else None)
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that live or are not settled; see `Runner.find`."""
         found = {}
         for whose, name, note in self._notes.paths(owner):
-            about = {"folder": _text(note), "owner": whose, "created": changed(note)}
-            found[name] = Handle(name, self.name, {key: value for key, value in about.items() if value is not None})
+            data = ProcessData(owner=whose, folder=_text(note), created=changed(note))
+            found[name] = data.handle(name, self.name)
         for whose, name in sorted(procfs.runs_of(owner)):
-            found.setdefault(name, Handle(name, self.name, {"folder": "", "owner": whose}))
+            found.setdefault(name, ProcessData(owner=whose).handle(name, self.name))
         return list(found.values())
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
-        folder = _folder_of(handle)
+        folder = ProcessData.of(handle).place
         known = stream in ("stdout", "stderr", METRICS)
         return piece(folder / stream, offset) if folder is not None and known else b""
 
@@ -263,7 +283,7 @@ class ProcessRunner(
         """Remove the note of a run that is settled; its folder stays."""
         self._results.pop(handle.run_id, None)
         self._begun.pop(handle.run_id, None)
-        self._notes.remove(_owner_of(handle), handle.run_id)
+        self._notes.remove(ProcessData.of(handle).owner, handle.run_id)
 
     def _hang_up(self) -> None:
         if self._warden is not None:
@@ -274,15 +294,6 @@ class ProcessRunner(
     def close(self) -> None:
         """Let go of the warden; it ends by itself when its jobs have."""
         self._hang_up()
-
-
-def _owner_of(handle: Handle) -> str:
-    return str(handle.data.get("owner", ""))
-
-
-def _folder_of(handle: Handle) -> Path | None:
-    folder = handle.data.get("folder")
-    return Path(folder) if folder else None
 
 
 def _text(path: Path) -> str:

@@ -23,6 +23,7 @@ from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.waiting import eventually
 
+from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import ENDING, job_of, literal, name_of, owner_label
 from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
@@ -35,7 +36,7 @@ from tradewind.errors import (
     TradewindError,
     UnreachableError,
 )
-from tradewind.problem import Fault, Handle, RunRequest, RunState
+from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.testing.runners import ALIVE, OWNER_A, OWNER_B, RunnerBench, RunnerConformance, ended, until
 
 REAL = os.environ.get("TRADEWIND_KUBERNETES", "")
@@ -558,14 +559,14 @@ def test_a_lost_node_counts_as_alive_for_a_minute() -> None:
     }
     job = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
     deleted = 1767229200.0
-    handle, patience = Handle("run-1", "kubernetes", {}), Patience(60, 60)
-    assert verdict(handle, job, [pod], deleted + 30, patience).status.state is RunState.EXECUTING
-    assert verdict(handle, job, [pod], deleted + 90, patience).status.state is RunState.PREEMPTED
+    data, patience = KubernetesData(), Patience(60, 60)
+    assert verdict(data, job, [pod], deleted + 30, patience).status.state is RunState.EXECUTING
+    assert verdict(data, job, [pod], deleted + 90, patience).status.state is RunState.PREEMPTED
     pod["status"] = {"phase": "Pending"}  # it never began, and never will
-    assert verdict(handle, job, [pod], deleted - 1, patience).status.state is RunState.PREEMPTED
+    assert verdict(data, job, [pod], deleted - 1, patience).status.state is RunState.PREEMPTED
     pod["spec"] = {"nodeName": "node-1"}  # its node may be starting it
-    assert verdict(handle, job, [pod], deleted - 1, patience).status.state is RunState.SUBMITTING
-    assert verdict(handle, job, [pod], deleted + 1, patience).status.state is RunState.PREEMPTED
+    assert verdict(data, job, [pod], deleted - 1, patience).status.state is RunState.SUBMITTING
+    assert verdict(data, job, [pod], deleted + 1, patience).status.state is RunState.PREEMPTED
 
 
 def test_names_and_words_are_such_as_kubernetes_takes(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import request_for
 
+from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import job_of
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.status import FOREVER, end_of, read_marked, verdict
-from tradewind.problem import Fault, Handle, RunState, RunStatus
+from tradewind.problem import Fault, RunState, RunStatus
 
 JOB: dict[str, Any] = {"metadata": {"name": "run-1", "uid": "u"}, "spec": {}, "status": {}}
 BEGAN, ENDED = "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:10+00:00"
@@ -27,8 +28,8 @@ def status(state: dict[str, Any], **about: Any) -> RunStatus:
             **about,
         },
     }
-    handle = Handle("run-1", "kubernetes", {"wall_seconds": 60.0, "memory_bytes": 2**30})
-    return verdict(handle, JOB, [pod], 1e9, FOREVER).status
+    data = KubernetesData(wall_seconds=60.0, memory_bytes=2**30)
+    return verdict(data, JOB, [pod], 1e9, FOREVER).status
 
 
 def terminated(code: int, reason: str, message: str = "") -> dict[str, Any]:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import (
@@ -37,8 +37,8 @@ from tradewind.deployer.runner.docker.engine import (
     machine_address,
 )
 from tradewind.deployer.runner.docker.events import Ear
+from tradewind.deployer.runner.docker.handle import DockerData
 from tradewind.deployer.runner.docker.logs import Place, read_from
-from tradewind.deployer.runner.docker.notes import ASKED, LOOK, asked_at
 from tradewind.deployer.runner.docker.reaper import ensure_reaper
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.submit import start_run
@@ -120,16 +120,13 @@ class DockerRunner(
                 self._ears[address] = Ear(self._watches[address].engine, self._changed)
 
     def _address_of(self, handle: Handle) -> Address:
-        told = handle.data.get("engine")
-        return Address.from_json(told) if told else default_address(self.settings)
+        return DockerData.of(handle).address or default_address(self.settings)
 
-    def _handle(self, run_id: str, owner: str, expires: str, folder: str, address: Address) -> Handle:
-        data: dict[str, Any] = {"owner": owner, "folder": folder, "engine": address.to_json()}
-        with suppress(ValueError):
-            data["expires"] = float(expires)
+    def _data(self, run_id: str, owner: str, expires: float | None, folder: str, address: Address) -> DockerData:
         # Whoever asks now may not be who asked it to start.
-        asked = asked_at(self._notes.read(owner, run_id))
-        return Handle(run_id, self.name, {**data, ASKED: asked} if asked else data)
+        note = self._notes.read(owner, run_id)
+        asked = DockerData.of(Handle.from_json(note)).asked if note else 0.0
+        return DockerData(owner=owner, expires=expires, folder=folder, engine=address.to_json(), asked=asked)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
@@ -143,24 +140,24 @@ class DockerRunner(
         address = machine_address(self.settings, far[0]) if far else default_address(self.settings)
         watch = self._watch(address)
         folder = str(request.folder.absolute())
-        handle = self._handle(request.run_id, request.owner, repr(request.expires), folder, address)
+        data = self._data(request.run_id, request.owner, request.expires, folder, address)
         # The engine, or its machine, may not answer when the run is looked for.
-        self._note(handle)
+        self._note(request.run_id, data)
         self._listen(address)
 
         def asked(moment: float) -> None:
-            nonlocal handle
-            handle = Handle(handle.run_id, self.name, {**handle.data, ASKED: moment})
+            nonlocal data
+            data = replace(data, asked=moment)
             # Before it is asked: what is killed right after it still knows when the run began to be paid for.
-            self._note(handle)
+            self._note(request.run_id, data)
 
         ports = start_run(watch.engine, self.settings, request, self._folder / "bundles", asked)
         if request.limits.wall_seconds is not None and self.settings.reaper:
             ensure_reaper(self._folder, address, self.settings)
-        return Handle(handle.run_id, self.name, {**handle.data, "ports": dict(ports)}) if ports else handle
+        return replace(data, ports=dict(ports)).handle(request.run_id, self.name)
 
-    def _note(self, handle: Handle) -> None:
-        self._notes.write(_owner_of(handle), handle.run_id, handle.to_json())
+    def _note(self, run_id: str, data: DockerData) -> None:
+        self._notes.write(data.owner, run_id, data.handle(run_id, self.name).to_json())
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; see `Runner.poll`."""
@@ -216,23 +213,22 @@ class DockerRunner(
             address = self._address_of(handle)
             if handle.run_id in found:
                 continue
-            if address in silent and (address.local or time.time() < handle.data.get("expires", 0)):
+            if address in silent and (address.local or time.time() < (DockerData.of(handle).expires or 0.0)):
                 found[handle.run_id] = handle  # unknown counts as alive
             else:
-                self._notes.remove(_owner_of(handle), handle.run_id)
+                self._notes.remove(DockerData.of(handle).owner, handle.run_id)
         if owner is None:
-            return [Handle(each.run_id, self.name, {**each.data, LOOK: True}) for each in found.values()]
+            return [replace(DockerData.of(each), look=True).handle(each.run_id, self.name) for each in found.values()]
         return list(found.values())
 
     def _find_at(self, address: Address, owner: str | None, found: dict[str, Handle]) -> None:
         wanted = names.RUN if owner is None else f"{names.OWNER}={owner}"
         for run_id, (labels, made) in runs_of(self._watch(address).engine, wanted).items():
-            whose, until = labels.get(names.OWNER, ""), labels.get(names.EXPIRES, "")
-            handle = self._handle(run_id, whose, until, labels.get(names.FOLDER, ""), address)
-            facts: dict[str, float] = {} if made is None else {"created": float(made)}
-            with suppress(ValueError):
-                facts["price_per_hour"] = float(labels.get(names.PRICE, ""))
-            found[run_id] = Handle(run_id, self.name, {**handle.data, **facts})
+            whose, expires = labels.get(names.OWNER, ""), _number(labels.get(names.EXPIRES, ""))
+            data = self._data(run_id, whose, expires, labels.get(names.FOLDER, ""), address)
+            price = _number(labels.get(names.PRICE, ""))
+            data = replace(data, created=None if made is None else float(made), price_per_hour=price)
+            found[run_id] = data.handle(run_id, self.name)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring the logs, and from elsewhere the files too, into the run's folder; see `Runner.collect`.
@@ -269,7 +265,7 @@ class DockerRunner(
             # A machine that was given back took its containers along; elsewhere the next sweep removes them.
             if address.local:
                 return
-        self._notes.remove(_owner_of(handle), handle.run_id)
+        self._notes.remove(DockerData.of(handle).owner, handle.run_id)
 
     def close(self) -> None:
         """Close the connections; containers go on."""
@@ -281,5 +277,9 @@ class DockerRunner(
         self._watches.clear()
 
 
-def _owner_of(handle: Handle) -> str:
-    return str(handle.data.get("owner", ""))
+def _number(text: str) -> float | None:
+    """The number of a label; None where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -13,9 +13,9 @@ from typing import Any
 from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.collect import members
 from tradewind.deployer.runner.docker.engine import CALL_SECONDS, LOOK_SECONDS, Engine
+from tradewind.deployer.runner.docker.handle import DockerData
 from tradewind.deployer.runner.docker.load import Launch, load_status
 from tradewind.deployer.runner.docker.names import Facts, Listed
-from tradewind.deployer.runner.docker.notes import ASKED, LOOK
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.status import ended_status
 from tradewind.deployer.runner.docker.usage import Meters, larger, meters_of, usage_of
@@ -68,12 +68,13 @@ class Watch:
 
         with self._lock:
             wanted = {handle.run_id: handle for handle in handles}
-            self._asked |= {run_id: float(handle.data.get(ASKED, 0.0)) for run_id, handle in wanted.items()}
-            self._looked_at = frozenset(run_id for run_id, handle in wanted.items() if handle.data.get(LOOK))
+            told = {run_id: DockerData.of(handle) for run_id, handle in wanted.items()}
+            self._asked |= {run_id: data.asked for run_id, data in told.items()}
+            self._looked_at = frozenset(run_id for run_id, data in told.items() if data.look)
             try:
                 if not self._reachable():
                     return self._unknown(wanted)
-                rows = self._list({str(handle.data.get("owner", "")) for handle in handles})
+                rows = self._list({data.owner for data in told.values()})
                 self._looks = _LOOKS
                 found: dict[str, dict[str, Listed]] = {}
                 for row in rows:

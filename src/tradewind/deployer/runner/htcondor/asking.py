@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tradewind.deployer.runner.htcondor.handle import HtCondorData
 from tradewind.deployer.runner.htcondor.programs import Ad, Condor
 from tradewind.deployer.runner.htcondor.submit import text_of_ad
 from tradewind.errors import TradewindError
@@ -74,10 +75,10 @@ class Asker:
             haste = urgent and any(handle.run_id not in self._covered for handle in handles)
             if time.time() < self._asked + (min(_HASTE_SECONDS, self._interval) if haste else self._interval):
                 return
-            known = (each.data.get("cluster") for each in self._watched.values())
-            clusters = {int(cluster) for cluster in known if cluster is not None}
+            told = {run_id: HtCondorData.of(each).cluster for run_id, each in self._watched.items()}
+            clusters = {int(cluster) for cluster in told.values() if cluster is not None}
             terms = [f"ClusterId == {cluster}" for cluster in sorted(clusters)]
-            terms += [tagged(run_id) for run_id, each in self._watched.items() if each.data.get("cluster") is None]
+            terms += [tagged(run_id) for run_id, cluster in told.items() if cluster is None]
             constraint = " || ".join(f"({term})" for term in terms)
             self._asking = frozenset(self._watched)
             self._question = _Question(lambda: self._condor.queue(constraint))
@@ -104,7 +105,7 @@ class Asker:
 
     def missing(self, handle: Handle) -> bool:
         """True when the queue has been asked since the run was submitted, and did not list it, for a while."""
-        if handle.run_id not in self._covered or self._asked <= float(handle.data.get("submitted") or 0.0):
+        if handle.run_id not in self._covered or self._asked <= (HtCondorData.of(handle).submitted or 0.0):
             return False
         first = self._absent.setdefault(handle.run_id, self._asked)
         return self._asked >= first + _ABSENT_SECONDS
@@ -117,8 +118,9 @@ class Asker:
         question = self._history.get(handle.run_id)
         if question is None:
             constraint = tagged(handle.run_id)
-            if handle.data.get("cluster") is not None:
-                constraint = f"ClusterId == {handle.data['cluster']} && {constraint}"
+            cluster = HtCondorData.of(handle).cluster
+            if cluster is not None:
+                constraint = f"ClusterId == {cluster} && {constraint}"
             question = self._history[handle.run_id] = _Question(lambda: self._condor.history(constraint, 1))
         if not question.done():
             return False, None

@@ -9,12 +9,12 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.files import document, folder_error, replace_document
+from tradewind.deployer.runner.htcondor.handle import HtCondorData
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.submit import (
     FOLDER,
@@ -50,9 +50,15 @@ class Exchange:
         self.log = self.place / LOG
         self.result = self.place / RESULT
 
-    def facts(self) -> dict[str, Any]:
+    @property
+    def prepared(self) -> bool:
+        """True when somebody has come as far as to prepare the run, or further."""
+        return bool(document(self.place / _ORDER) or document(self.place / _CLAIM))
+
+    def data(self) -> HtCondorData:
         """What is known of the run here: owner, expiry, program, time limit, and its job once it has one."""
-        return {**(document(self.place / _ORDER) or {}), **(document(self.place / _CLAIM) or {})}
+        known = {**(document(self.place / _ORDER) or {}), **(document(self.place / _CLAIM) or {})}
+        return replace(HtCondorData.from_json(known), folder=str(self.folder))
 
     def prepare(self, request: RunRequest, settings: HtCondorSettings, cache: Path) -> None:
         """Write all that the job needs.
@@ -76,15 +82,15 @@ class Exchange:
                 _link(pack(request.workdir, cache, limit_bytes=limit).path, self.place / WORK_TAR)
                 if (self.folder / INPUTS).is_dir():
                     _link(pack(self.folder / INPUTS, cache, limit_bytes=limit).path, self.place / INPUTS_TAR)
-            order = {
-                "owner": request.owner,
-                "expires": request.expires,
-                "created": time.time(),
-                "price_per_hour": request.offer.hourly,
-                "program": request.argv[0],
-                "wall": request.limits.wall_seconds,
-            }
-            replace_document(self.place / _ORDER, order)
+            order = HtCondorData(
+                owner=request.owner,
+                expires=request.expires,
+                created=time.time(),
+                price_per_hour=request.offer.hourly,
+                program=request.argv[0],
+                wall=request.limits.wall_seconds,
+            )
+            replace_document(self.place / _ORDER, order.to_json())
             if secrets:
                 with os.fdopen(
                     os.open(self.place / SECRETS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.htcondor.asking import Asker, tagged
 from tradewind.deployer.runner.htcondor.events import Story, read_log
 from tradewind.deployer.runner.htcondor.folder import Exchange
+from tradewind.deployer.runner.htcondor.handle import HtCondorData
 from tradewind.deployer.runner.htcondor.programs import Condor, find_programs
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, story_of
@@ -88,7 +90,7 @@ class HtCondorRunner(
         fresh = []
         for request, _ in runs:
             exchange = Exchange(request.folder.absolute())
-            if "cluster" in exchange.facts() or self._story(exchange).cluster is not None:
+            if exchange.data().cluster is not None or self._story(exchange).cluster is not None:
                 answers[request.run_id] = self._handle(request.run_id, exchange)
             else:
                 fresh.append(request)
@@ -102,7 +104,7 @@ class HtCondorRunner(
 
     def _submit_alone(self, requests: Sequence[RunRequest], lock: int) -> dict[str, Handle | TradewindError]:
         # An earlier process has come as far as these, and may have submitted them.
-        answers = self._there([each for each in requests if Exchange(each.folder.absolute()).facts()])
+        answers = self._there([each for each in requests if Exchange(each.folder.absolute()).prepared])
         ready = []
         for request in requests:
             if request.run_id in answers:
@@ -177,18 +179,15 @@ class HtCondorRunner(
         return found
 
     def _handle(self, run_id: str, exchange: Exchange, ad: Mapping[str, Any] | None = None) -> Handle:
-        facts = exchange.facts()
-        if "cluster" not in facts:
+        data = exchange.data()
+        if data.cluster is None:
             story = self._story(exchange)
             if story.cluster is not None:
-                facts |= {"cluster": story.cluster, "process": story.process}
+                data = replace(data, cluster=story.cluster, process=story.process)
         if ad is not None:
-            facts |= {"cluster": ad.get("ClusterId"), "process": ad.get("ProcId")}
-            facts["owner"] = ad.get("TradewindOwner", "")
-            facts.pop("expires", None)
-            if (expires := expiry_of(ad)) is not None:
-                facts["expires"] = expires
-        return Handle(run_id, self.name, {**facts, "folder": str(exchange.folder)})
+            data = replace(data, cluster=ad.get("ClusterId"), process=ad.get("ProcId"))
+            data = replace(data, owner=str(ad.get("TradewindOwner", "")), expires=expiry_of(ad))
+        return data.handle(run_id, self.name)
 
     def refuses(self, offer: Offer, *, given: bool) -> str:
         """Several machines for one job; see `Runner.refuses`."""
@@ -228,7 +227,8 @@ class HtCondorRunner(
             return status_of(story, {}, "", None, "") if story.final else RunStatus(RunState.EXECUTING)
         if story.final or story.state == "running":
             exchange.drop_secrets()
-        program, wall = str(handle.data.get("program", "")), handle.data.get("wall")
+        told = HtCondorData.of(handle)
+        program, wall = told.program, told.wall
         if not story.final:
             return status_of(story, {}, program, wall, None)
         return status_of(story, result_of(exchange.result), program, wall, exchange.cancelled)
@@ -294,8 +294,8 @@ class HtCondorRunner(
         """
         found = {}
         for note in self._notes.all(owner):
-            handle = self._handle(note.run_id, Exchange(Path(note.content["folder"])))
-            found[handle.run_id] = Handle(handle.run_id, self.name, {**handle.data, "owner": note.owner})
+            told = HtCondorData.of(self._handle(note.run_id, Exchange(Path(note.content["folder"]))))
+            found[note.run_id] = replace(told, owner=note.owner).handle(note.run_id, self.name)
         # A condor_submit that outlived its caller has to be over before one can say what there is.
         with self._condor.alone(_FIND_SECONDS):
             tag = "TradewindRun =!= undefined" if owner is None else f"TradewindOwner == {text_of_ad(owner)}"
@@ -324,9 +324,9 @@ class HtCondorRunner(
             self._logs.pop(exchange.log, None)
         self._ended.pop(handle.run_id, None)
         self._asker.forget(handle.run_id)
-        self._notes.remove(str(handle.data.get("owner", "")), handle.run_id)
+        self._notes.remove(HtCondorData.of(handle).owner, handle.run_id)
 
 
 def _exchange(handle: Handle) -> Exchange | None:
-    folder = handle.data.get("folder")
-    return Exchange(Path(folder)) if folder else None
+    place = HtCondorData.of(handle).place
+    return Exchange(place) if place is not None else None

@@ -9,11 +9,11 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, cast
 
 from tradewind.deployer import bundle
+from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import ENDING, EXPIRES, FACTS, OWNER, RUN, Document
 from tradewind.deployer.runner.kubernetes.status import first_pod, seconds_of
 from tradewind.problem import Handle, RunRequest
@@ -33,12 +33,15 @@ def content_name(kind: str, content: Mapping[str, bytes]) -> str:
 def handle_of(job: Document, runner: str) -> Handle:
     """The handle of a run, from what its Job keeps."""
     notes = job["metadata"].get("annotations", {})
-    facts = json.loads(notes.get(FACTS, "{}"))
-    about = {"owner": notes.get(OWNER, ""), "expires": float(notes[EXPIRES]), "job": job["metadata"]["name"]}
-    about["uid"] = job["metadata"]["uid"]
-    if made := job["metadata"].get("creationTimestamp"):
-        about["created"] = datetime.fromisoformat(made).timestamp()
-    return Handle(notes[RUN], runner, {**facts, **about})
+    data = replace(
+        KubernetesData.from_json(json.loads(notes.get(FACTS, "{}"))),
+        owner=notes.get(OWNER, ""),
+        expires=float(notes[EXPIRES]),
+        created=seconds_of(job["metadata"].get("creationTimestamp")),
+        job=job["metadata"]["name"],
+        uid=job["metadata"]["uid"],
+    )
+    return data.handle(notes[RUN], runner)
 
 
 def with_expiry(handle: Handle, job: Document, pods: Sequence[Document]) -> Handle:
@@ -51,15 +54,13 @@ def with_expiry(handle: Handle, job: Document, pods: Sequence[Document]) -> Hand
         job: Its Job.
         pods: Its pods.
     """
-    facts, pod = dict(handle.data), first_pod(pods)
+    data, pod = KubernetesData.of(handle), first_pod(pods)
     began = seconds_of(pod["status"].get("startTime")) if pod is not None else None
     if began is not None:
-        # An earlier version did not write down how long it lasts.
-        lasts = facts.get("lasts", facts["expires"] - facts.get("created", facts["expires"]))
-        facts["expires"] = max(facts["expires"], began + lasts)
+        data = data.begun(began, data.lasts)
     elif not has_ended(job):
-        del facts["expires"]
-    return replace(handle, data=facts)
+        data = data.waiting()
+    return data.handle(handle.run_id, handle.runner)
 
 
 def has_ended(job: Document) -> bool:

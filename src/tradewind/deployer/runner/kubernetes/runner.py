@@ -35,6 +35,7 @@ from tradewind.deployer.runner.kubernetes.files import (
     unpack,
     with_expiry,
 )
+from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import (
     CONTAINER,
     ENDING,
@@ -120,16 +121,16 @@ class KubernetesRunner(
             raise ImageError("Kubernetes runs container images, and the job names none", hint="set job.image")
         values = resolve_secrets(request.secrets)
         files = self._files(request)
-        facts = {
-            "folder": str(request.folder.absolute()),
-            "program": request.argv[0],
-            "memory_bytes": memory_of(request),
-            "wall_seconds": request.limits.wall_seconds,
-            "lasts": request.expires - self.clock.now(),
-            "patience": asdict(self._patience),
-        }
+        data = KubernetesData(
+            folder=str(request.folder.absolute()),
+            program=request.argv[0],
+            memory_bytes=memory_of(request),
+            wall_seconds=request.limits.wall_seconds,
+            lasts=request.expires - self.clock.now(),
+            patience=asdict(self._patience),
+        )
         names = {name: content_name(name, content) for name, content in files.items()}
-        job = job_of(request, json.dumps(facts), names, self.settings)
+        job = job_of(request, json.dumps(data.to_json()), names, self.settings)
         try:
             job = self._api.document("POST", self._api.path("jobs"), job)
         except Conflict:
@@ -202,7 +203,8 @@ class KubernetesRunner(
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; see `Runner.poll`."""
-        owners = sorted({owner_label(str(handle.data.get("owner", ""))) for handle in handles})
+        told = {handle.run_id: KubernetesData.of(handle) for handle in handles}
+        owners = sorted({owner_label(data.owner) for data in told.values()})
         selector = f"{MANAGED},{OWNER} in ({','.join(owners)})"
         try:
             # In this order: a Job that is made in between is not missed.
@@ -219,18 +221,23 @@ class KubernetesRunner(
             name, now = name_of(handle.run_id), self.clock.now()
             job = jobs.get(name)
             mine = by_job.get(job["metadata"]["uid"], ()) if job is not None else ()
-            # That of the settings it was submitted with; an earlier version did not write it down.
-            patience = handle.data.get("patience", asdict(self._patience))
-            found = verdict(handle, job, mine, now, Patience(**patience) if patience else FOREVER)
+            data = told[handle.run_id]
+            found = verdict(data, job, mine, now, self._patience_with(data))
             status = found.status
             if found.mark:
-                if patience:
+                if not data.look:
                     why = self._why(name) if found.ask else ""
                     self._mark(name, replace(status, reason=f"{status.reason}{why}"))
                 status = RunStatus(RunState.SUBMITTING)  # until its pods have gone
             statuses[handle.run_id] = status
         self._seen = {name: status.state for name, status in statuses.items()}
         return statuses
+
+    def _patience_with(self, data: KubernetesData) -> Patience:
+        """That of the settings with which a run was submitted."""
+        if data.look:
+            return FOREVER
+        return Patience(**data.patience) if data.patience else self._patience
 
     def _why(self, name: str) -> str:
         """What the cluster's events say about a Job."""
@@ -280,11 +287,11 @@ class KubernetesRunner(
         if owner is not None:
             return found
         # Who looks at everybody's runs gives none of them up: only `cancel` may end them.
-        return [replace(handle, data={**handle.data, "patience": None}) for handle in found]
+        return [replace(KubernetesData.of(each), look=True).handle(each.run_id, self.name) for each in found]
 
     def _pod_of(self, handle: Handle) -> Document | None:
-        pods = self._api.listed("pods", f"job-name={name_of(handle.run_id)}")
-        return first_pod([pod for pod in pods if handle.data.get("uid") in (None, job_of_pod(pod))])
+        pods, uid = self._api.listed("pods", f"job-name={name_of(handle.run_id)}"), KubernetesData.of(handle).uid
+        return first_pod([pod for pod in pods if uid in ("", job_of_pod(pod))])
 
     def _log_of(self, pod: Document) -> bytes:
         path = self._api.path("pods", f"{pod['metadata']['name']}/log")

@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from tradewind.deployer.runner.endings import SIGNALLED, code_of, failure, gone, out_of_memory, timed_out
+from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING
-from tradewind.problem import Fault, Handle, RunState, RunStatus, Usage
+from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration
 
 Document = dict[str, Any]
@@ -98,11 +99,13 @@ def ending_of_mark(job: Document) -> Document | None:
     return found
 
 
-def verdict(handle: Handle, job: Document | None, pods: Sequence[Document], now: float, patience: Patience) -> Verdict:
+def verdict(
+    data: KubernetesData, job: Document | None, pods: Sequence[Document], now: float, patience: Patience
+) -> Verdict:
     """Where a run is.
 
     Args:
-        handle: The run.
+        data: What the run's handle tells.
         job: Its Job, or None.
         pods: Its pods.
         now: The time.
@@ -123,9 +126,9 @@ def verdict(handle: Handle, job: Document | None, pods: Sequence[Document], now:
     if _taken(pod):
         return Verdict(gone(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
     if ended is not None:
-        return Verdict(_ended(handle, pod, ended))
+        return Verdict(_ended(data, pod, ended))
     if pod["status"].get("phase") == "Failed":
-        return Verdict(_failed(handle, pod))
+        return Verdict(_failed(data, pod))
     if not _lives(pod, now):
         return Verdict(gone("its node is lost"))
     running = _container(pod).get("running")
@@ -201,24 +204,22 @@ def figures(ended: Document) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in str(ended.get("message") or "").splitlines())
 
 
-def _ended(handle: Handle, pod: Document, ended: Document) -> RunStatus:
+def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
     said, code, reason = figures(ended), int(ended["exitCode"]), ended.get("reason", "")
     runtime = _lasted(ended)
     if said.get("began") and said.get("ended"):
         runtime = max(0.0, float(said["ended"]) - float(said["began"]))
     usage = Usage(int(said["peak"]) if said.get("peak", "").isdigit() else None)
     if said.get("state") == "timed_out":
-        runtime = max(runtime, handle.data.get("wall_seconds") or 0.0)
-        return RunStatus(
-            RunState.TIMED_OUT, runtime, timed_out(handle.data.get("wall_seconds")), Fault.JOB, usage=usage
-        )
+        runtime = max(runtime, data.wall_seconds or 0.0)
+        return RunStatus(RunState.TIMED_OUT, runtime, timed_out(data.wall_seconds), Fault.JOB, usage=usage)
     if reason == "OOMKilled" and code != 0:
-        words = out_of_memory(handle.data.get("memory_bytes"))
+        words = out_of_memory(data.memory_bytes)
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, -signal.SIGKILL, usage)
     if code == 0:
         return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)
     if said.get("state") == "missing":
-        words = f"there is no program {handle.data.get('program')!r} in the image"
+        words = f"there is no program {data.program!r} in the image"
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code)
     if reason in _CANNOT_START:
         return RunStatus(RunState.FAILED, 0.0, f"the container cannot start: {ended.get('message')}", Fault.JOB, code)
@@ -228,11 +229,11 @@ def _ended(handle: Handle, pod: Document, ended: Document) -> RunStatus:
     return RunStatus(RunState.FAILED, runtime, failure(code), Fault.JOB, code, usage)
 
 
-def _failed(handle: Handle, pod: Document) -> RunStatus:
+def _failed(data: KubernetesData, pod: Document) -> RunStatus:
     """A pod that failed, of whose command no end is known: mostly it did not begin."""
     if pod["status"].get("reason") == "DeadlineExceeded":
         if _container(pod).get("running"):
-            return RunStatus(RunState.TIMED_OUT, 0.0, timed_out(handle.data.get("wall_seconds")), Fault.JOB)
+            return RunStatus(RunState.TIMED_OUT, 0.0, timed_out(data.wall_seconds), Fault.JOB)
         waits = _container(pod).get("waiting") or {}
         words = f"it did not start before its time limit: {waits.get('reason', '')} {waits.get('message', '')}"
         return RunStatus(RunState.FAILED, 0.0, words.strip(" :"), Fault.INFRASTRUCTURE)

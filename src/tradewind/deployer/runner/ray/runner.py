@@ -32,6 +32,7 @@ from tradewind.deployer.runner.base import (
 from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.limits import cpus_of, memory_of
+from tradewind.deployer.runner.ray.handle import RayData
 from tradewind.deployer.runner.ray.link import RayLink, find_ray
 from tradewind.deployer.runner.ray.node import FOLDER, METRICS
 from tradewind.errors import TradewindError
@@ -128,32 +129,28 @@ class RayRunner(
         """Start a run; see `Runner.submit`."""
         values = resolve_secrets(request.secrets)
         folder = request.folder.absolute()
-        handle = Handle(
-            request.run_id,
-            self.name,
-            {
-                "folder": str(folder),
-                "owner": request.owner,
-                "expires": request.expires,
-                "lasts": request.expires - time.time(),
-                "created": time.time(),
-                "price_per_hour": request.offer.hourly,
-                "secrets": dict(request.secrets),
-                "memory_bytes": memory_of(request),
-                "wall_seconds": request.limits.wall_seconds,
-            },
+        data = RayData(
+            owner=request.owner,
+            expires=request.expires,
+            created=time.time(),
+            price_per_hour=request.offer.hourly,
+            folder=str(folder),
+            lasts=request.expires - time.time(),
+            secrets=dict(request.secrets),
+            memory_bytes=memory_of(request),
+            wall_seconds=request.limits.wall_seconds,
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             packed = self._pack(request, folder)
         except OSError as error:
             raise folder_error(error, folder) from error
-        order = self._order(request, handle, values)
+        order = self._order(request, data, values)
         order["bundles"] = {name: each.digest for name, each in packed.items()}
         order["archives"] = [(str(each.path), each.digest) for each in packed.values()]
         order["record"]["bundles"] = sorted(order["bundles"].values())
         self._call("submit", seconds=_FETCH_SECONDS, order=order)
-        return handle
+        return data.handle(request.run_id, self.name)
 
     def _pack(self, request: RunRequest, folder: Path) -> dict[str, bundle.Bundle]:
         cache, limit = self.data_folder / "bundles", self.settings.workdir_bytes
@@ -162,7 +159,7 @@ class RayRunner(
             packed["inputs"] = bundle.pack(folder / "inputs", cache, limit_bytes=limit)
         return packed
 
-    def _order(self, request: RunRequest, handle: Handle, values: Mapping[str, str]) -> dict[str, Any]:
+    def _order(self, request: RunRequest, data: RayData, values: Mapping[str, str]) -> dict[str, Any]:
         given, offer, limits = self.settings, request.offer, request.limits
         wanted = {
             "CPU": cpus_of(request) or 0,
@@ -172,11 +169,11 @@ class RayRunner(
             **({offer.instance_type: 1} if given.instance_resource else {}),
         }
         return {
-            "key": _key(handle),
+            "key": data.key(request.run_id),
             "name": request.run_id,
             "run_id": request.run_id,
-            "record": {"run_id": request.run_id, **handle.data},
-            "lasts": handle.data["lasts"],
+            "record": {"run_id": request.run_id, **data.to_json()},
+            "lasts": data.lasts,
             "resources": {name: amount for name, amount in wanted.items() if amount or name == "CPU"},
             "group": offer.nodes if offer.nodes > 1 else 0,
             "grows": given.autoscales,
@@ -191,7 +188,7 @@ class RayRunner(
                 "owner": request.owner,
                 "argv": list(request.argv),
                 "cpus": None,
-                "memory_bytes": handle.data["memory_bytes"],
+                "memory_bytes": data.memory_bytes,
                 "address_space": 0,
                 "wall_seconds": limits.wall_seconds,
                 "log_bytes": limits.log_bytes,
@@ -218,10 +215,11 @@ class RayRunner(
 
     def _tell_secrets(self, handle: Handle) -> None:
         """The process that submitted it may have died before the secrets were there."""
-        if "secrets" not in handle.data:
+        secrets = RayData.of(handle).secrets
+        if secrets is None:
             return
         try:
-            values = resolve_secrets(handle.data["secrets"])
+            values = resolve_secrets(secrets)
             self._call("begin", seconds=_POLL_SECONDS, name=handle.run_id, values=values)
         except TradewindError:  # the next poll tries again
             return
@@ -239,13 +237,13 @@ class RayRunner(
         """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
         quoted = None if owner is None else quote(owner, safe="")
         records = self._call("find", seconds=_CALL_SECONDS, owner=quoted)
+        found = {record["run_id"]: RayData.from_json(record) for record in records}
         if owner is None:
             # Who looks at everybody's runs must not give them values of his own under the same names.
-            records = [{key: value for key, value in each.items() if key != "secrets"} for each in records]
-        handles = [Handle(record.pop("run_id"), self.name, record) for record in records]
-        keys = {handle.run_id: _key(handle) for handle in handles}
+            found = {run_id: replace(data, secrets=None) for run_id, data in found.items()}
+        keys = {run_id: data.key(run_id) for run_id, data in found.items()}
         facts = self._call("poll", seconds=_CALL_SECONDS, keys=keys) if keys else {}
-        return [_with_expiry(handle, facts[handle.run_id]) for handle in handles]
+        return [_with_expiry(data, facts[run_id]).handle(run_id, self.name) for run_id, data in found.items()]
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
@@ -292,29 +290,22 @@ class RayRunner(
 
 
 def _key(handle: Handle) -> str:
-    """Where the cluster's store has a run: by its owner first, so that an owner's runs are found in one call."""
-    return f"{quote(str(handle.data.get('owner', '')), safe='')}/{quote(handle.run_id, safe='')}"
+    """Where the cluster's store has a run."""
+    return RayData.of(handle).key(handle.run_id)
 
 
-def _with_expiry(handle: Handle, facts: Mapping[str, Any]) -> Handle:
+def _with_expiry(data: RayData, facts: Mapping[str, Any]) -> RayData:
     """A run with the expiry that it has after its time without a node, which does not count; one that waits has none.
 
     Args:
-        handle: The run.
+        data: The run.
         facts: What the cluster's store knows of it.
     """
-    data, state = dict(handle.data), facts["state"] or {}
+    state = facts["state"] or {}
     began = state.get("started", state.get("placed"))
     if began is not None:
-        data["expires"] = max(data["expires"], began + _lasts(data))
-    elif facts["live"] and facts["end"] is None:
-        del data["expires"]
-    return replace(handle, data=data)
-
-
-def _lasts(data: Mapping[str, Any]) -> float:
-    """Seconds from its beginning after which anyone may end a run; an earlier version did not write them down."""
-    return float(data.get("lasts", data["expires"] - data.get("created", data["expires"])))
+        return data.begun(began, data.lasts)
+    return data.waiting() if facts["live"] and facts["end"] is None else data
 
 
 def _unheard(handle: Handle, heard: float | None) -> RunStatus:
@@ -324,9 +315,8 @@ def _unheard(handle: Handle, heard: float | None) -> RunStatus:
         handle: The run.
         heard: When it was last known to be alive, in seconds since the epoch: it may have waited until then.
     """
-    expires, wall = handle.data.get("expires"), handle.data.get("wall_seconds")
-    if expires is not None and heard is not None:
-        expires = max(expires, heard + _lasts(handle.data))
+    data = RayData.of(handle)
+    expires, wall = (data if heard is None else data.begun(heard, data.lasts)).expires, data.wall_seconds
     if expires is not None and wall is not None and time.time() > expires + wall + _SLACK_SECONDS:
         return gone("its cluster does not answer, and its lease and its time limit are over")
     return RunStatus(RunState.EXECUTING)
@@ -350,7 +340,7 @@ def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
     fault: Fault | None = Fault.JOB
     if state == "out_of_memory":
         state = "failed"
-        reason = out_of_memory(result.get("memory_bytes") or handle.data.get("memory_bytes"))
+        reason = out_of_memory(result.get("memory_bytes") or RayData.of(handle).memory_bytes)
     elif state == "timed_out":
         reason = timed_out(result["wall_seconds"])
     elif state == "failed":

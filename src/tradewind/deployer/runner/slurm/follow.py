@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner.endings import gone
-from tradewind.deployer.runner.files import document, replace_document
+from tradewind.deployer.runner.files import document, leave_mark, replace_document
+from tradewind.deployer.runner.slurm.handle import SlurmRun
 from tradewind.deployer.runner.slurm.queue import Evidence, Queue, Row, Snapshot
-from tradewind.deployer.runner.slurm.spool import CANCEL, HANDED, RESULT, Spool, plain
+from tradewind.deployer.runner.slurm.spool import CANCEL, RESULT, Spool
 from tradewind.deployer.runner.slurm.status import hopeless, is_end, needs_word, settled, verdict, waiting
 from tradewind.errors import TradewindError
-from tradewind.problem import Handle, RunState, RunStatus
+from tradewind.problem import RunState, RunStatus
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -52,49 +51,49 @@ class Follower:
     settle: float
     _seen: dict[str, _Seen] = field(default_factory=dict)
 
-    def poll(self, handles: Sequence[Handle]) -> dict[str, RunStatus]:
+    def poll(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
         """Where some runs are, by run id."""
         statuses: dict[str, RunStatus] = {}
-        open_handles = []
+        open_runs = []
         ended = self.spool.ended()
-        for handle in handles:
-            seen = self._seen.setdefault(handle.run_id, _Seen())
-            if seen.final is None and f"{_name(handle)}.{_index(handle)}" in ended:
-                self._read(handle, seen)
+        for run in runs:
+            seen = self._seen.setdefault(run.run_id, _Seen())
+            if seen.final is None and f"{run.name}.{run.data.index}" in ended:
+                self._read(run, seen)
             if seen.final is not None:
-                statuses[handle.run_id] = seen.final
+                statuses[run.run_id] = seen.final
             else:
-                open_handles.append(handle)
-        if open_handles:
-            statuses |= self._ask(open_handles)
+                open_runs.append(run)
+        if open_runs:
+            statuses |= self._ask(open_runs)
         return statuses
 
-    def _ask(self, handles: Sequence[Handle]) -> dict[str, RunStatus]:
+    def _ask(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
         statuses = {}
         snapshot = self.queue.look()
         missing = []
         if snapshot is not None:
-            away = [handle for handle in handles if _key(handle) not in snapshot.rows]
+            away = [run for run in runs if run.key not in snapshot.rows]
             # One that was submitted after the last look is not missing.
-            newest = max((self._seen[handle.run_id].known_since for handle in away), default=0.0)
+            newest = max((self._seen[run.run_id].known_since for run in away), default=0.0)
             snapshot = self.queue.look(since=newest)
-        for handle in handles:
-            status = self._in_queue(handle, snapshot)
+        for run in runs:
+            status = self._in_queue(run, snapshot)
             if status is None:
-                missing.append(handle)
+                missing.append(run)
             else:
-                statuses[handle.run_id] = status
+                statuses[run.run_id] = status
         assert snapshot is not None or not missing
         return statuses | self._missing(missing)
 
-    def _in_queue(self, handle: Handle, snapshot: Snapshot | None) -> RunStatus | None:
+    def _in_queue(self, run: SlurmRun, snapshot: Snapshot | None) -> RunStatus | None:
         """The status of a run while its job is in the queue, or while Slurm does not answer; None when it is not."""
-        seen = self._seen[handle.run_id]
+        seen = self._seen[run.run_id]
         if snapshot is None:
             # The file of its end may be there although Slurm is not.
-            status = self._read(handle, seen) or self._ended_by_us(handle)
+            status = self._read(run, seen) or self._ended_by_us(run)
             return status or RunStatus(RunState.EXECUTING, runtime=seen.used)
-        row = snapshot.rows.get(_key(handle))
+        row = snapshot.rows.get(run.key)
         if row is None:
             return None
         seen.missing_since = None
@@ -102,79 +101,77 @@ class Follower:
         why = hopeless(row)
         seen.stuck_since = (seen.stuck_since or time.monotonic()) if why else None
         if seen.stuck_since is not None and time.monotonic() - seen.stuck_since > self.settle:
-            return self._give_up(handle, row, why)
+            return self._give_up(run, row, why)
         if (status := waiting(row)) is not None:
             return status
         seen.used = row.used + (time.monotonic() - snapshot.begun if row.state == "RUNNING" else 0.0)
         return RunStatus(RunState.EXECUTING, runtime=seen.used, reason="" if row.state == "RUNNING" else row.state)
 
-    def _give_up(self, handle: Handle, row: Row, why: str) -> RunStatus:
+    def _give_up(self, run: SlurmRun, row: Row, why: str) -> RunStatus:
         """End a job that would wait for ever."""
-        self.spool.take(_name(handle), _index(handle))
+        self.spool.take(run.name, run.data.index)
         with suppress(TradewindError):
             self.queue.cancel(row.job)
-        return self._write(handle, {"state": "lost", "reason": why, "runtime": 0.0})
+        return self._write(run, {"state": "lost", "reason": why, "runtime": 0.0})
 
-    def _read(self, handle: Handle, seen: _Seen) -> RunStatus | None:
+    def _read(self, run: SlurmRun, seen: _Seen) -> RunStatus | None:
         """The status of a run that has left its end, unless Slurm must say why it ended."""
-        result = self._result(handle)
+        result = self._result(run)
         if result is None or not is_end(result) or needs_word(result):
             return None
-        seen.final = settled(result, handle.data, self._wish(handle))
+        seen.final = settled(result, run.data, self._wish(run))
         return seen.final
 
-    def _ended_by_us(self, handle: Handle) -> RunStatus | None:
+    def _ended_by_us(self, run: SlurmRun) -> RunStatus | None:
         """The status of a run that ended because somebody here cancelled it; None of another."""
-        result, wish = self._result(handle), self._wish(handle)
+        result, wish = self._result(run), self._wish(run)
         if result is None or result.get("state") != "terminated" or wish is None:
             return None
-        return self._final(handle, settled(result, handle.data, wish))
+        return self._final(run, settled(result, run.data, wish))
 
-    def _missing(self, handles: Sequence[Handle]) -> dict[str, RunStatus]:
+    def _missing(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
         """The statuses of runs whose jobs are not in the queue."""
         statuses: dict[str, RunStatus] = {}
-        unclear: dict[str, Handle] = {}
-        for handle in handles:
-            seen = self._seen[handle.run_id]
-            status = self._read(handle, seen) or self._ended_by_us(handle) or self._never_started(handle)
-            if status is None and (job := self._job(handle)):
-                unclear[job] = handle
+        unclear: dict[str, SlurmRun] = {}
+        for run in runs:
+            seen = self._seen[run.run_id]
+            status = self._read(run, seen) or self._ended_by_us(run) or self._never_started(run)
+            if status is None and (job := self._job(run)):
+                unclear[job] = run
             else:
-                statuses[handle.run_id] = status or self._without(handle, _GONE)
+                statuses[run.run_id] = status or self._without(run, _GONE)
         if not unclear:
             return statuses
-        since = min(float(handle.data.get("submitted") or time.time() - 86400) for handle in unclear.values())
-        wanted = {job: (_name(handle), self._seen[handle.run_id].raw) for job, handle in unclear.items()}
+        since = min((run.data.submitted or time.time() - 86400) for run in unclear.values())
+        wanted = {job: (run.name, self._seen[run.run_id].raw) for job, run in unclear.items()}
         evidence = self.queue.ends(wanted, since)
-        for job, handle in unclear.items():
-            statuses[handle.run_id] = self._without(handle, evidence.get(job, _GONE))
+        for job, run in unclear.items():
+            statuses[run.run_id] = self._without(run, evidence.get(job, _GONE))
         return statuses
 
-    def _never_started(self, handle: Handle) -> RunStatus | None:
+    def _never_started(self, run: SlurmRun) -> RunStatus | None:
         """The status of a run that no job has started, and none will as it is now; None of another."""
-        name, index = _name(handle), _index(handle)
-        if not handle.data.get("batch"):
-            return self._final(handle, gone("there is no trace of it"))
+        name, index = run.name, run.data.index
+        if not run.data.batch:
+            return self._final(run, gone("there is no trace of it"))
         claim = self.spool.claim(name, index)
         if claim == "controller":
-            wish = self._wish(handle)
+            wish = self._wish(run)
             state = "lost" if wish is None else "cancelled"
-            return self._write(
-                handle, {"state": state, "reason": "it was taken back before it started", "runtime": 0.0}
-            )
-        if claim or handle.data.get(HANDED) or self.spool.job(name) or self.spool.about(name) is None:
+            return self._write(run, {"state": state, "reason": "it was taken back before it started", "runtime": 0.0})
+        if claim or run.data.handed or self.spool.job(name) or self.spool.about(name) is None:
             return None
         # Whoever wrote it down may be about to hand it over, or comes back for it: only `cancel` takes it back.
         return RunStatus(RunState.SUBMITTING, reason="it is not handed to Slurm yet")
 
-    def _without(self, handle: Handle, evidence: Evidence) -> RunStatus:
+    def _without(self, run: SlurmRun, evidence: Evidence) -> RunStatus:
         """The status of a run whose job has left the queue without an end that speaks for itself."""
-        seen = self._seen[handle.run_id]
+        seen = self._seen[run.run_id]
         alive = RunStatus(RunState.EXECUTING, runtime=seen.used)
         if evidence.state in ("COMPLETING", "RUNNING", "PENDING", "SUSPENDED", "CONFIGURING"):
             return alive
-        result = self._result(handle)
-        wish = self._wish(handle)
+        result = self._result(run)
+        wish = self._wish(run)
         sure = evidence.state not in ("UNKNOWN", "COMPLETED", "FAILED") or (is_end(result) and evidence is not _GONE)
         sure = sure or (wish is not None and is_end(result))
         if not sure:
@@ -183,103 +180,81 @@ class Follower:
             seen.missing_since = now if seen.missing_since is None else seen.missing_since
             if now - seen.missing_since < self.settle:
                 return alive
-        made = verdict(evidence, result, handle.data, cancelled=wish is not None, used=seen.used)
-        status = self._write(handle, made)
+        made = verdict(evidence, result, run.data, cancelled=wish is not None, used=seen.used)
+        status = self._write(run, made)
         if evidence is _GONE and wish is None:
             # A slurmctld that lost its state forgets jobs that run: they see this and end.
-            self._leave_wish(handle, status.reason)
+            self._leave_wish(run, status.reason)
         return status
 
-    def _write(self, handle: Handle, result: Mapping[str, Any]) -> RunStatus:
+    def _write(self, run: SlurmRun, result: Mapping[str, Any]) -> RunStatus:
         """Write down how a run ended that did not do so itself, so that all processes say the same."""
-        folder = _folder(handle)
+        folder = run.folder
         if folder is not None and folder.is_dir():
-            known = self._result(handle)
+            known = self._result(run)
             if known is not None and is_end(known) and not needs_word(known):
                 result = known
             else:
                 with suppress(OSError):
                     replace_document(folder / RESULT, {"truncated": False, "exit_code": None, **result, "judged": True})
-            if handle.data.get("batch"):
+            if run.data.batch:
                 with suppress(OSError):
-                    self.spool.mark(_name(handle), _index(handle)).touch()
-        return self._final(handle, settled(result, handle.data, self._wish(handle)))
+                    self.spool.mark(run.name, run.data.index).touch()
+        return self._final(run, settled(result, run.data, self._wish(run)))
 
-    def _final(self, handle: Handle, status: RunStatus) -> RunStatus:
-        self._seen.setdefault(handle.run_id, _Seen()).final = status
+    def _final(self, run: SlurmRun, status: RunStatus) -> RunStatus:
+        self._seen.setdefault(run.run_id, _Seen()).final = status
         return status
 
-    def cancel(self, handle: Handle, reason: str) -> None:
+    def cancel(self, run: SlurmRun, reason: str) -> None:
         """End a run, by what works: taking it back before it starts, Slurm, and a file that its job looks at."""
-        seen = self._seen.setdefault(handle.run_id, _Seen())
-        if seen.final is not None or self._read(handle, seen) is not None:
+        seen = self._seen.setdefault(run.run_id, _Seen())
+        if seen.final is not None or self._read(run, seen) is not None:
             return
-        self._leave_wish(handle, reason)
+        self._leave_wish(run, reason)
         seen.cancelled = True
-        name, index = _name(handle), _index(handle)
-        taken = bool(handle.data.get("batch")) and self.spool.take(name, index)
+        name, index = run.name, run.data.index
+        taken = bool(run.data.batch) and self.spool.take(name, index)
         try:
-            row = self.queue.row(_key(handle), seen.known_since)
+            row = self.queue.row(run.key, seen.known_since)
             if row is not None:
                 self.queue.cancel(row.job)
         except TradewindError as error:
             # The job script sees the file; and the engine asks again while the run goes on.
-            _log.warning("run %s: %s", handle.run_id, error)
+            _log.warning("run %s: %s", run.run_id, error)
         if taken:
-            self._write(handle, {"state": "cancelled", "reason": reason, "runtime": 0.0})
+            self._write(run, {"state": "cancelled", "reason": reason, "runtime": 0.0})
 
-    def _leave_wish(self, handle: Handle, reason: str) -> None:
+    def _leave_wish(self, run: SlurmRun, reason: str) -> None:
         """Write the file whose presence tells a job to end; on a full disk it stays empty."""
-        folder = _folder(handle)
+        folder = run.folder
         if folder is not None and folder.is_dir():
-            with suppress(OSError):
-                fd = os.open(folder / CANCEL, os.O_WRONLY | os.O_CREAT, 0o644)
-                try:
-                    os.write(fd, reason.encode())
-                finally:
-                    os.close(fd)
+            leave_mark(folder / CANCEL, reason)
 
     def forget(self, run_id: str) -> None:
         """Forget a settled run."""
         self._seen.pop(run_id, None)
 
-    def _job(self, handle: Handle) -> str:
+    def _job(self, run: SlurmRun) -> str:
         """Slurm's id of a run's job, or empty while it is not known."""
-        name, index = _name(handle), _index(handle)
+        name, index = run.name, run.data.index
         claim = self.spool.claim(name, index)
         if claim[:1].isdigit():
             return claim
-        job = str(handle.data.get("job") or self.spool.job(name))
+        job = run.data.job or self.spool.job(name)
         about = self.spool.about(name)
         several = len(about["runs"]) > 1 if about else "+" in name
         return f"{job}_{index}" if job and several else job
 
-    def _result(self, handle: Handle) -> dict[str, Any] | None:
-        folder = _folder(handle)
+    def _result(self, run: SlurmRun) -> dict[str, Any] | None:
+        folder = run.folder
         return document(folder / RESULT) if folder is not None else None
 
-    def _wish(self, handle: Handle) -> str | None:
+    def _wish(self, run: SlurmRun) -> str | None:
         """The reason for which somebody here cancelled a run, or None if nobody did."""
-        folder = _folder(handle)
+        folder = run.folder
         if folder is not None:
             with suppress(OSError):
                 return (folder / CANCEL).read_text(encoding="utf-8", errors="replace").strip()
-        seen = self._seen.get(handle.run_id)
+        seen = self._seen.get(run.run_id)
         return "" if seen is not None and seen.cancelled else None
-
-
-def _name(handle: Handle) -> str:
-    return str(handle.data.get("batch") or plain(handle.run_id))
-
-
-def _index(handle: Handle) -> int:
-    return int(handle.data.get("index") or 0)
-
-
-def _key(handle: Handle) -> tuple[str, int]:
-    return _name(handle), _index(handle)
-
-
-def _folder(handle: Handle) -> Path | None:
-    folder = handle.data.get("folder")
-    return Path(folder) if folder else None

@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 from urllib.parse import unquote
 
+from tradewind.deployer.runner.slurm.handle import SlurmData
 from tradewind.deployer.runner.slurm.programs import Programs
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 
@@ -299,30 +299,25 @@ def comment_of(owner: str, expires: float, lasts: float, spool: str) -> str:
     return f"{_TAG} owner={owner} expires={expires:.0f} lasts={lasts:.0f} spool={spool}"
 
 
-def with_expiry(data: Mapping[str, Any], row: Row | None, now: float | None = None) -> dict[str, Any]:
+def with_expiry(data: SlurmData, row: Row | None, now: float | None = None) -> SlurmData:
     """The facts of a run with the expiry that it has after its time in the queue, which does not count.
 
     A run that waits has none: it costs nothing, and once it has begun Slurm holds it to its time limit. One that runs
     has as long from its beginning as it was given when it was submitted.
 
     Args:
-        data: The facts, of a note or of the job's comment.
+        data: What is known of the run, from its note or from its job's comment.
         row: Its job in the queue, or None where it is not there any more.
         now: The time, in seconds since the epoch.
     """
-    facts = dict(data)
-    if row is None or "expires" not in facts:
-        return facts
+    if row is None:
+        return data
     if row.state in WAITS:
-        del facts["expires"]
-        return facts
+        return data.waiting()
     lasts = float(row.tags["lasts"]) if row.tags.get("lasts", "").isdigit() else None
-    if lasts is None and "submitted" in facts:
-        lasts = float(facts["expires"]) - float(facts["submitted"])
-    if lasts is not None:
-        began = (time.time() if now is None else now) - row.used
-        facts["expires"] = max(float(facts["expires"]), began + lasts)
-    return facts
+    if lasts is None and data.submitted is None:
+        return data
+    return replace(data, created=data.submitted).begun((time.time() if now is None else now) - row.used, lasts)
 
 
 def seconds_of(text: str) -> float:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from tradewind import plugins
@@ -32,11 +31,12 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.files import document, merge_folder, piece, replace_document
 from tradewind.deployer.runner.slurm.follow import Follower
+from tradewind.deployer.runner.slurm.handle import SlurmData, SlurmRun
 from tradewind.deployer.runner.slurm.nodes import slurm_nodes
 from tradewind.deployer.runner.slurm.options import SlurmSettings
 from tradewind.deployer.runner.slurm.programs import Programs, find_programs
 from tradewind.deployer.runner.slurm.queue import Queue, with_expiry
-from tradewind.deployer.runner.slurm.spool import HANDED, RESULT, Note, Spool
+from tradewind.deployer.runner.slurm.spool import RESULT, Note, Spool
 from tradewind.deployer.runner.slurm.submit import Submitter
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
@@ -113,26 +113,24 @@ class SlurmRunner(
 
     def _noted(self, request: RunRequest) -> Handle:
         note = document(self.spool.note(request.owner, request.run_id)) or {}
-        return self._handle({**note, "owner": request.owner, "run_id": request.run_id, HANDED: True})
+        return replace(self._data(note), owner=request.owner, handed=True).handle(request.run_id, self.name)
 
-    def _handle(self, note: Note) -> Handle:
-        data = {key: value for key, value in note.items() if key != "run_id"}
-        data["created"] = data.get("submitted")
-        job = self.spool.job(str(note.get("batch", "")))
-        return Handle(str(note["run_id"]), self.name, {**data, "job": job} if job else data)
+    def _data(self, note: Note) -> SlurmData:
+        data = SlurmData.from_json(note)
+        return replace(data, created=data.submitted, job=self.spool.job(data.batch) or data.job)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; see `Runner.poll`."""
         self._stamp = self.spool.stamp()
         return self._follower.poll([self._known(handle) for handle in handles])
 
-    def _known(self, handle: Handle) -> Handle:
-        """A handle with all that its note has: one that was made from an id alone has less."""
-        if "batch" in handle.data:
-            return handle
-        owner = handle.data.get("owner")
-        note = next((n for n in self.spool.notes(owner) if n["run_id"] == handle.run_id), None)
-        return self._handle(note) if note is not None else handle
+    def _known(self, handle: Handle) -> SlurmRun:
+        """A run with all that its note has: a handle that was made from an id alone has less."""
+        run = SlurmRun.of(handle)
+        if run.data.batch:
+            return run
+        note = next((n for n in self.spool.notes(run.data.owner or None) if n["run_id"] == run.run_id), None)
+        return replace(run, data=self._data(note)) if note is not None else run
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         """Return when a run has ended, when the queue may have changed, or after ``seconds``."""
@@ -151,54 +149,56 @@ class SlurmRunner(
         """All runs of an owner, or of all, that are in the queue or not settled; see `Runner.find`."""
         if owner is not None:
             self.spool.clean()
-        found = {}
+        found: dict[tuple[str, int], SlurmRun] = {}
         for note in self.spool.notes(owner):
-            found[note["batch"], note["index"]] = self._handle(note)
+            data = self._data(note)
+            found[data.batch, data.index] = SlurmRun(str(note["run_id"]), data)
         try:
             rows = self._queue.all().rows
         except (DeployError, MissingProgramError) as error:
             if isinstance(error, DeployError) and error.retryable:
                 raise
-            return list(found.values())  # no cluster was ever reached from here
+            rows = {}  # no cluster was ever reached from here
         for key, row in rows.items():
             if row.state == "COMPLETING" or key in self._forgotten:
                 continue  # its end is known, Slurm only cleans up
             if key not in found and owner in (None, row.tags.get("owner")):
                 found[key] = self._stray(row.name, row.index, row.job, row.tags)
-        return [replace(handle, data=with_expiry(handle.data, rows.get(key))) for key, handle in found.items()]
+        return [with_expiry(run.data, rows.get(key)).handle(run.run_id, self.name) for key, run in found.items()]
 
-    def _stray(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> Handle:
-        """The handle of a job whose note is in another data folder, or gone."""
+    def _stray(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> SlurmRun:
+        """The run of a job whose note is in another data folder, or gone."""
         other = Spool(Path(tags.get("spool") or "/nowhere"))
         about = other.about(name) or {}
         runs = about.get("runs", [])
         run_id = runs[index] if index < len(runs) else unquote(name if index == 0 else f"{name}.{index}")
-        data: dict[str, Any] = {
-            "owner": tags.get("owner", ""),
-            "batch": name,
-            "index": index,
-            "job": job.partition("_")[0],
-        }
-        if tags.get("expires", "").isdigit():
-            data["expires"] = float(tags["expires"])
-        note = document(other.note(str(data["owner"]), run_id)) or {}
-        data |= {key: note[name] for key, name in (("folder", "folder"), ("created", "submitted")) if note.get(name)}
-        return Handle(run_id, self.name, data)
+        owner, expires = tags.get("owner", ""), tags.get("expires", "")
+        noted = SlurmData.from_json(document(other.note(owner, run_id)) or {})
+        data = SlurmData(
+            owner=owner,
+            expires=float(expires) if expires.isdigit() else None,
+            created=noted.submitted,
+            folder=noted.folder,
+            batch=name,
+            index=index,
+            job=job.partition("_")[0],
+        )
+        return SlurmRun(run_id, data)
 
     def forget(self, handle: Handle) -> None:
         """Remove what is kept of a run that is settled; its folder stays."""
-        handle = self._known(handle)
-        self._follower.forget(handle.run_id)
-        if "batch" in handle.data:
-            self._forgotten.add((str(handle.data["batch"]), int(handle.data["index"])))
-        self.spool.forget({"owner": "", **handle.data, "run_id": handle.run_id})
+        run = self._known(handle)
+        self._follower.forget(run.run_id)
+        if run.data.batch:
+            self._forgotten.add(run.key)
+        self.spool.forget(run)
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
-        folder = self._known(handle).data.get("folder")
-        if not folder or stream not in ("stdout", "stderr", METRICS):
+        folder = self._known(handle).folder
+        if folder is None or stream not in ("stdout", "stderr", METRICS):
             return b""
-        return piece(Path(folder) / stream, offset)
+        return piece(folder / stream, offset)
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """What a run reported, from a byte on; see `StreamsReports.read_report`."""
@@ -206,7 +206,7 @@ class SlurmRunner(
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring a run's files into its folder on this machine, and cut its logs at their limit."""
-        source, target = Path(self._known(handle).data.get("folder") or request.folder), request.folder.absolute()
+        source, target = self._known(handle).folder or request.folder, request.folder.absolute()
         try:
             if source != target:
                 target.mkdir(parents=True, exist_ok=True)

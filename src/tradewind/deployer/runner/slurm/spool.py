@@ -23,10 +23,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from tradewind.deployer.environment import OUTPUTS, check_variables, is_variable, job_environment, resolve_secrets
 from tradewind.deployer.runner.files import document, folder_error, replace_document
+from tradewind.deployer.runner.slurm.handle import SlurmRun, plain
 from tradewind.deployer.runner.slurm.programs import script_source
 from tradewind.errors import DeployError, UnreachableError
 from tradewind.problem import RunRequest
@@ -34,19 +35,12 @@ from tradewind.whole import write_whole
 
 CANCEL = "cancel"
 RESULT = "result.json"
-HANDED = "handed"
-"""What a handle's data call it that Slurm has taken the run: its job's id may not be known when the disk was full."""
 
 _OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
 _BY_US = "controller"
 _OLD_SECONDS = 600.0
 
 Note = dict[str, Any]
-
-
-def plain(text: str) -> str:
-    """A text as a name of files and jobs; `urllib.parse.unquote` reads it."""
-    return quote(text, safe="")
 
 
 class Spool:
@@ -277,12 +271,11 @@ class Spool:
         except OSError:
             return 0
 
-    def forget(self, note: Note) -> None:
+    def forget(self, run: SlurmRun) -> None:
         """Remove what there is of a settled run, and its batch after the last one."""
-        path = self.note(str(note["owner"]), str(note["run_id"]))
-        path.unlink(missing_ok=True)
-        name, index = str(note.get("batch", "")), note.get("index")
-        if not name or index is None:
+        self.note(run.data.owner, run.run_id).unlink(missing_ok=True)
+        name, index = run.data.batch, run.data.index
+        if not name:
             return
         self.mark(name, index).unlink(missing_ok=True)
         self.take(name, index)

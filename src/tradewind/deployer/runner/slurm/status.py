@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.deployer.runner import endings
+from tradewind.deployer.runner.slurm.handle import SlurmData
 from tradewind.deployer.runner.slurm.queue import WAITS, Evidence, Row
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
@@ -69,18 +70,18 @@ def needs_word(result: Mapping[str, Any]) -> bool:
     return result["state"] == "terminated" or (result["state"] == "failed" and result.get("exit_code") == _KILLED)
 
 
-def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str | None) -> RunStatus:
+def settled(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -> RunStatus:
     """The status of a run that left its end.
 
     Args:
         result: What the job script, or a controller, wrote.
-        facts: The note of the run.
+        data: What its handle tells.
         cancelled: The reason of its cancellation, or None if nobody here asked for it.
     """
     state, code = str(result["state"]), int(result.get("exit_code") or 0)
     runtime = float(result.get("runtime") or 0.0)
-    program, work = str(facts.get("program", "")), str(facts.get("workdir", ""))
-    usage = _usage(result, spread=bool(facts.get("spread")))
+    program, work = data.program, data.workdir
+    usage = _usage(result, spread=data.spread)
 
     def failed(reason: str, code: int | None = code) -> RunStatus:
         return RunStatus(RunState.FAILED, runtime, reason, Fault.JOB, code, usage)
@@ -97,10 +98,10 @@ def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str 
             where = result.get("node") or "the node"
             return lost(f"{where} cannot enter the working folder {work}: it must be on a shared file system", 0.0)
         case "out_of_memory":
-            return failed(endings.out_of_memory(facts.get("memory_bytes")), signalled)
+            return failed(endings.out_of_memory(data.memory_bytes), signalled)
         case "timed_out":
-            wall = facts.get("wall_seconds")
-            own = wall and (facts.get("asked", True) or runtime >= wall)
+            wall = data.wall_seconds
+            own = wall and (data.asked or runtime >= wall)
             site = "it reached the usual time limit of the partition: set deploy.longest or a deadline to ask for more"
             reason = endings.timed_out(wall) if own else site
             return RunStatus(RunState.TIMED_OUT, runtime, reason, Fault.JOB, signalled, usage)
@@ -114,14 +115,14 @@ def settled(result: Mapping[str, Any], facts: Mapping[str, Any], cancelled: str 
 
 
 def verdict(
-    evidence: Evidence, result: Mapping[str, Any] | None, facts: Mapping[str, Any], *, cancelled: bool, used: float
+    evidence: Evidence, result: Mapping[str, Any] | None, data: SlurmData, *, cancelled: bool, used: float
 ) -> dict[str, Any]:
     """What is to be written down as the end of a run that left none, or whose end only Slurm can explain.
 
     Args:
         evidence: What Slurm says.
         result: What the job script wrote, if anything.
-        facts: The note of the run.
+        data: What its handle tells.
         cancelled: Whether a controller asked for its end.
         used: Seconds that it was last seen to have run.
     """
@@ -143,7 +144,7 @@ def verdict(
     elif ended and known["state"] == "failed":
         state = "failed"
     elif evidence.code in _EXITS and not result:
-        reason = _EXITS[evidence.code].format(nodes=evidence.nodes or "the node", folder=facts.get("folder", ""))
+        reason = _EXITS[evidence.code].format(nodes=evidence.nodes or "the node", folder=data.folder)
     elif evidence.state == "COMPLETED" and not ended:
         state = "done"
     elif evidence.state == "FAILED" and evidence.code and result and not evidence.signal:

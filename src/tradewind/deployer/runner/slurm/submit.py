@@ -11,10 +11,11 @@ from pathlib import Path
 
 from tradewind.deployer.environment import check_workdir, job_environment
 from tradewind.deployer.runner.limits import memory_of
+from tradewind.deployer.runner.slurm.handle import plain
 from tradewind.deployer.runner.slurm.options import SlurmSettings, options_of, slots_of, words_of
 from tradewind.deployer.runner.slurm.programs import Programs, refusal
 from tradewind.deployer.runner.slurm.queue import Queue, comment_of
-from tradewind.deployer.runner.slurm.spool import Note, Spool, make_folder, order_of, plain
+from tradewind.deployer.runner.slurm.spool import Note, Spool, make_folder, order_of
 from tradewind.errors import TradewindError, UnreachableError
 from tradewind.problem import RunRequest
 

@@ -32,6 +32,7 @@ from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.limits import memory_of
 from tradewind.deployer.runner.notes import Notes, word_of
 from tradewind.deployer.runner.ssh import collect as collecting
+from tradewind.deployer.runner.ssh.handle import SshData
 from tradewind.deployer.runner.ssh.load import await_application, joined, load_part
 from tradewind.deployer.runner.ssh.machine import FarMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
@@ -103,26 +104,26 @@ class SshRunner(
         """Start a run; see `Runner.submit`."""
         targets, addresses = self._targets(request, machines)
         name = word_of(request.run_id)
-        noted = self._notes.read(request.owner, request.run_id) or {}
-        data = {
-            "owner": request.owner,
-            "expires": request.expires,
-            "created": noted.get("created") or time.time(),
-            "price_per_hour": request.offer.hourly,
-            "name": name,
-            "machines": [target.to_json() for target in targets],
-            "load": request.load is not None,
-            "program": request.argv[0],
-            "wall_seconds": request.limits.wall_seconds,
-            "memory_bytes": memory_of(request),
-        }
-        handle = Handle(request.run_id, self.name, data)
+        noted = self._noted(request.owner, request.run_id)
+        data = SshData(
+            owner=request.owner,
+            expires=request.expires,
+            created=noted.created if noted is not None and noted.created else time.time(),
+            price_per_hour=request.offer.hourly,
+            name=name,
+            machines=[target.to_json() for target in targets],
+            load=request.load is not None,
+            program=request.argv[0],
+            wall_seconds=request.limits.wall_seconds,
+            memory_bytes=memory_of(request),
+        )
+        handle = data.handle(request.run_id, self.name)
         files = Files.of(request, self._cache, self.settings)
         first, *others = every = [self._machine(target) for target in targets]
         # Nothing is noted, and so nothing counts as alive, as long as a machine has never answered.
         self._together(lambda machine: machine.far_folder, every)
         self._forgotten.discard((request.owner, request.run_id))
-        self._notes.write(request.owner, request.run_id, data)
+        self._notes.write(request.owner, request.run_id, data.to_json())
         if request.load is not None:
             self._start_both(request, handle, first, (others or [first])[0], files, addresses)
             return handle
@@ -155,10 +156,9 @@ class SshRunner(
         if found:
             targets = [SshTarget.of(machine, given) for machine in found]
             return targets, [str(m.data.get("private_address") or m.address) for m in found]
-        before = self._notes.read(request.owner, request.run_id)
-        if before:
-            targets = [SshTarget(**facts) for facts in before["machines"]]
-            return targets, [target.host for target in targets]
+        before = self._noted(request.owner, request.run_id)
+        if before is not None:
+            return before.targets, [target.host for target in before.targets]
         hosts = self.settings.hosts
         if len(hosts) < request.offer.nodes or not hosts:
             raise DeployError(
@@ -166,7 +166,7 @@ class SshRunner(
                 hint="list hosts in the provisioner's settings, or in the runner's",
                 retryable=False,
             )
-        used = Counter(facts["host"] for note in self._notes.all(None) for facts in note.content["machines"])
+        used = Counter(t.host for note in self._notes.all(None) for t in SshData.from_json(note.content).targets)
         chosen = sorted(hosts, key=lambda host: used[host.host])[: request.offer.nodes]
         targets = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in chosen]
         return targets, [target.host for target in targets]
@@ -206,21 +206,24 @@ class SshRunner(
             for task in [pool.submit(work, machine) for machine in listed]:
                 task.result()
 
-    def _data(self, handle: Handle) -> Mapping[str, Any] | None:
-        if "machines" in handle.data:
-            return handle.data
-        return self._notes.read(str(handle.data.get("owner", "")), handle.run_id)
+    def _noted(self, owner: str, run_id: str) -> SshData | None:
+        found = self._notes.read(owner, run_id)
+        return SshData.from_json(found) if found else None
 
-    def _parts(self, data: Mapping[str, Any]) -> list[tuple[FarMachine, str]]:
+    def _data(self, handle: Handle) -> SshData | None:
+        data = SshData.of(handle)
+        return data if data.machines else self._noted(data.owner, handle.run_id)
+
+    def _parts(self, data: SshData) -> list[tuple[FarMachine, str]]:
         """The commands of a run: where they are and what they are called; that of the run itself comes first."""
-        machines = [self._machine(SshTarget(**facts)) for facts in data["machines"]]
-        if not data.get("load"):
-            return [(machines[0], data["name"])]
-        return [((machines[1:] or machines)[0], data["name"]), (machines[0], data["name"] + APPLICATION)]
+        machines = [self._machine(target) for target in data.targets]
+        if not data.load:
+            return [(machines[0], data.name)]
+        return [((machines[1:] or machines)[0], data.name), (machines[0], data.name + APPLICATION)]
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; each machine is asked once for all of them; see `Runner.poll`."""
-        places: dict[str, tuple[Mapping[str, Any], list[tuple[FarMachine, str]]]] = {}
+        places: dict[str, tuple[SshData, list[tuple[FarMachine, str]]]] = {}
         wanted: dict[FarMachine, list[str]] = {}
         for handle in handles:
             data = None if handle.run_id in self._ended else self._data(handle)
@@ -242,11 +245,11 @@ class SshRunner(
                 found[handle.run_id] = self._ended.get(handle.run_id) or gone("nothing is known of where it was")
         return found
 
-    def _judge(self, run_id: str, data: Mapping[str, Any], parts: list[tuple[FarMachine, str]]) -> RunStatus:
+    def _judge(self, run_id: str, data: SshData, parts: list[tuple[FarMachine, str]]) -> RunStatus:
         statuses = []
         for machine, name in parts:
             age, words = machine.answer(name) or (float("inf"), "")
-            expired = time.time() > data.get("expires", float("inf")) + _SURE_SECONDS
+            expired = data.expires is not None and time.time() > data.expires + _SURE_SECONDS
             if expired and age > _SURE_SECONDS and not words.startswith("result "):
                 # Whatever became of the machine, the run has been ended there.
                 return gone(f"{machine.target.host} did not answer until it had expired")
@@ -308,10 +311,10 @@ class SshRunner(
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that were noted here or that our own hosts know; see `Runner.find`."""
-        noted = {(note.owner, note.run_id): note.content for note in self._notes.all(owner)}
+        noted = {(note.owner, note.run_id): SshData.from_json(note.content) for note in self._notes.all(owner)}
         found = {key: data for key, data in noted.items() if key not in self._forgotten}
         own = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in self.settings.hosts]
-        others = [SshTarget(**facts) for data in found.values() for facts in data["machines"]]
+        others = [target for data in found.values() for target in data.targets]
         lists: dict[SshTarget, list[str]] = {}
 
         def ask(target: SshTarget) -> None:
@@ -332,12 +335,17 @@ class SshRunner(
                 whose, load = unquote(word), name.endswith(APPLICATION)
                 name = name.removesuffix(APPLICATION)
                 if owner in (None, whose) and (whose, unquote(name)) not in found:
-                    data = {"owner": whose, "name": name, "machines": [target.to_json()], "load": load}
                     # Machines need not agree on what time it is: the far side says time spans.
-                    spans = zip(("expires", "created"), facts, strict=False)
-                    data |= {key: time.time() + float(span) for key, span in spans if span}
-                    found[whose, unquote(name)] = data
-        return [Handle(run_id, self.name, data) for (_, run_id), data in found.items()]
+                    expires, created = [time.time() + float(span) if span else None for span in (*facts, "", "")[:2]]
+                    found[whose, unquote(name)] = SshData(
+                        owner=whose,
+                        expires=expires,
+                        created=created,
+                        name=name,
+                        machines=[target.to_json()],
+                        load=load,
+                    )
+        return [data.handle(run_id, self.name) for (_, run_id), data in found.items()]
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
@@ -363,11 +371,11 @@ class SshRunner(
         self._ended.pop(handle.run_id, None)
         if data is None:
             return
-        machines = [self._machine(SshTarget(**facts)) for facts in data["machines"]]
-        names = [data["name"], data["name"] + APPLICATION] if data.get("load") else [data["name"]]
+        machines = [self._machine(target) for target in data.targets]
+        names = [data.name, data.name + APPLICATION] if data.load else [data.name]
         for name in names:
             self._asked.pop(name, None)
-        owner, left = str(data["owner"]), Counter({"machines": len(machines)})
+        owner, left = data.owner, Counter({"machines": len(machines)})
         self._forgotten.add((owner, handle.run_id))
 
         def done() -> None:

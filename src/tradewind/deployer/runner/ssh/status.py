@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.deployer.runner.endings import gone, out_of_memory, timed_out
+from tradewind.deployer.runner.ssh.handle import SshData
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 
-def status_of(words: str, facts: Mapping[str, Any], host: str) -> RunStatus:
+def status_of(words: str, data: SshData, host: str) -> RunStatus:
     """The status of a run.
 
     Args:
         words: What the far side said behind the run's name: ``running 120``, ``result state=ended code=0 ...``, ...
-        facts: The handle's: the limits, and the command's first word.
+        data: What its handle tells: the limits, and the command's first word.
         host: The machine.
     """
     kind, _, rest = words.partition(" ")
     if kind == "result":
-        return _ended(fields(rest), facts, host)
+        return _ended(fields(rest), data, host)
     runtime = int(rest or 0) / 100 if rest.strip().isdigit() or not rest else 0.0
     if kind == "running":
         return RunStatus(RunState.EXECUTING, runtime=runtime)
@@ -36,7 +37,7 @@ def fields(text: str) -> dict[str, str]:
     return dict(word.partition("=")[::2] for word in text.split())
 
 
-def _ended(result: Mapping[str, str], facts: Mapping[str, Any], host: str) -> RunStatus:
+def _ended(result: Mapping[str, str], data: SshData, host: str) -> RunStatus:
     state, code = result.get("state", ""), _number(result.get("code"))
     runtime = (_number(result.get("runtime")) or 0) / 100
     kept: dict[str, Any] = {"runtime": runtime, "exit_code": code, "usage": _usage(result)}
@@ -53,13 +54,13 @@ def _ended(result: Mapping[str, str], facts: Mapping[str, Any], host: str) -> Ru
             words += f", as one does that signal {code - 128} killed"
         return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
     if state == "missing":
-        words = f"there is no program {facts.get('program', '')!r} on {host}: install it, or give its path"
+        words = f"there is no program {data.program!r} on {host}: install it, or give its path"
         return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
     if state == "memory":
-        words = out_of_memory(facts.get("memory_bytes"))
+        words = out_of_memory(data.memory_bytes)
         return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
     if state == "timed_out":
-        wall = facts.get("wall_seconds")
+        wall = data.wall_seconds
         kept["runtime"] = max(runtime, wall or 0.0)
         return RunStatus(RunState.TIMED_OUT, reason=timed_out(wall), fault=job, **kept)
     reasons = {
