@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -36,6 +37,17 @@ def one(offers: Iterable[Offer], instance_type: str, region: str, *, spot: bool 
 
 def unchanged(catalogue: PriceListCatalogue) -> bool:
     return list(catalogue.offers()) == list(catalogue.shipped()) and not catalogue.path.exists()
+
+
+def test_what_a_machine_costs_besides_is_added_to_each_price(tmp_path: Path) -> None:
+    plain, dearer = (make("aws", tmp_path, "", **more) for more in ({}, {"extra_per_hour": 0.009}))
+    before, after = plain.offers(), dearer.offers()
+    assert [o.price_per_hour + 0.009 for o in before] == pytest.approx([o.price_per_hour for o in after])
+    assert dearer.offers() is after, "it is reckoned once"
+    refreshed = [one(before, "c7i.large", "us-east-1")]
+    price_list.write_prices(plain.path, [dataclasses.replace(refreshed[0], price_per_hour=0.5)])
+    assert one(dearer.offers(), "c7i.large", "us-east-1").price_per_hour == 0.509
+    assert one(plain.offers(), "c7i.large", "us-east-1").price_per_hour == 0.5, "what is kept has no extra"
 
 
 # ---------------------------------------------------------------------------------------------------- AWS

@@ -18,7 +18,7 @@ from tradewind import plugins
 from tradewind.errors import CatalogueError, FetchError, StoreError, StoreFullError, StoreReadOnlyError
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue, Refreshable
-from tradewind.selector.catalogue.families import MachineType
+from tradewind.selector.catalogue.families import MachineType, tidy
 from tradewind.selector.catalogue.fetch import Fetcher
 from tradewind.whole import write_whole
 
@@ -36,6 +36,12 @@ class PriceListSettings(plugins.Settings):
     timeout: float = Field(default=30.0, gt=0, description="Seconds without an answer before an attempt is given up.")
     retries: int = Field(default=4, ge=0, description="Attempts after the first, at rate limits and server faults.")
     wait: float = Field(default=1.0, ge=0, description="Seconds before the first retry; doubles each time.")
+    extra_per_hour: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="USD per hour that each machine costs besides its price, such as its disk and public address.",
+    )
 
 
 class PriceListCatalogue(Catalogue, Refreshable):
@@ -51,6 +57,7 @@ class PriceListCatalogue(Catalogue, Refreshable):
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._merged: tuple[int, Sequence[Offer]] | None = None
+        self._dearer: tuple[Sequence[Offer], Sequence[Offer]] | None = None
 
     @abstractmethod
     def shipped(self) -> Sequence[Offer]:
@@ -82,11 +89,20 @@ class PriceListCatalogue(Catalogue, Refreshable):
         return self.settings.regions or tuple(sorted({offer.region for offer in self.shipped()}))
 
     def offers(self) -> Sequence[Offer]:
-        """The shipped offers, with refreshed prices in place of theirs.
+        """The shipped offers, with refreshed prices in place of theirs, and what comes on top.
 
         Raises:
             CatalogueError: The file of refreshed prices is damaged.
         """
+        listed, extra = self._listed(), self.settings.extra_per_hour
+        if not extra:
+            return listed
+        if self._dearer is None or self._dearer[0] is not listed:
+            dearer = tuple(replace(offer, price_per_hour=tidy(offer.price_per_hour + extra)) for offer in listed)
+            self._dearer = (listed, dearer)
+        return self._dearer[1]
+
+    def _listed(self) -> Sequence[Offer]:
         try:
             stamp = self.path.stat().st_mtime_ns
         except OSError:
