@@ -359,6 +359,8 @@ def test_a_job_that_another_data_folder_has_is_found_and_ended(
     runs = [request_for(tmp_path, ("sleep", "60"), f"run-{i}") for i in range(2)]
     runner.submit_all([(each, ()) for each in runs])
     other = slurm_runner(tmp_path / "two")
+    # One that waits in the queue has no expiry, and one that has not begun needs the folder that goes below.
+    eventually(lambda: all((each.folder / "result.json").exists() for each in runs))
     found = {h.run_id: h for h in other.find(OWNER)}
     assert set(found) == {"run-0", "run-1"}
     assert float(found["run-0"].data["expires"]) == pytest.approx(runs[0].expires, abs=1)
