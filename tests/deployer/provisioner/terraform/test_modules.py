@@ -266,6 +266,7 @@ def test_an_image_with_an_engine_keeps_it_and_a_broken_one_is_never_ready(tmp_pa
         said, ready = installed(tmp_path / name, script, **{"docker": f"exit {code}", "apt-get": "exit 0"})
         assert not [line for line in said if line.startswith("apt-get")]
         assert ready is (code == 0)
+        assert (tmp_path / name / "tradewind-failed").exists() is (code != 0)
 
 
 def test_no_updates_while_a_job_runs(tmp_path: Path) -> None:

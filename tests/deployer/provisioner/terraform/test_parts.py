@@ -27,6 +27,7 @@ from tests.waiting import eventually
 from tradewind.deployer import amazon_keys
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import aws_api as terraform_aws_api
+from tradewind.deployer.provisioner.terraform import ready as terraform_ready
 from tradewind.deployer.provisioner.terraform.aws_api import Ec2, filters
 from tradewind.deployer.provisioner.terraform.azure import AzureCloud
 from tradewind.deployer.provisioner.terraform.cloud import ask
@@ -283,6 +284,21 @@ def test_machines_that_never_answer_are_given_up(terraform: str, tmp_path: Path,
     cluster = settled(provisioner, cluster, ClusterState.FAILED)
     assert "not ready after 6 s" in cluster.reason
     assert "installing its container engine" in cluster.reason
+    assert provisioner.destroy(cluster).state is ClusterState.GONE
+
+
+def test_a_machine_without_an_engine_is_not_waited_for(
+    terraform: str,
+    tmp_path: Path,
+    sshd: Sshd,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until boot_seconds are over it would be paid for, for nothing."""
+    (tmp_path / "failed").touch()
+    monkeypatch.setattr(terraform_ready, "_FAILED_FILE", str(tmp_path / "failed"))
+    provisioner = own(tmp_path, ssh=dict(sshd.facts), ready="docker")
+    cluster = settled(provisioner, provisioner.make("run-1", "me", LATER, OFFER), ClusterState.FAILED)
+    assert "could not install its container engine" in cluster.reason
     assert provisioner.destroy(cluster).state is ClusterState.GONE
 
 

@@ -351,17 +351,17 @@ class TerraformProvisioner(
         now = self.clock.now()
         given = self.settings
         machines = self._machines_of(folder, record)
-        state, reason = ClusterState.BOOTING, record.reason
+        state, reason, hopeless = ClusterState.BOOTING, record.reason, False
         if record.made is not None and record.ready is None:
             probe = self._prober.look(record.run_id, machines, given.ready)
-            reason = probe.missing
+            reason, hopeless = probe.missing, probe.failed
             if probe.ready:
                 record = replace(record, ready=now)
                 with suppress(FileNotFoundError):  # given back in this moment
                     folder.write(record)
         if record.ready is not None:
             state, reason = ClusterState.READY, ""
-        elif record.reason:
+        elif record.reason or hopeless:
             state = ClusterState.FAILED
         elif record.started and now > record.started + given.boot_seconds:
             state, reason = ClusterState.FAILED, f"not ready after {given.boot_seconds:g} s: {reason or 'not made'}"

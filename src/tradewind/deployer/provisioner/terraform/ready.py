@@ -20,6 +20,9 @@ from tradewind.problem import Machine
 _CONNECT_SECONDS = 3.0
 _COMMAND_SECONDS = 15.0
 _READY_FILE = "/var/lib/tradewind-ready"
+_FAILED_FILE = "/var/lib/tradewind-failed"
+_NO_ENGINE = 9
+"""The code of a look at a machine that has given up installing its container engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,12 @@ class Probe:
     Attributes:
         ready: True when all answer.
         missing: What is still missing, in words.
+        failed: True when one will never be ready.
     """
 
     ready: bool
     missing: str = ""
+    failed: bool = False
 
 
 class Prober:
@@ -82,9 +87,14 @@ def _one(machine: Machine, what: str) -> Probe:
     if what == "ssh" and not target.jump:
         return Probe(True)
     link = SshLink(target, connect_seconds=_CONNECT_SECONDS)
-    command = ["test", "-e", _READY_FILE] if what == "docker" else ["true"]
+    looked = f"test -e {_READY_FILE} && exit 0; test -e {_FAILED_FILE} && exit {_NO_ENGINE}; exit 1"
+    command = ["sh", "-c", looked] if what == "docker" else ["true"]
     try:
-        if link.run(command, timeout=_COMMAND_SECONDS, check=False).code:
+        code = link.run(command, timeout=_COMMAND_SECONDS, check=False).code
+        if code == _NO_ENGINE:
+            words = f"{machine.id} could not install its container engine (its /var/log/cloud-init-output.log says why)"
+            return Probe(False, words, failed=True)
+        if code:
             return Probe(False, f"{machine.id} is installing its container engine")
     except TradewindError as error:
         return Probe(False, f"{machine.id}: {error.message}")
