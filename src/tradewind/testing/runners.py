@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tradewind.deployer.runner.base import HasOwnFiles, LimitsCpu, LimitsMemory, LimitsTime, Runner, Simulates
+from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.staging import stage_out
 from tradewind.errors import MissingProgramError
 from tradewind.problem import Configuration, Fault, Handle, Limits, Machine, Offer, RunRequest, RunState, RunStatus
@@ -288,12 +289,13 @@ class RunnerConformance:
         second = bench.runner()
         assert {handle.run_id for handle in second.find(OWNER_A)} == {"run-1", "run-2"}
         assert {handle.run_id for handle in second.find(OWNER_B)} == {"run-3"}
-        everyone = {(handle.data["owner"], handle.run_id) for handle in second.find(None)}
+        everyone = {(HandleData.of(handle).owner, handle.run_id) for handle in second.find(None)}
         assert everyone >= {(OWNER_A, "run-1"), (OWNER_A, "run-2"), (OWNER_B, "run-3")}
         for handle in [*second.find(OWNER_A), *second.find(OWNER_B)]:
             if not isinstance(second, Simulates):
                 # Engines keep whole seconds.
-                assert -1 <= time.time() - handle.data["created"] < _LONG_SECONDS
+                created = HandleData.of(handle).created
+                assert created is not None and -1 <= time.time() - created < _LONG_SECONDS
             second.cancel(handle)
             ended(second, handle)
             second.forget(handle)
@@ -306,7 +308,7 @@ class RunnerConformance:
         until(runner, handle, lambda status: status.state is RunState.EXECUTING)
         other = bench.elsewhere()
         for _ in range(3):
-            theirs = [each for each in other.find(None) if each.data["owner"] == OWNER_A]
+            theirs = [each for each in other.find(None) if HandleData.of(each).owner == OWNER_A]
             statuses = other.poll(theirs)
             assert all(statuses[each.run_id].state in ALIVE for each in theirs), "unknown counts as alive"
             runner.wait([handle], 0.1)
