@@ -139,7 +139,7 @@ def run_once(
         mine = replace(problem, budget=_with_earlier_runs(problem.budget, store, study))
         # Earlier runs are no reason not to run once more.
         search = build_search(spec, study, store, data_folder(), problem=mine, searcher=searcher, rules=())
-        study = search.parts.study
+        study = search.study
         number = len(store.trials(study.id))
         try:
             with StopWanted() as stop:

@@ -88,7 +88,7 @@ def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[Stud
     if not quiet:
         for line in (*untold, *search.swept):
             typer.echo(line)
-    return search.parts.study, ended
+    return search.study, ended
 
 
 def _finish(

@@ -13,7 +13,8 @@ from tradewind import plugins
 from tradewind.engine.deploying import build_deployer, request_maker, seen_from
 from tradewind.engine.fallback import Elsewhere, elsewhere, nowhere
 from tradewind.engine.giving_up import build_listener, build_stopper
-from tradewind.engine.loop import Gate, Parts, Search
+from tradewind.engine.loop import Search
+from tradewind.engine.parts import Gate, Parts, RequestMaker
 from tradewind.engine.past import load_past, wants_past
 from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
@@ -245,6 +246,7 @@ def build_search(
     rules: Sequence[Rule] | None = None,
     gate: Gate | None = None,
     entered: Entered | None = None,
+    limits: Callable[[RequestMaker], RequestMaker] | None = None,
     fresh: bool = True,
     keep: Callable[[StudyRow], StudyRow] | None = None,
 ) -> Search:
@@ -253,7 +255,7 @@ def build_search(
     Args:
         spec: The specification.
         study: The study's row. One that is not stored yet (id 0) is stored here as soon as nothing more can be refused:
-            a search that cannot begin leaves no study behind. ``parts`` of the search has the row.
+            a search that cannot begin leaves no study behind. `Search.study` is the row.
         store: Where it is kept.
         data_folder: For runs, runners and refreshed prices.
         problem: The problem, if it was built already.
@@ -262,23 +264,22 @@ def build_search(
         rules: When to stop, if not by the specification's rules.
         gate: Who gives leave to each run, where the search shares a cluster with others.
         entered: Told of each stage that a run enters.
+        limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has.
         fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
         keep: Stores the row of a new study and gives it its id, where more is to be written with it.
     """
 
-    def build(row: StudyRow) -> Search:
+    def build(row: StudyRow) -> Parts:
         parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
-        return Search(parts, observer, gate)
+        return parts if limits is None else replace(parts, request=limits(parts.request))
 
-    search = build(study)
-    if study.id:
-        return search
-    row, new = (keep(study), True) if keep is not None else stored_study(study, spec, store, fresh=fresh)
-    if not new:
-        search.parts.deployer.close()
-        return build(row)
-    search.parts = replace(search.parts, study=row)
-    return search
+    parts = build(study)
+    if not study.id:
+        row, new = (keep(study), True) if keep is not None else stored_study(study, spec, store, fresh=fresh)
+        if not new:
+            parts.deployer.close()
+        parts = replace(parts, study=row) if new else build(row)
+    return Search(parts, observer, gate)
 
 
 def _parts(

@@ -15,7 +15,8 @@ from tradewind.clock import Clock
 from tradewind.engine.assemble import accepted_exit_codes, build_reader
 from tradewind.engine.deploying import build_deployer, request_maker
 from tradewind.engine.events import Interrupted, Opened
-from tradewind.engine.loop import Parts, Search
+from tradewind.engine.loop import Search
+from tradewind.engine.parts import Parts
 from tradewind.engine.policy import Policy
 from tradewind.engine.state import SearchMachine
 from tradewind.errors import (
@@ -38,6 +39,7 @@ from tradewind.store.base import Store, StudyRow, this_process
 
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle import Deployer
+    from tradewind.deployer.runner.base import Runner
     from tradewind.problem.spec import Spec
 
 _HOLD_SECONDS = 3600.0
@@ -188,6 +190,10 @@ class _Ending:
     @property
     def clock(self) -> Clock:
         return self._deployer.clock
+
+    @property
+    def runner(self) -> Runner:
+        return self._deployer.runner
 
     def launch(self, run: Run, request: RunRequest) -> Run:
         raise AssertionError(f"run {run.run_id} is not to be started")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tradewind.clock import Clock, SimulatedClock
+from tradewind.clock import SimulatedClock
 from tradewind.engine.asking import as_held, ask, restore_state, stored_state
 from tradewind.engine.due import due_in
 from tradewind.engine.events import (
@@ -31,15 +31,16 @@ from tradewind.engine.events import (
     Want,
     Write,
 )
-from tradewind.engine.listening import Listener
+from tradewind.engine.parts import Gate, Parts
 from tradewind.engine.snapshot import Snapshot
-from tradewind.engine.state import SearchMachine
 from tradewind.engine.watch import take_snapshot
 from tradewind.errors import InterpretationError, StudyBusyError
-from tradewind.problem import Problem, Run, RunOutput, RunRequest, Trial
+from tradewind.problem import Run, RunRequest, Trial
 from tradewind.processes import Moment
-from tradewind.searcher.base import Searcher
-from tradewind.store.base import Change, Store, StudyRow, this_process
+from tradewind.store.base import Change, StudyRow, this_process
+
+if TYPE_CHECKING:
+    from tradewind.deployer.runner.base import Runner
 
 LEASE_SECONDS = 120.0
 """How long a study stays taken when its process says nothing; a process of this host that died lets go at once."""
@@ -54,114 +55,6 @@ _SIMULATED_PATIENCE = 3600.0
 """The same on a clock that jumps, where nobody looks on: with the other one, a run of an hour would take seconds.
 
 A run that has to be ended before is looked at when it is due."""
-
-
-class Deploys(Protocol):
-    """What the loop needs of a deployer."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that runs take place on."""
-        ...
-
-    def launch(self, run: Run, request: RunRequest) -> Run:
-        """Start a run whose row is stored."""
-        ...
-
-    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
-        """Find a run of an earlier process again; with a reason why it is ``unwanted``, only to end it."""
-        ...
-
-    def poll(self) -> list[Run]:
-        """Rows of runs that changed."""
-        ...
-
-    def wait(self, seconds: float) -> None:
-        """Return when something may have changed, or after ``seconds``."""
-        ...
-
-    def abort(self, reasons: Mapping[str, str]) -> Sequence[Run]:
-        """Begin to end some runs that are not wanted any more, while others go on; `poll` tells of their end."""
-        ...
-
-    def stop(self, reasons: Mapping[str, str]) -> None:
-        """Begin to end some runs, all at the same time, before `cancel` waits for each."""
-        ...
-
-    def cancel(self, run_id: str, reason: str) -> Run | None:
-        """End a run and give its machines back."""
-        ...
-
-    def settle(self, run_id: str) -> None:
-        """Forget a run whose end is stored."""
-        ...
-
-    def sweep(self, known_run_ids: set[str]) -> list[str]:
-        """Give back everything that has no row."""
-        ...
-
-    def output(self, run: Run, request: RunRequest) -> RunOutput:
-        """What the interpreters read."""
-        ...
-
-    def close(self) -> None:
-        """Give back connections."""
-        ...
-
-
-class Gate(Protocol):
-    """Who gives leave to run, where a search shares a cluster with others."""
-
-    def want(self, trial: Trial) -> None:
-        """A trial would run; `Search.grant` gives it leave."""
-        ...
-
-    def unwant(self, number: int) -> None:
-        """A trial that wanted to run does not any more."""
-        ...
-
-    def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
-        """A run is started, or one of an earlier process found again."""
-        ...
-
-    def ended(self, run_id: str) -> None:
-        """A run is gone, and its end is stored."""
-        ...
-
-    def told(self, trial: Trial) -> None:
-        """The searcher was told of a trial."""
-        ...
-
-
-RequestMaker = Callable[[Trial, Run, float | None], RunRequest]
-Reader = Callable[[RunOutput], dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The parts that a search is put together from.
-
-    Attributes:
-        study: The study's row.
-        problem: The problem.
-        machine: The state machine.
-        searcher: The searcher.
-        deployer: The deployer.
-        store: The store.
-        request: Makes the request of a run from its trial, its row and its wall time.
-        read: Reads the metrics of a finished run.
-        listener: Reads what runs report while they run, where a stopper wants to know.
-    """
-
-    study: StudyRow
-    problem: Problem
-    machine: SearchMachine
-    searcher: Searcher
-    deployer: Deploys
-    store: Store
-    request: RequestMaker
-    read: Reader
-    listener: Listener | None = None
 
 
 class Search:
@@ -201,11 +94,36 @@ class Search:
         """
         self.begin()
         try:
-            while (stop := self.parts.machine.stopped) is None:
+            while (stop := self.stopped) is None:
                 self.step(wanted=wanted(), patience=self.patience)
             return stop
         finally:
             self.end()
+
+    @property
+    def study(self) -> StudyRow:
+        """The row of its study."""
+        return self.parts.study
+
+    @property
+    def stopped(self) -> Stop | None:
+        """Why it has ended; None while it goes on."""
+        return self.parts.machine.stopped
+
+    @property
+    def running(self) -> bool:
+        """Whether a run of it has not ended."""
+        return bool(self.parts.machine.runs)
+
+    @property
+    def trials(self) -> Mapping[int, Trial]:
+        """All its trials so far, by number."""
+        return self.parts.machine.book.trials
+
+    @property
+    def runner(self) -> Runner:
+        """What carries out its runs."""
+        return self.parts.deployer.runner
 
     @property
     def patience(self) -> float:

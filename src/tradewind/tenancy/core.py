@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,7 +24,8 @@ from tradewind.tenancy.resources import demand_of_run
 from tradewind.tenancy.together import Together
 
 if TYPE_CHECKING:
-    from tradewind.engine.loop import RequestMaker, Search
+    from tradewind.engine.loop import Search
+    from tradewind.engine.parts import RequestMaker
     from tradewind.engine.snapshot import Snapshot
     from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
@@ -145,20 +147,19 @@ class Core:
 
         with self._outbox, closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
             search = self._build(self._study(store), store)
-            self._outbox.put(Began(self._job, search.parts.study.id))
+            self._outbox.put(Began(self._job, search.study.id))
             self._outbox.flush()
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
             search.begin(force=True)
             self._opening = False
             try:
-                while (stop := search.parts.machine.stopped) is None:
+                while (stop := search.stopped) is None:
                     self._take_orders(search)
-                    busy = bool(search.parts.machine.runs)
-                    search.step(wanted=self._end is None, patience=_BUSY if busy else 0.0)
+                    search.step(wanted=self._end is None, patience=_BUSY if search.running else 0.0)
                     self._outbox.flush()
                 if self._end is not None and stop.interrupted:
                     reason = _REASONS[self._end.state]
-                    store.write(search.parts.study.id, Change(study={"reason": reason}))
+                    store.write(search.study.id, Change(study={"reason": reason}))
                     return Over(self._job, self._end.state, reason)
             finally:
                 search.end()
@@ -167,7 +168,7 @@ class Core:
     # ------------------------------------------------------------------ the gate of the search
 
     def want(self, trial: Trial) -> None:
-        """See `tradewind.engine.loop.Gate`."""
+        """See `tradewind.engine.parts.Gate`."""
         self._asked[trial.number] += 1
         request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
         self._waiting[trial.number] = request
@@ -175,14 +176,14 @@ class Core:
         self._outbox.put(Wants(self._job, request, demand_of_run(trial.offer, self._settings.job.options)))
 
     def unwant(self, number: int) -> None:
-        """See `tradewind.engine.loop.Gate`."""
+        """See `tradewind.engine.parts.Gate`."""
         request = self._waiting.pop(number, None)
         if request is not None:
             self._numbers.pop(request, None)
             self._outbox.put(Drops(self._job, request))
 
     def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
-        """See `tradewind.engine.loop.Gate`."""
+        """See `tradewind.engine.parts.Gate`."""
         if again:
             request = f"{self._job}/{trial.number}/{run.run_id}"
             self._outbox.put(Runs(self._job, request, demand_of_run(trial.offer, self._settings.job.options)))
@@ -192,13 +193,13 @@ class Core:
         self._running[run.run_id] = request
 
     def ended(self, run_id: str) -> None:
-        """See `tradewind.engine.loop.Gate`."""
+        """See `tradewind.engine.parts.Gate`."""
         request = self._running.pop(run_id, None)
         if request is not None:
             self._outbox.put(Gone(self._job, request))
 
     def told(self, trial: Trial) -> None:
-        """See `tradewind.engine.loop.Gate`."""
+        """See `tradewind.engine.parts.Gate`."""
         seen = trial.observation
         if seen is None:
             return
@@ -233,13 +234,13 @@ class Core:
             from tradewind.problem.spec import StopSpec
 
             spec = replace(spec, stop=(*spec.stop, StopSpec("target", {"value": float(target)})))
-        search = build_search(spec, study, store, self._settings.data_folder, observer=self._show, gate=self)
-        search.parts = replace(search.parts, request=limited(search.parts.request, self._settings.job))
-        return search
+        limits = partial(limited, job=self._settings.job)
+        folder = self._settings.data_folder
+        return build_search(spec, study, store, folder, observer=self._show, gate=self, limits=limits)
 
     def _take_orders(self, search: Search) -> None:
         """Take what the cluster says; wait for it while nothing runs."""
-        block = not search.parts.machine.runs and self._end is None
+        block = not search.running and self._end is None
         while True:
             try:
                 order = self._inbox.get(block, _IDLE) if block else self._inbox.get(False)

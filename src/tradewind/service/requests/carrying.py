@@ -190,7 +190,7 @@ class Carrier:
         gate = SeatGate(self._tools.seats, row.id) if _is_here(spec) else None
         search = self._search = self._assemble(study, spec, trials, gate)
         if gate is not None:
-            gate.use(search.parts.deployer.runner)  # type: ignore[attr-defined]
+            gate.use(search.runner)
         try:
             self._drive(search, spec, gate)
         finally:
@@ -203,13 +203,13 @@ class Carrier:
         search.begin(force=True, wanted=self.wanted == "run" and not self.leaving)
         try:
             self._tell.begins()
-            while search.parts.machine.stopped is None:
+            while search.stopped is None:
                 if self.lost or (self.leaving and stays):
                     search.leave()
                     break
                 for number in gate.granted() if gate is not None else ():
                     search.grant(number)
-                held_up = gate is not None and gate.waits and not search.parts.machine.runs
+                held_up = gate is not None and gate.waits and not search.running
                 if held_up:
                     self._tell.waits("waits for room on this machine")
                 wanted = self.wanted == "run" and not self.leaving
@@ -223,7 +223,7 @@ class Carrier:
         self._conclude(search)
 
     def _conclude(self, search: Search) -> None:
-        stopped = search.parts.machine.stopped
+        stopped = search.stopped
         if self.lost:
             raise StudyBusyError(f"request {self.claim.row.id} was taken over by another process")
         if stopped is None:
@@ -233,15 +233,14 @@ class Carrier:
         elif stopped.interrupted:
             self._finish(_CANCELLED)
         elif self.claim.row.kind == "run":
-            study, book = search.parts.study, search.parts.machine.book.trials
-            trials = [book[number] for number in sorted(book)]
+            study, trials = search.study, [search.trials[number] for number in sorted(search.trials)]
             if sum(trial.state.ended for trial in trials) > int(self._tell.plan.get("before", 0)):
                 self._finish_run(study, trials)
             else:
                 hint = "give it more money, or ask for cheaper machines"
                 self._finish(End("failed", stopped.reason, hint))
         else:
-            self._finish(self._end_of_search(search.parts.study, stopped.reason))
+            self._finish(self._end_of_search(search.study, stopped.reason))
 
     # ------------------------------------------------------------------ its parts
 
@@ -288,7 +287,7 @@ class Carrier:
 
     def _show(self, snapshot: Snapshot) -> None:
         assert self._search is not None
-        self._tell.snapshot(snapshot, self._search.parts.machine.book.trials)
+        self._tell.snapshot(snapshot, self._search.trials)
 
     # ------------------------------------------------------------------ ends
 

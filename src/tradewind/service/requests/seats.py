@@ -49,7 +49,7 @@ class Seats:
 
 
 class SeatGate:
-    """Asks for a seat for each run of a request; see `tradewind.engine.loop.Gate`.
+    """Asks for a seat for each run of a request; see `tradewind.engine.parts.Gate`.
 
     Args:
         seats: The seats of this machine.

@@ -138,8 +138,7 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
     rules = [_in_time(wanted.seconds)]
     search = build_search(spec, new_study(spec), store, data_folder, problem=problem, searcher=own, rules=rules)
     stop = search.run()
-    book = search.parts.machine.book
-    trials = tuple(book.trials[number] for number in sorted(book.trials))
+    trials = tuple(search.trials[number] for number in sorted(search.trials))
     judge = own or BoundSearcher(settings=BoundSearcherSettings(), problem=problem, outlook=outlook)
     for trial in trials:
         judge.tell(trial)
@@ -148,7 +147,7 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
     free = [place for place in range(len(candidates)) if candidates.configuration(place).key not in tried]
     proven = not len(judge.hopeful(trials, np.array(free, dtype=np.intp)))
     took = time.process_time() - began
-    study = search.parts.study
+    study = search.study
     return Searched(study.id, study.name, trials, tuple(kept), len(candidates), stop.reason, proven, outlook, took)
 
 
