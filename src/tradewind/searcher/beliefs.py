@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.problem import COST, RUNTIME, Observation, Problem, Threshold, Trial, TrialState
-from tradewind.searcher import acquisition
+from tradewind.searcher import acquisition, outcomes
+from tradewind.searcher.outcomes import Success
 from tradewind.searcher.surrogate.censored import fit_censored
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
@@ -118,13 +119,10 @@ class Scalar:
             return acquisition.expected_saving(mean, np.sqrt(variance), best, np.inf)
         return acquisition.expected_improvement(mean, np.sqrt(variance), best)
 
-    def within(self, x: Array, low: float | None, high: float | None) -> Array:
-        """Probability of being within bounds."""
+    def within(self, x: Array, threshold: Threshold) -> Array:
+        """Probability of keeping a bound."""
         mean, variance = self.process.predict(x)
-        bounds = [-math.inf if low is None else low, math.inf if high is None else high]
-        if self.log:
-            bounds = [math.log(b) if b > 0 else -math.inf for b in bounds]
-        return acquisition.probability_between(mean, np.sqrt(variance), bounds[0], bounds[1])
+        return outcomes.within(mean, np.sqrt(variance), threshold, log=self.log)
 
 
 class Beliefs:
@@ -168,8 +166,8 @@ class Beliefs:
             for threshold in problem.constraints.thresholds
             if threshold.metric not in BY_TIME and (model := self._fit_bound(full, threshold))
         ]
-        self.success = self._fit_success(rows)
-        self.best = self._best(full)
+        self.success = Success.fit([(row, trial.state) for row, trial, _ in rows], self.label_noise)
+        self.best = outcomes.best_loss(problem.objective, full)
         self.aim: float | None = None
 
     @property
@@ -206,33 +204,10 @@ class Beliefs:
         if self._from_time:
             return None
         aim = self._problem.objective
-        known = [(r, s.objective) for r, s in full if s.objective is not None and math.isfinite(s.objective)]
-        if not known:
-            return None
-        losses = np.array([aim.loss(value) for _, value in known])
-        return Scalar.fit(np.array([row for row, _ in known]), losses, may_log=aim.goal == "minimise")
+        return _scalar(outcomes.losses(aim, full), may_log=aim.goal == "minimise")
 
     def _fit_bound(self, full: Sequence[tuple[Array, Observation]], threshold: Threshold) -> Scalar | None:
-        found = [(row, seen.metrics.get(threshold.metric, math.nan)) for row, seen in full]
-        known = [(row, value) for row, value in found if math.isfinite(value)]
-        if not known:
-            return None
-        return Scalar.fit(np.array([row for row, _ in known]), np.array([v for _, v in known]), may_log=True)
-
-    def _fit_success(self, rows: Sequence[tuple[Array, Trial, Observation]]) -> GaussianProcess | None:
-        ended = [(row, trial.state) for row, trial, _ in rows if trial.state != TrialState.ABORTED]
-        if all(state != TrialState.FAILED for _, state in ended):
-            return None
-        labels = np.array([-1.0 if state == TrialState.FAILED else 1.0 for _, state in ended])
-        return GaussianProcess(starts=1).fit(np.array([row for row, _ in ended]), labels)
-
-    def _best(self, full: Sequence[tuple[Array, Observation]]) -> float | None:
-        losses = [
-            self._problem.objective.loss(seen.objective)
-            for _, seen in full
-            if seen.feasible and seen.objective is not None and math.isfinite(seen.objective)
-        ]
-        return min(losses, default=None)
+        return _scalar(outcomes.figures(threshold.metric, full), may_log=True)
 
     def believing(self, x: Array) -> Beliefs:
         """A copy that takes its own expectations at pending trials, shape (n, features), for observed."""
@@ -302,12 +277,9 @@ class Beliefs:
     def _other_conditions(self, x: Array) -> Array:
         chance = np.ones(len(x))
         for threshold, model in self.bounds:
-            chance = chance * model.within(x, threshold.at_least, threshold.at_most)
+            chance = chance * model.within(x, threshold)
         if self.success is not None:
-            mean, variance = self.success.predict(x)
-            chance = chance * acquisition.probability_between(
-                mean, np.sqrt(variance + self.label_noise**2), 0.0, np.inf
-            )
+            chance = chance * self.success.chance(x)
         return chance
 
     def _stop_seconds(self, price: Array, setup: Array, affords: Array, caps: Caps) -> Array:
@@ -347,3 +319,10 @@ class Beliefs:
             saving = acquisition.expected_saving(money, sd, best, cap, setup, floor)
             return np.where(price > 0, saving, best * in_time)
         return in_time * (self.objective.improvement(x, best) if self.objective is not None else 1.0)
+
+
+def _scalar(known: Sequence[tuple[Array, float]], *, may_log: bool) -> Scalar | None:
+    """A process on a metric of some runs; None where none has it."""
+    if not known:
+        return None
+    return Scalar.fit(np.array([row for row, _ in known]), np.array([v for _, v in known]), may_log=may_log)

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.problem import COST, RUNTIME, Observation, Problem, Threshold, Trial, TrialState
-from tradewind.searcher import acquisition
+from tradewind.searcher import acquisition, outcomes
 from tradewind.searcher.cherrypick.encoding import Encoding
 from tradewind.searcher.cherrypick.process import SampledProcess
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+from tradewind.searcher.outcomes import Success
+from tradewind.searcher.surrogate.gp import Array
 from tradewind.searcher.window import BY_TIME, bill, bounds_time, window
 
 _LEAST = 1e-9
 """Dollars, dollars an hour and seconds below this count as this, so that they have a logarithm."""
 
-_LABEL_NOISE = 0.05
 _BEYOND = 0.5
 """How far above its bound, in ln cost, an aborted run is put while no run has finished."""
 
@@ -80,14 +80,8 @@ class Figure:
 
     def within(self, x: Array, threshold: Threshold) -> Array:
         """Probability of keeping a bound under each sample, shape (samples, n)."""
-        bounds = [
-            -math.inf if threshold.at_least is None else threshold.at_least,
-            math.inf if threshold.at_most is None else threshold.at_most,
-        ]
-        if self.log:
-            bounds = [math.log(b) if b > 0 else -math.inf for b in bounds]
         mean, sd = self.process.predict(x)
-        return acquisition.probability_between(mean, sd, bounds[0], bounds[1])
+        return outcomes.within(mean, sd, threshold, log=self.log)
 
 
 class Beliefs:
@@ -120,13 +114,8 @@ class Beliefs:
         others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in BY_TIME]
         fitted = [(threshold, self._fit_bound(seen, threshold)) for threshold in others]
         self.bounds = [(threshold, figure) for threshold, figure in fitted if figure is not None]
-        self.success = _fit_success(rows)
-        losses = [
-            problem.objective.loss(o.objective)
-            for _, o in seen
-            if o.feasible and o.objective is not None and math.isfinite(o.objective)
-        ]
-        self.best: float | None = min(losses, default=None)
+        self.success = Success.fit([(row, trial.state) for row, trial in rows])
+        self.best = outcomes.best_loss(problem.objective, seen)
 
     # ------------------------------------------------------------------ fitting
 
@@ -166,14 +155,10 @@ class Beliefs:
 
     def _fit_objective(self, seen: Sequence[tuple[Array, Observation]]) -> Figure | None:
         aim = self._problem.objective
-        known = [
-            (row, aim.loss(o.objective)) for row, o in seen if o.objective is not None and math.isfinite(o.objective)
-        ]
-        return self._figure(known, may_log=aim.goal == "minimise")
+        return self._figure(outcomes.losses(aim, seen), may_log=aim.goal == "minimise")
 
     def _fit_bound(self, seen: Sequence[tuple[Array, Observation]], threshold: Threshold) -> Figure | None:
-        found = [(row, observation.metrics.get(threshold.metric, math.nan)) for row, observation in seen]
-        return self._figure([(row, value) for row, value in found if math.isfinite(value)], may_log=True)
+        return self._figure(outcomes.figures(threshold.metric, seen), may_log=True)
 
     def _figure(self, known: Sequence[tuple[Array, float]], *, may_log: bool) -> Figure | None:
         if not known:
@@ -257,8 +242,7 @@ class Beliefs:
         for threshold, figure in self.bounds:
             chance = chance * figure.within(x, threshold)
         if self.success is not None:
-            mean, variance = self.success.predict(x)
-            chance = chance * acquisition.probability_between(mean, np.sqrt(variance + _LABEL_NOISE**2), 0.0, np.inf)
+            chance = chance * self.success.chance(x)
         return chance
 
     def _improvement(self, x: Array, time: Array, money: Array, sd: Array, chance: Array) -> tuple[Array, Array, Array]:
@@ -287,14 +271,6 @@ def _rows(encoding: Encoding, trials: Sequence[Trial]) -> Iterator[tuple[Array, 
         row = encoding.of(trial.configuration, trial.offer)
         if row is not None and trial.proposal.fidelity == 1.0:
             yield row, trial
-
-
-def _fit_success(rows: Sequence[tuple[Array, Trial]]) -> GaussianProcess | None:
-    ended = [(row, trial.state) for row, trial in rows if trial.state != TrialState.ABORTED]
-    if all(state != TrialState.FAILED for _, state in ended):
-        return None
-    labels = np.array([-1.0 if state == TrialState.FAILED else 1.0 for _, state in ended])
-    return GaussianProcess(starts=1).fit(np.array([row for row, _ in ended]), labels)
 
 
 def _mixture(mean: Array, sd: Array) -> tuple[Array, Array]:

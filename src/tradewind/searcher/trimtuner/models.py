@@ -10,10 +10,11 @@ from typing import Literal
 import numpy as np
 
 from tradewind.problem import RUNTIME, Observation, Problem, Threshold, Trial, TrialState
-from tradewind.searcher import acquisition
+from tradewind.searcher import acquisition, outcomes
+from tradewind.searcher.outcomes import Success
 from tradewind.searcher.surrogate.censored import bound_sites
 from tradewind.searcher.surrogate.features import FeatureMap
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+from tradewind.searcher.surrogate.gp import Array
 from tradewind.searcher.trimtuner.process import FidelityProcess
 from tradewind.searcher.trimtuner.trees import ExtraTrees
 from tradewind.searcher.window import BY_TIME, window
@@ -22,7 +23,6 @@ Kind = Literal["gp", "trees"]
 Surrogate = FidelityProcess | ExtraTrees
 
 _LEAST_SECONDS = 1e-6
-_LABEL_NOISE = 0.05
 _SPREAD = 0.7
 """How far ln cost spreads before much is known: runs differ by a factor of two."""
 _MOST = 700.0
@@ -108,7 +108,7 @@ class Models:
             for threshold in problem.constraints.thresholds
             if threshold.metric not in BY_TIME and (model := self._fit_bound(done, threshold)) is not None
         ]
-        self.success = self._fit_success(told)
+        self.success = Success.fit([(t.row, t.trial.state) for t in told])
         self.whole = [t for t in told if t.share >= 1.0]
         self.best = min((v for t in self.whole if t.seen.feasible and (v := self._loss(t)) is not None), default=None)
 
@@ -182,14 +182,6 @@ class Models:
         y = np.array([t.seen.metrics[threshold.metric] for t in known])
         return self._fit(self._stack(known, of_time=False), y, 2)
 
-    @staticmethod
-    def _fit_success(told: Sequence[Told]) -> GaussianProcess | None:
-        ended = [t for t in told if t.trial.state != TrialState.ABORTED]
-        if all(t.trial.state != TrialState.FAILED for t in ended):
-            return None
-        labels = np.array([-1.0 if t.trial.state == TrialState.FAILED else 1.0 for t in ended])
-        return GaussianProcess(starts=1).fit(np.array([t.row for t in ended]), labels)
-
     def believing(self, x: Array, share: Array) -> Models:
         """A copy that takes its own expectations at pending trials, features of shape (n, d), for observed."""
         if not len(x):
@@ -243,12 +235,9 @@ class Models:
         rows = self.rows(x, 1.0, of_time=False)
         for threshold, model in self.bounds:
             mean, variance = model.predict(rows)
-            least = -math.inf if threshold.at_least is None else threshold.at_least
-            most = math.inf if threshold.at_most is None else threshold.at_most
-            chance = chance * acquisition.probability_between(mean, np.sqrt(variance), least, most)
+            chance = chance * outcomes.within(mean, np.sqrt(variance), threshold, log=False)
         if self.success is not None:
-            mean, variance = self.success.predict(x)
-            chance = chance * acquisition.probability_between(mean, np.sqrt(variance + _LABEL_NOISE**2), 0.0, np.inf)
+            chance = chance * self.success.chance(x)
         loss, spread = self._objective(x, money, sd, seconds, hourly)
         return Whole(loss, spread, np.clip(chance, 0.0, 1.0), cost, high)
 

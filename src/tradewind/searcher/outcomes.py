@@ -1,0 +1,86 @@
+"""What all models with processes make of told runs alike: which figures count, the best, and whether a run succeeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.problem import Objective, Observation, Threshold, TrialState
+from tradewind.searcher import acquisition
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+
+Seen = Sequence[tuple[Array, Observation]]
+"""Features, shape (d,), and observation of each run that came to its end."""
+
+
+def losses(objective: Objective, seen: Seen) -> list[tuple[Array, float]]:
+    """Features and loss of the runs whose objective is a number."""
+    known = [(row, run.objective) for row, run in seen if run.objective is not None and math.isfinite(run.objective)]
+    return [(row, objective.loss(value)) for row, value in known]
+
+
+def best_loss(objective: Objective, seen: Seen) -> float | None:
+    """The least loss of the feasible runs; None where there is none."""
+    feasible = [(row, run) for row, run in seen if run.feasible]
+    return min((loss for _, loss in losses(objective, feasible)), default=None)
+
+
+def figures(metric: str, seen: Seen) -> list[tuple[Array, float]]:
+    """Features and metric of the runs that have it as a number."""
+    known = [(row, run.metrics.get(metric, math.nan)) for row, run in seen]
+    return [(row, value) for row, value in known if math.isfinite(value)]
+
+
+def within(mean: Array, sd: Array, threshold: Threshold, *, log: bool) -> Array:
+    """Probability that a normal figure keeps a bound.
+
+    Args:
+        mean: Of the figure, or of its logarithm.
+        sd: Of the same.
+        threshold: The bound.
+        log: Whether it is the logarithm.
+    """
+    low = -math.inf if threshold.at_least is None else threshold.at_least
+    high = math.inf if threshold.at_most is None else threshold.at_most
+    if log:
+        low, high = (math.log(bound) if bound > 0 else -math.inf for bound in (low, high))
+    return acquisition.probability_between(mean, sd, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A process on success (+1) and failure (-1).
+
+    Attributes:
+        process: The process.
+        noise: Standard deviation of a run's label around what its configuration stands for.
+    """
+
+    process: GaussianProcess
+    noise: float
+
+    @classmethod
+    def fit(cls, runs: Sequence[tuple[Array, TrialState]], noise: float = 0.05) -> Success | None:
+        """Fit it to runs, aborted ones left out, which show neither; None where none has failed.
+
+        Args:
+            runs: Features, shape (d,), and how it ended.
+            noise: See above.
+        """
+        ended = [(row, state) for row, state in runs if state != TrialState.ABORTED]
+        if all(state != TrialState.FAILED for _, state in ended):
+            return None
+        labels = np.array([-1.0 if state == TrialState.FAILED else 1.0 for _, state in ended])
+        return cls(GaussianProcess(starts=1).fit(np.array([row for row, _ in ended]), labels), noise)
+
+    def believing(self, x: Array) -> Success:
+        """See `GaussianProcess.believing`."""
+        return Success(self.process.believing(x), self.noise)
+
+    def chance(self, x: Array) -> Array:
+        """Probability that a run succeeds, shape (n,), for features of shape (n, d)."""
+        mean, variance = self.process.predict(x)
+        return acquisition.probability_between(mean, np.sqrt(variance + self.noise**2), 0.0, np.inf)
