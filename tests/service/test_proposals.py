@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,10 +113,16 @@ def test_a_metric_of_its_own_is_predicted_too(context: Context) -> None:
     assert best.objective_low <= best.objective <= best.objective_high  # type: ignore[operator]
     sent = proposal_of(found).model_dump()
     assert (sent["metric"], sent["candidates"][0]["objective"]) == ("rate", best.objective)
-    choice = choice_of(best, found.metric)
+    choice = choice_of(best, found)
     assert choice.objective == f"rate {best.objective:.4g}"
     assert " to " in choice.objective_range
-    assert (choice_of(best, "cost").objective, choice_of(best, "cost").objective_range) == ("", "")
+    plain = choice_of(best, replace(found, metric="cost"))
+    assert (plain.objective, plain.objective_range) == ("", "")
+    assert choice.chance.startswith("in time with "), "the application has a deadline"
+    assert choice_of(best, replace(found, deadline=None)).chance == ""
+    assert choice_of(replace(best, chance=0.8), replace(found, deadline=None)).chance == "succeeds with 80 %"
+    exact = replace(best, cost=1.0, cost_low=1.0000001, cost_high=1.0000002)
+    assert choice_of(exact, found).cost_range == ""
 
 
 def test_a_new_run_changes_what_is_known_at_once(solver: World) -> None:

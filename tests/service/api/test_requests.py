@@ -213,3 +213,9 @@ def test_logs_before_there_are_any(here: House) -> None:
     assert answer.headers["content-type"].startswith("text/plain")
     assert here.client.get(f"/api/v1/requests/{number}/logs/shadow", headers=here.ann).status_code == 404
     assert here.client.get(f"/api/v1/requests/{number}/files", headers=here.ann).json() == []
+
+
+def test_json_that_is_not_called_json_is_told_so(here: House) -> None:
+    answer = here.client.post("/api/v1/requests", content=b'{"application": "x"}', headers=here.ann)
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in answer.json()["title"]

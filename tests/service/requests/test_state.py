@@ -217,6 +217,8 @@ def test_a_search_ends_with_what_it_found() -> None:
 
 def test_trials_are_told_in_one_line_and_as_facts() -> None:
     assert words_of_trial(trial(TrialState.SUCCEEDED)) == "trial 3 succeeded: nodes=2 (12.0 s, $0.500)"
+    assert words_of_trial(trial(TrialState.SUCCEEDED), "cost") == words_of_trial(trial(TrialState.SUCCEEDED))
+    assert "nodes=2 (rate " in words_of_trial(trial(TrialState.SUCCEEDED), "rate")
     facts = facts_of_trial(trial(TrialState.FAILED, "why"))
     assert facts is not None
     assert (facts["trial"], facts["runtime"], facts["configuration"]) == (3, 12.0, {"nodes": 2})

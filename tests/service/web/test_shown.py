@@ -144,3 +144,11 @@ def test_what_was_predicted_stands_beside_what_it_took() -> None:
     running = predicted(request(plan=plan), way)
     assert [line.actual for line in running] == ["", ""]
     assert predicted(request("done"), way) == []
+
+
+def test_what_a_run_measured_is_shown_and_a_range_of_one_value_is_none() -> None:
+    result = {"metrics": {"rate": 48.0, "exit_code": 0.0}}
+    plan = {"predicted": {"cost": 0.5, "cost_low": 0.5, "cost_high": 0.5}}
+    row = request("done", ended=9_200.0, progress={"result": result}, plan=plan)
+    assert show(row, NOW).measured == [("rate", "48")]
+    assert [line.range for line in predicted(row, [])] == [""]

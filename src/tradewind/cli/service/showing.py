@@ -41,13 +41,14 @@ def show_one(request: Request, events: Sequence[Event]) -> None:
     rows = [
         ("state", _state(request)),
         ("why", printable(request.problem)),
-        ("what to do", printable(request.hint)),
+        ("what to do" if request.state != "done" else "ended because", printable(request.hint)),
         ("waiting for", printable(str(request.progress.get("waiting", ""))) if not request.over else ""),
         ("trouble", printable(str(request.progress.get("trouble", ""))) if not request.over else ""),
         ("kind", request.kind),
         ("application", request.application),
         ("parameters", _words(request.document.get("parameters"))),
         ("configuration", _words(request.plan.get("configuration"))),
+        ("best", _best(request)),
         ("cost", f"{format_money(request.cost)} so far" if not request.over else format_money(request.cost)),
         ("study", str(request.study or "")),
         ("asked", f"{_ago(request.created)} by {request.user} of {request.tenant}"),
@@ -99,3 +100,14 @@ def _words(values: object) -> str:
     if not isinstance(values, dict) or not values:
         return ""
     return printable(", ".join(f"{name}={value}" for name, value in values.items()))
+
+
+def _best(request: Request) -> str:
+    """The best trial of a search, in a line."""
+    from tradewind.reporting.words import value_words
+
+    facts, metric = request.progress.get("best"), str(request.progress.get("metric") or "")
+    if not isinstance(facts, dict) or not isinstance(facts.get("objective"), int | float):
+        return ""
+    value = value_words(metric, float(facts["objective"]))
+    return printable(f"{metric} {value}, trial {facts.get('trial')}: ") + _words(facts.get("configuration"))

@@ -191,6 +191,8 @@ async def _unexpected(_request: Request, _error: Exception) -> Response:
 def _complaint(found: Mapping[str, Any]) -> dict[str, str]:
     if found["type"] == "json_invalid":
         return {"where": "body", "what": f"no JSON at character {found['loc'][-1]}: {found['ctx']['error']}"}
+    if tuple(found["loc"]) == ("body",) and isinstance(found.get("input"), bytes):
+        return {"where": "body", "what": "it is not said to be JSON: send the header Content-Type: application/json"}
     return {"where": _place(found["loc"]), "what": str(found["msg"])}
 
 

@@ -130,13 +130,13 @@ class Following:
         if study is None:
             return _Seen(state, None, known.told, shown), remarks
         summary = self._studies.summaries([study])[0]
+        budget, objective = dict(summary.study.spec.get("budget") or {}), summary.study.spec["objective"]
         told = known.told
         for trial in self._studies.trials(study, since=told):
             if not trial.state.ended:
                 break
-            remarks.append(Remark(state, words_of_trial(trial)))
+            remarks.append(Remark(state, words_of_trial(trial, objective["metric"])))
             told = trial.number + 1
-        budget, objective = dict(summary.study.spec.get("budget") or {}), summary.study.spec["objective"]
         trials = sum(summary.counts.values())
         shown |= {
             "trials": trials,

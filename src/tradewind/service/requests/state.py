@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import QuotaError
-from tradewind.problem import Run, RunState, Trial, TrialState
+from tradewind.problem import COST, RUNTIME, Run, RunState, Trial, TrialState
 from tradewind.store.request_values import ACTIVE, Line, Remark
 from tradewind.units import count, format_duration, format_money
 
@@ -225,13 +225,20 @@ def end_of_search(reason: str, trials: int, *, found: bool) -> End:
 # ---------------------------------------------------------------------- progress
 
 
-def words_of_trial(trial: Trial) -> str:
-    """An ended trial in one line."""
+def words_of_trial(trial: Trial, metric: str = "") -> str:
+    """An ended trial in one line.
+
+    Args:
+        trial: The trial.
+        metric: What the search looks for, if that is neither cost nor time.
+    """
     seen = trial.observation
     asked = ", ".join(f"{name}={value}" for name, value in trial.configuration.items())
     if seen is None:
         return f"trial {trial.number} {trial.state.value}: {asked}"
     figures = f"{format_duration(seen.runtime)}, {format_money(trial.spent)}"
+    if metric not in ("", COST, RUNTIME) and seen.objective is not None:
+        figures = f"{metric} {seen.objective:.4g}, {figures}"
     why = f"; {seen.reason}" if seen.reason else ""
     return f"trial {trial.number} {trial.state.value}: {asked} ({figures}){why}"
 

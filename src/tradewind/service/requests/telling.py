@@ -95,7 +95,7 @@ class Telling:
         self._cost = snapshot.spent
         self._tell_trouble(snapshot.running)
         if self._search:
-            self._tell_trials(trials, sum(snapshot.counts.values()))
+            self._tell_trials(trials, sum(snapshot.counts.values()), snapshot.objective.metric)
             self._progress_of_search(snapshot)
         elif snapshot.running:
             running = snapshot.running[-1]
@@ -121,7 +121,7 @@ class Telling:
         else:
             self._progress.pop("trouble", None)
 
-    def _tell_trials(self, trials: Mapping[int, Trial], count: int) -> None:
+    def _tell_trials(self, trials: Mapping[int, Trial], count: int, metric: str) -> None:
         """Tell of the trials that have ended since the last time."""
         if self._known is None:  # as many as an earlier process told of, in the order in which they ended
             ended = sorted((each for each in trials.values() if each.state.ended), key=lambda each: each.ended or 0.0)
@@ -132,7 +132,7 @@ class Telling:
             trial = trials.get(number)
             if trial is not None and trial.state.ended and number not in self._known:
                 self._known.add(number)
-                self._remarks.append(Remark(self._state, words_of_trial(trial), {"trial": number}))
+                self._remarks.append(Remark(self._state, words_of_trial(trial, metric), {"trial": number}))
         while self._floor in self._known:
             self._floor += 1
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.assemble import build_problem
 from tradewind.errors import FormError, TradewindError
 from tradewind.problem import COST, RUNTIME
-from tradewind.reporting.words import value_words
+from tradewind.reporting.words import percent, value_words
 from tradewind.service.applications.form import Form
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tradewind.problem import Offer, Parameter
 
 _MOST_OPTIONS = 1_000
+_SURE = 0.995
+"""A chance from which on nothing is said of it where nothing bounds the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Choice:
         objective: Expected value of a metric that is neither time nor cost, with its name; empty for none.
         objective_range: Likewise.
         hourly: What its machines cost an hour, in words.
-        chance: That it succeeds in time, from 0 to 1, or None.
+        chance: How sure it is that it succeeds, in words; empty where nothing is known or nothing is doubtful.
         reason: What it rests on.
     """
 
@@ -55,7 +57,7 @@ class Choice:
     objective: str
     objective_range: str
     hourly: str
-    chance: float | None
+    chance: str
     reason: str
 
 
@@ -123,9 +125,9 @@ def propose(shared: Context, who: Principal, form: Form, draft: Draft) -> Propos
         return Proposed(problem=error)
     own = next((c for c in found.candidates if _same(c.configuration, parts)), None) if draft.choice == OWN else None
     return Proposed(
-        choices=[choice_of(one, found.metric) for one in found.candidates[:5]],
+        choices=[choice_of(one, found) for one in found.candidates[:5]],
         parts=parts,
-        own=choice_of(own, found.metric) if own is not None else None,
+        own=choice_of(own, found) if own is not None else None,
         runs=found.runs,
         basis=found.basis,
         advice=found.advice,
@@ -133,14 +135,14 @@ def propose(shared: Context, who: Principal, form: Form, draft: Draft) -> Propos
     )
 
 
-def choice_of(one: Candidate, metric: str) -> Choice:
+def choice_of(one: Candidate, proposal: Proposal) -> Choice:
     """A candidate in words.
 
     Args:
         one: The candidate.
-        metric: What it is judged by.
+        proposal: What it is of.
     """
-    offer = one.offer
+    offer, metric = one.offer, proposal.metric
     judged = one.objective is not None and metric not in (COST, RUNTIME)
     names = {str(offer.instance_type), str(offer.nodes)}
     rest = [(name, rounded(value)) for name, value in one.configuration.items() if not _is_machine(name, value, offer)]
@@ -155,7 +157,7 @@ def choice_of(one: Candidate, metric: str) -> Choice:
         objective=f"{metric} {value_words(metric, one.objective)}" if judged else "",
         objective_range=_range(one.objective_low, one.objective_high, partial(value_words, metric)) if judged else "",
         hourly=format_money(offer.hourly),
-        chance=one.chance,
+        chance=_chance(one.chance, proposal.deadline),
         reason=one.reason,
     )
 
@@ -173,8 +175,18 @@ def _is_machine(name: str, value: Any, offer: Offer) -> bool:
     return name in ("instance", "nodes") and (value == offer.nodes or str(value).endswith(offer.instance_type))
 
 
+def _chance(chance: float | None, deadline: float | None) -> str:
+    if chance is None:
+        return ""
+    if deadline is not None:
+        return f"in time with {percent(chance)}"
+    return f"succeeds with {percent(chance)}" if chance < _SURE else ""
+
+
 def _range(low: float | None, high: float | None, words: Any) -> str:
-    return f"{words(low)} to {words(high)}" if low is not None and high is not None and low < high else ""
+    if low is None or high is None or words(low) == words(high):
+        return ""
+    return f"{words(low)} to {words(high)}"
 
 
 def _same(configuration: Mapping[str, Any], parts: Sequence[Part]) -> bool:

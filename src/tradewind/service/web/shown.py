@@ -82,6 +82,7 @@ class Shown:
         configuration: The configuration of a run.
         best: The best trial of a search.
         trials: Trials that a search has ended.
+        measured: What a run that has ended has measured: name and value.
     """
 
     row: RequestRow
@@ -95,6 +96,7 @@ class Shown:
     configuration: Mapping[str, Any]
     best: Best | None
     trials: int
+    measured: Sequence[tuple[str, str]]
 
     @property
     def can_cancel(self) -> bool:
@@ -128,6 +130,7 @@ def show(row: RequestRow, now: float | None = None) -> Shown:
         configuration=_mapping(row.plan.get("configuration")),
         best=_best(row),
         trials=trials if isinstance(trials, int) else 0,
+        measured=_measured(row),
     )
 
 
@@ -145,6 +148,12 @@ def _remark(row: RequestRow) -> str:
     if best is not None:
         found.append(f"best {best.words}")
     return " · ".join(found)
+
+
+def _measured(row: RequestRow) -> list[tuple[str, str]]:
+    metrics = _mapping(_mapping(row.progress.get("result")).get("metrics"))
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    return [(name, f"{value:.4g}") for name, value in numbers.items() if (name, value) != ("exit_code", 0)]
 
 
 def _best(row: RequestRow) -> Best | None:
@@ -321,7 +330,8 @@ def predicted(row: RequestRow, way: Sequence[Step]) -> list[Compared]:
         if not isinstance(value, int | float):
             continue
         low, high = before.get(f"{key}_low"), before.get(f"{key}_high")
-        between = f"{words(low)} and {words(high)}" if isinstance(low, float) and isinstance(high, float) else ""
+        known = isinstance(low, float) and isinstance(high, float) and words(low) != words(high)
+        between = f"{words(low)} and {words(high)}" if known else ""
         difference = f"{100 * (actual / value - 1):+.0f} %" if actual is not None and value else ""
         found.append(Compared(name, words(value), between, words(actual) if actual is not None else "", difference))
     return found

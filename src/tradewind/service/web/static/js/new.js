@@ -122,17 +122,24 @@ function describe(field, id) {
 
 // ---------------------------------------------------------------- before it starts
 const put = (id, words) => { const element = document.getElementById(id); if (element.textContent !== words) element.textContent = words; };
+function expect(objective) {
+  for (const id of ["sum-expected", "sum-objective"]) document.getElementById(id).hidden = !objective;
+  put("sum-objective", objective ?? "");
+}
+
 function sum() {
   const chosen = form.querySelector('[name="choice"]:checked');
   if (form.elements.kind.value === "search") {
     const budget = form.elements.budget.value.trim();
+    expect("");
     put("sum-machines", "tried out by the search");
     put("sum-time", form.elements.deadline.value.trim() ? `each run up to ${form.elements.deadline.value.trim()}` : "until the budget is used or nothing is gained");
     put("sum-cost", budget ? `at most ${/^[\d._]+$/.test(budget) ? "$" : ""}${budget} total` : "give it a budget");
     const usual = place.querySelector("[data-answer]")?.dataset.search;
     put("sum-note", `Nothing is spent above the budget.${usual ? ` A search of this size usually takes about ${usual}.` : ""}`);
   } else if (chosen) {
-    const { machines, time, cost, range, hourly } = chosen.dataset;
+    const { machines, time, cost, range, hourly, objective } = chosen.dataset;
+    expect(objective);
     put("sum-machines", machines);
     put("sum-time", time || "not known yet");
     put("sum-cost", cost || (hourly ? `${hourly} per hour` : "not known yet"));
