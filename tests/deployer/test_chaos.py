@@ -107,7 +107,8 @@ def test_nothing_is_left_after_kill_9_at_random_moments(tmp_path: Path, victim: 
         eventually(partial(_swept, deployer))
         deployer.close()
         for count in (folder / "work").glob("count-*"):
-            assert count.read_text() == "ran\n", "a run was started twice"
+            # Empty, where the shell was killed when it had just opened it.
+            assert count.read_text() in ("", "ran\n"), "a run was started twice"
 
 
 def test_a_finished_run_is_found_after_everything_was_killed(tmp_path: Path) -> None:

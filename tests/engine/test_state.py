@@ -575,3 +575,14 @@ def test_a_run_whose_output_is_being_brought_is_not_ended_for_money_or_time() ->
     copying = replace(run, state=RunState.COLLECTING, runtime=10.0, cost=5.01)
     out = world.machine.handle(RunChanged(copying), 20.0) + world.machine.handle(Tick(), 3601.0)
     assert not [i for i in out if isinstance(i, Cancel)]
+
+
+def test_a_run_that_was_broken_is_no_success_though_its_program_ended_well() -> None:
+    problem = tuning()
+    machine = SearchMachine(problem, Policy(owner="t", retries=0))
+    machine.handle(Opened(), 0.0)
+    out = machine.handle(Proposed([price(problem, Proposal(problem.candidates.configuration(0)))]), 0.0)
+    (launch,) = [i for i in out if isinstance(i, Launch)]
+    hook = replace(launch.run, state=RunState.FAILED, fault=Fault.INFRASTRUCTURE, exit_code=0, reason="the hook failed")
+    machine.handle(RunChanged(hook), 1.0)
+    assert machine.book.trials[0].state == TrialState.LOST

@@ -23,7 +23,7 @@ from tradewind.engine.losses import Losses
 from tradewind.engine.policy import Policy
 from tradewind.engine.purse import Purse
 from tradewind.engine.underway import Underway
-from tradewind.problem import Offer, Problem, Run, RunState, Trial, TrialState
+from tradewind.problem import Fault, Offer, Problem, Run, RunState, Trial, TrialState
 from tradewind.units import format_money
 
 
@@ -319,7 +319,7 @@ class SearchMachine:
                     return told
             return [self._write()] if weighs else []
         trial = self.book.trials[run.trial]
-        accepted = run.state == RunState.FAILED and run.exit_code in self.policy.exit_codes
+        accepted = run.state == RunState.FAILED and run.fault == Fault.JOB and run.exit_code in self.policy.exit_codes
         if run.state == RunState.DONE or accepted:
             return [ev.Interpret(trial, run)]
         if run.state == RunState.TIMED_OUT:

@@ -28,8 +28,8 @@ from tests.engines.ssh import Sshd, sshd
 from tests.waiting import eventually
 
 from tradewind import plugins
-from tradewind.deployer.provisioner import opennebula
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.provisioner.opennebula import provisioner as opennebula
 from tradewind.deployer.provisioner.opennebula.provisioner import OpenNebulaProvisioner
 from tradewind.deployer.provisioner.opennebula.rpc import LostAnswerError, OneClient, WrongStateError, parse
 from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings
