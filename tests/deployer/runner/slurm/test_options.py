@@ -17,7 +17,24 @@ from tradewind.deployer.runner.slurm.status import hopeless
 def command(base: Path, image: str | None = None, **settings: Any) -> list[str]:
     offer = replace(OFFER, vcpu=2, nodes=3)
     request = replace(request_for(base, ("app", "-x"), offer=offer), image=image)
-    return words_of(request, base, SlurmSettings.model_validate(settings), [])
+    return words_of(request, base, SlurmSettings.model_validate(settings), ["A"], "mine")
+
+
+def test_a_container_is_held_to_the_offer_and_is_found_again(tmp_path: Path) -> None:
+    """It is in no control group of its job: an engine's own process has it."""
+    found = command(tmp_path, "some/image:1", container="docker", container_options=["--gpus=all"])
+    assert {"--label=tradewind=mine", "--env=A"} <= set(found)
+    assert [word for word in found if word.startswith("--memory=")]
+    assert [word for word in found if word.startswith("--cpus=")]
+    assert found[-4:] == ["--gpus=all", "some/image:1", "app", "-x"]
+    podman = command(tmp_path, "some/image:1", container="podman")
+    assert not [word for word in podman if word.startswith("--cpus=")], "Podman's have the CPUs of the job"
+
+
+@pytest.mark.parametrize("container", ["apptainer", "oci", "pyxis"])
+def test_options_of_a_container_are_the_users(tmp_path: Path, container: str) -> None:
+    found = command(tmp_path, "/image", container=container, container_options=["--nv"])
+    assert found.index("--nv") < found.index("app")
 
 
 def waiting(reason: str) -> Row:

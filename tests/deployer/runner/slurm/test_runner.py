@@ -342,12 +342,80 @@ def test_a_login_host(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None
 
 
 def test_what_waits_for_ever_is_given_up(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
-    runner = make(partition="short", settle=0.5)
+    """Slurm's first word on it stands for up to a second, and is another one."""
+    runner = make(partition="short", settle=2.0)
     handle = runner.submit(request_for(tmp_path, ("true",), wall=600), [])
     status = ended(runner, handle)
-    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB), "as where sbatch refuses it"
     assert "time limit is shorter" in status.reason
     eventually(lambda: not cluster.jobs("--name=run-1"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="suspending needs an operator of Slurm")
+def test_time_in_which_a_job_is_suspended_is_not_run_time(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
+    runner = make()
+    handle = runner.submit(request_for(tmp_path, ("sleep", "2"), wall=3.0), [])
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    cluster.call("scontrol", "suspend", str(handle.data["job"]))
+    until(runner, handle, lambda status: status.reason == "SUSPENDED")
+    time.sleep(4.0)  # longer than the run may take
+    cluster.call("scontrol", "resume", str(handle.data["job"]))
+    status = ended(runner, handle)
+    assert status.state is RunState.DONE, status.reason
+    assert status.runtime < 3.5
+
+
+def test_what_slurm_sets_for_a_job_stays(
+    make: Make, tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller may be in a job itself, with other GPUs."""
+    prolog = cluster.folder / "taskprolog"
+    prolog.write_text("#!/bin/sh\necho export CUDA_VISIBLE_DEVICES=3\necho export GIVEN=prolog\n")
+    prolog.chmod(0o755)
+    plain = cluster.conf.read_text()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("MINE", "7")
+    try:
+        cluster.conf.write_text(f"{plain}TaskProlog={prolog}\n")
+        cluster.call("scontrol", "reconfigure")
+        script = "echo $CUDA_VISIBLE_DEVICES $MINE $GIVEN"
+        request = request_for(tmp_path, ("sh", "-c", script), env={"GIVEN": "by the job"})
+        runner = make()
+        assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    finally:
+        cluster.conf.write_text(plain)
+        cluster.call("scontrol", "reconfigure")
+    assert (request.folder / "stdout").read_text() == "3 7 by the job\n"
+
+
+@pytest.mark.parametrize("how", ["cancel", "limit"])
+def test_a_container_ends_with_its_run(
+    make: Make, tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """An engine whose containers outlive the program that asked for them, as those of Docker and Podman do."""
+    engine = tmp_path / "bin" / "podman"
+    engine.parent.mkdir()
+    pids = tmp_path / "pids"
+    engine.write_text(
+        "#!/bin/sh\n"
+        "case $1 in\n"
+        f"run) for word; do case $word in --label=*) label=${{word#--label=}};; esac; done\n"
+        f'  echo "$label" > {pids}; setsid sleep 60 & echo $! >> {pids}; trap "" TERM; while :; do sleep 1; done ;;\n'
+        f'ps) for word; do [ "$word" = "label=$(head -n 1 {pids})" ] && tail -n 1 {pids}; done ;;\n'
+        f'kill|rm) for word; do :; done; echo "$1 $word" >> {tmp_path}/said ;;\n'
+        "esac\n"
+    )
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    runner = make(container="podman")
+    handle = runner.submit(request_for(tmp_path, ("app",), image="x:1", wall=2.0 if how == "limit" else 60.0), [])
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    eventually(lambda: pids.exists() and len(pids.read_text().splitlines()) == 2)
+    if how == "cancel":
+        runner.cancel(handle)
+    assert ended(runner, handle).state is (RunState.CANCELLED if how == "cancel" else RunState.TIMED_OUT)
+    container = pids.read_text().split()[-1]
+    assert (tmp_path / "said").read_text().splitlines() == [f"kill {container}", f"rm {container}"]
 
 
 def test_a_job_that_another_data_folder_has_is_found_and_ended(

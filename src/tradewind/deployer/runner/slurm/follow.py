@@ -14,7 +14,7 @@ from tradewind.deployer.runner.files import document, leave_mark, replace_docume
 from tradewind.deployer.runner.slurm.handle import SlurmRun
 from tradewind.deployer.runner.slurm.queue import Evidence, Queue, Row, Snapshot
 from tradewind.deployer.runner.slurm.spool import CANCEL, RESULT, Spool
-from tradewind.deployer.runner.slurm.status import hopeless, is_end, needs_word, settled, verdict, waiting
+from tradewind.deployer.runner.slurm.status import given_up, hopeless, is_end, needs_word, settled, verdict, waiting
 from tradewind.errors import TradewindError
 from tradewind.problem import RunState, RunStatus
 
@@ -99,6 +99,8 @@ class Follower:
         seen.missing_since = None
         seen.raw = row.raw
         why = hopeless(row)
+        if why:
+            self.queue.hasten()  # Slurm's first word is often not its last
         seen.stuck_since = (seen.stuck_since or time.monotonic()) if why else None
         if seen.stuck_since is not None and time.monotonic() - seen.stuck_since > self.settle:
             return self._give_up(run, row, why)
@@ -112,7 +114,7 @@ class Follower:
         self.spool.take(run.name, run.data.index)
         with suppress(TradewindError):
             self.queue.cancel(row.job)
-        return self._write(run, {"state": "lost", "reason": why, "runtime": 0.0})
+        return self._write(run, given_up(row, why))
 
     def _read(self, run: SlurmRun, seen: _Seen) -> RunStatus | None:
         """The status of a run that has left its end, unless Slurm must say why it ended."""

@@ -24,10 +24,14 @@ fi
 
 exec 3< "$batch/$index" || exit 78
 next() { IFS= read -r -d '' "$1" <&3; }
-for name in folder workdir wall grace memory logs slots mark variables; do next "$name"; done
+for name in folder workdir wall grace memory logs slots mark engine label inherited variables; do next "$name"; done
+# What Slurm and the site have set for this job (its GPUs, its TMPDIR) is not replaced by what the controller has.
+here=' '
+while IFS= read -r -d '' word; do here="$here${word%%=*} "; done < "/proc/$$/environ"
 environment=() words=()
 for ((i = 0; i < variables; i++)); do
   next word
+  [ "$i" -lt "$inherited" ] && case $here in *" ${word%%=*} "*) continue ;; esac
   environment+=("$word")
 done
 while next word; do words+=("$word"); done
@@ -109,24 +113,26 @@ resident() {
 # Beside the program: its wall time, its memory, its logs, and the controller's wish to end it. It says what it saw when
 # it is told to end, and ends everything when this script was killed.
 watch() {
-  local peak=0 nap=5 cut=false line begun deadline left status size name
+  local peak=0 nap=5 cut=false line=0 begun deadline left status size name since=0 slept=0 frozen=0
   trap '' TERM USR1 USR2
   trap - EXIT
   read -r child begun
   deadline=$((begun + ${wall:-0}))
+  since=$begun
   while :; do
-    now
+    thaw
     left=$((deadline - clock))
     if [ -n "$wall" ] && [ "$left" -le 0 ]; then
       kill -USR1 "$$"
       wall=''
     fi
-    [ -n "$wall" ] && [ "$left" -lt "$nap" ] && line=$left || line=$nap
-    printf -v line '%d.%02d' $((line / 100)) $((line % 100))
+    [ -n "$wall" ] && [ "$left" -lt "$nap" ] && slept=$left || slept=$nap
+    printf -v line '%d.%02d' $((slept / 100)) $((slept % 100))
     read -r -t "$line" line
     status=$?
     if [ "$status" -eq 0 ]; then
-      echo "$peak $cut"
+      thaw
+      echo "$peak $cut $frozen"
       exit
     elif [ "$status" -le 128 ]; then
       # The other end is closed when this script was killed, and only then.
@@ -147,6 +153,21 @@ watch() {
     fi
     nap=$((nap < 50 ? nap * 2 : 100))
   done
+}
+
+# Time in which Slurm had the job suspended is not run time, and Slurm's own limit does not count it either. Who was
+# suspended wakes up much later than it wanted to; so does a node that is short of everything, which Slurm can tell.
+thaw() {
+  local late
+  now
+  late=$((clock - since - slept))
+  if [ "$late" -gt 100 ]; then
+    case $(scontrol -o show job "$SLURM_JOB_ID" 2> /dev/null) in
+    *SuspendTime=[0-9]*) frozen=$((frozen + late)) deadline=$((deadline + late)) ;;
+    esac
+    now
+  fi
+  since=$clock
 }
 
 oom_kills() {
@@ -251,6 +272,14 @@ done
 now
 runtime=$((clock - begun))
 
+# A container is no child of the program that was to run it: an engine's own process has it, out of Slurm's reach.
+if [ -n "$engine" ] && [ "$code" -gt 124 -o -n "$ending" ]; then
+  for word in $("$engine" ps --all --quiet --filter "label=tradewind=$label"); do
+    "$engine" kill --signal=KILL "$word" # else Podman asks it politely first, for ten seconds
+    "$engine" rm --force "$word"
+  done
+fi < /dev/null > /dev/null 2>&1
+
 # What the program left behind goes before its end is told.
 kill -KILL -- "-$child" $killer 2> /dev/null
 for ((i = 0; i < 20; i++)); do
@@ -260,9 +289,10 @@ for ((i = 0; i < 20; i++)); do
   read -r -t 0.02 -u 8 line
 done
 
-peak=0 cut=false
+peak=0 cut=false frozen=0
 echo end >&9
-read -r -t 2 -u 8 peak cut
+read -r -t 2 -u 8 peak cut frozen
+runtime=$((runtime - ${frozen:-0}))
 oom_kills
 [ -z "$ending" ] && [ "$count" -gt "$before" ] && [ "$code" -ne 0 ] && ending=out_of_memory
 

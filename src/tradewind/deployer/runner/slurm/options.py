@@ -38,6 +38,9 @@ class SlurmSettings(plugins.Settings):
         description="What runs the job's image on the nodes: a program, Slurm's own support of OCI bundles (`oci`), "
         "or its plugin Pyxis (`pyxis`)",
     )
+    container_options: list[str] = Field(
+        [], description="Further options of what runs the image, one a word: `--nv`, `--device=nvidia.com/gpu=all`"
+    )
     folder: Path | None = Field(
         None,
         description="A folder on a file system that this machine and all nodes see under this name; the data folder "
@@ -105,7 +108,12 @@ def options_of(request: RunRequest, settings: SlurmSettings) -> tuple[str, ...]:
     return (*words, *settings.sbatch)
 
 
-def words_of(request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str]) -> list[str]:
+def engine_of(request: RunRequest, settings: SlurmSettings) -> str:
+    """The program whose containers outlive it, so that they must be removed; empty where there is none."""
+    return settings.container if request.image and settings.container in ("podman", "docker") else ""
+
+
+def words_of(request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str], label: str) -> list[str]:
     """The command that a run starts on its first node.
 
     Args:
@@ -113,11 +121,12 @@ def words_of(request: RunRequest, folder: Path, settings: SlurmSettings, variabl
         folder: Its folder, as the nodes see it.
         settings: The settings.
         variables: The names of the variables that a container gets.
+        label: What a container is labelled with that outlives what has started it.
 
     Raises:
         ImageError: The job names an image, and nothing is said about what runs it.
     """
-    around = _container(request, folder, settings, variables)
+    around = _container(request, folder, settings, variables, label)
     step = around[:1] == ["srun"]  # the container is one of a step of the job
     tasks = tasks_of(request, settings) * request.offer.nodes
     if settings.mpi == "mpirun":
@@ -129,8 +138,10 @@ def words_of(request: RunRequest, folder: Path, settings: SlurmSettings, variabl
     return [*around, *request.argv]
 
 
-def _container(request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str]) -> list[str]:
-    image = request.image
+def _container(
+    request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str], label: str
+) -> list[str]:
+    image, further = request.image, settings.container_options
     if image is None:
         return []
     work = str(request.workdir.absolute())
@@ -139,17 +150,27 @@ def _container(request: RunRequest, folder: Path, settings: SlurmSettings, varia
             mounts = [f"--volume={place}:{place}" for place in dict.fromkeys((str(folder), work))]
             # By name: values would be seen in the list of processes.
             passed = [f"--env={name}" for name in variables]
-            return [settings.container, "run", "--rm", "--network=host", *mounts, f"--workdir={work}", *passed, image]
+            words = ["run", "--rm", "--network=host", f"--label=tradewind={label}", *_limits(request, settings)]
+            return [settings.container, *words, *mounts, f"--workdir={work}", *passed, *further, image]
         case "apptainer" | "singularity":
             mounts = [f"--bind={place}" for place in dict.fromkeys((str(folder), work))]
-            return [settings.container, "exec", *mounts, f"--pwd={work}", image]
+            return [settings.container, "exec", *mounts, f"--pwd={work}", *further, image]
         case "oci":
-            return ["srun", f"--container={image}"]
+            return ["srun", f"--container={image}", *further]
         case "pyxis":
             places = ",".join(f"{place}:{place}" for place in dict.fromkeys((str(folder), work)))
-            return ["srun", f"--container-image={image}", f"--container-mounts={places}", f"--container-workdir={work}"]
+            words = [f"--container-image={image}", f"--container-mounts={places}", f"--container-workdir={work}"]
+            return ["srun", *words, *further]
         case _:
             raise ImageError(
                 f"the job names the image {image}, and the slurm runner is not told what runs it",
                 hint="set `container` to what the nodes have: podman, apptainer, oci or pyxis",
             )
+
+
+def _limits(request: RunRequest, settings: SlurmSettings) -> list[str]:
+    """What holds a container to its offer: it is in a control group of its own, not in that of its job."""
+    memory = memory_of(request)
+    words = [f"--memory={memory}b"] if memory is not None else []
+    # A daemon's containers do not have the CPUs of who asks for them; others inherit those of the job.
+    return [*words, f"--cpus={slots_of(request)}"] if settings.container == "docker" else words

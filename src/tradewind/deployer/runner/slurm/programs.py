@@ -33,6 +33,8 @@ _FULL = re.compile(
     r"Resource temporarily unavailable|Too many|job limit|JobHoldMaxRequeue",
     re.IGNORECASE,
 )
+TOO_MUCH = re.compile(r"(?:QOS|Assoc)Max\w+Per(?:Node|Job)(?:Limit)?|QOSMin\w+")
+"""Limits of one job, that no end of another job changes; those of a user or a group may be kept later."""
 _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
     (r"Invalid account|account.*not permitted", CredentialsError, "set `account` to one of `sacctmgr show assoc`"),
     (r"group not permitted", CredentialsError, "set `partition` to one that lets you in"),
@@ -54,6 +56,11 @@ _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
         r"generic resource|Invalid Trackable RESource|gres",
         OfferRefusedError,
         "set `gres` to the name that `sinfo -o %G` has",
+    ),
+    (
+        r"reservation is invalid|reservation.*(?:denied|not)|Invalid node name|mutually exclusive|dependency problem",
+        DeployError,
+        "look at the setting `sbatch`",
     ),
     (r"Invalid job array", DeployError, "set `max_array` to MaxArraySize of `scontrol show config`"),
     (
@@ -168,8 +175,12 @@ def refusal(name: str, answer: Answer) -> DeployError:
     words = "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip())) or f"exit code {answer.code}"
     if _AWAY.search(words):
         return UnreachableError(f"Slurm's controller does not answer: {words}", hint="`scontrol ping` shows its state")
+    if TOO_MUCH.search(words):
+        hint = "offer other sizes, set deploy.longest, or name another qos"
+        return OfferRefusedError(f"{name} refused: one job may not have that much: {words}", hint=hint)
     if _FULL.search(words):
-        return CapacityError(f"Slurm takes no more jobs now: {words}", hint="your limits are in `sacctmgr show assoc`")
+        hint = "set `parallel` to what you may have at a time: `sacctmgr show assoc`, `sacctmgr show qos`"
+        return CapacityError(f"Slurm takes no more jobs now: {words}", hint=hint)
     if "Could not establish a configuration source" in words:
         hint = "set SLURM_CONF, or `host` to a login host of the cluster"
         return PrerequisiteError(f"{name} finds no slurm.conf", hint=hint)

@@ -29,6 +29,8 @@ WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "R
 _FIELDS = re.compile(r"(\w+)=(\S*)")
 _PATIENCE = (2.0, 4.0, 8.0, 15.0, 30.0)
 _AT_ONCE = 20
+_SLOWER = 1.5
+_SLOWEST = 10.0
 _LATELY = 30.0
 
 
@@ -113,7 +115,8 @@ class Queue:
 
     Args:
         programs: Slurm's programs.
-        interval: Seconds between two looks at the queue at least.
+        interval: Seconds between two looks at the queue at least. While nothing changes there, each is later than the
+            one before, up to ten times as much: controllers that look all the time are a burden to Slurm.
         timeout: Seconds that a question may take.
     """
 
@@ -123,12 +126,17 @@ class Queue:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _last: Snapshot | None = None
     _stale: bool = True
+    _slack: float = 1.0
     _away: _Patience = field(default_factory=_Patience)
     _deaf: dict[str, _Patience] = field(default_factory=dict)
 
     def stir(self) -> None:
         """Something was submitted or cancelled: the next look asks Slurm."""
         self._stale = True
+
+    def hasten(self) -> None:
+        """Something is about to be decided: the next look comes after the shortest pause."""
+        self._slack = 1.0
 
     def look(self, since: float = 0.0) -> Snapshot | None:
         """Our jobs in the queue; None when Slurm does not answer.
@@ -138,12 +146,12 @@ class Queue:
         """
         with self._lock:
             last = self._last
-            young = last is not None and time.monotonic() - last.begun < self.interval
+            young = last is not None and time.monotonic() - last.begun < self.interval * self._slack
             if last is not None and young and not self._stale and last.begun >= since:
                 return last
             if not self._away.over:
                 return None
-            self._stale = False
+            calm, self._stale = not self._stale, False
             try:
                 self._last = self._ask()
             except TradewindError as error:
@@ -152,6 +160,8 @@ class Queue:
                 _log.warning("the queue of Slurm cannot be read: %s", error)
             else:
                 self._away = _Patience()
+                calm = calm and last is not None and _states(last) == _states(self._last)
+                self._slack = min(_SLOWEST, self._slack * _SLOWER) if calm else 1.0
             return self._last
 
     def all(self) -> Snapshot:
@@ -330,6 +340,10 @@ def seconds_of(text: str) -> float:
     for part in parts:
         total = total * 60 + float(part)
     return total + 86400.0 * int(days or 0)
+
+
+def _states(snapshot: Snapshot) -> dict[tuple[str, int], tuple[str, str]]:
+    return {key: (row.state, row.reason) for key, row in snapshot.rows.items()}
 
 
 def _row(line: str) -> Row | None:

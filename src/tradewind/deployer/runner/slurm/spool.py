@@ -333,19 +333,20 @@ def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str]
         mark: The file that it leaves when it has ended.
         words: The command.
         facts: ``inherit`` (whether this process's environment is handed on), ``grace``, ``wall_seconds``,
-            ``memory_bytes``, ``log_bytes`` and ``slots``.
+            ``memory_bytes``, ``log_bytes``, ``slots`` and ``engine`` (what has to remove the run's container,
+            or empty).
 
     Raises:
         DeployError: A secret cannot be read, or a variable's name or a value cannot be handed over.
     """
     given = {**request.env, **resolve_secrets(request.secrets)}
     check_variables(given)
-    variables = {
+    given |= job_environment(request, folder)
+    inherited = {
         name: value
         for name, value in (os.environ.items() if facts["inherit"] else ())
-        if is_variable(name) and not _OURS.fullmatch(name)
+        if is_variable(name) and not _OURS.fullmatch(name) and name not in given
     }
-    variables |= {**given, **job_environment(request, folder)}
     memory, wall = facts["memory_bytes"], facts["wall_seconds"]
     fields = [
         str(folder),
@@ -356,13 +357,25 @@ def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str]
         "" if facts["log_bytes"] is None else str(facts["log_bytes"]),
         str(facts["slots"]),
         str(mark),
-        str(len(variables)),
-        *(f"{name}={value}" for name, value in variables.items()),
+        facts["engine"],
+        label_of(mark),
+        str(len(inherited)),
+        str(len(inherited) + len(given)),
+        *(f"{name}={value}" for name, value in {**inherited, **given}.items()),
         *words,
     ]
     if any("\0" in field for field in fields):
         raise DeployError("a word or a variable of the command has a zero byte in it", retryable=False)
     return b"".join(os.fsencode(field) + b"\0" for field in fields)
+
+
+def label_of(mark: Path) -> str:
+    """What a run's containers are labelled with, by which they are found.
+
+    Args:
+        mark: The file that the run leaves when it has ended.
+    """
+    return hashlib.sha256(str(mark).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def make_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.deployer.runner import endings
 from tradewind.deployer.runner.slurm.handle import SlurmData
+from tradewind.deployer.runner.slurm.programs import TOO_MUCH
 from tradewind.deployer.runner.slurm.queue import WAITS, Evidence, Row
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
@@ -19,23 +20,28 @@ _LOST = {
     "DEADLINE": "it could not start before its deadline",
     "REQUEUED": "Slurm put it back into the queue",
 }
-_HOPELESS = {
+_TOO_LARGE = {
     "PartitionConfig": "the partition has not that many nodes or CPUs",
     "PartitionTimeLimit": "the partition's time limit is shorter: set deploy.longest",
     "PartitionNodeLimit": "the partition allows fewer nodes",
-    "PartitionInactive": "the partition is inactive",
     "BadConstraints": "no node is as asked for",
+    "MaxMemPerLimit": "it asks for more memory for each CPU or node than one job may",
+}
+_NOT_ALLOWED = {
     "InvalidAccount": "the account is not known",
     "InvalidQOS": "the quality of service is not known",
     "AccountNotAllowed": "the account may not use the partition",
     "QOSNotAllowed": "the quality of service may not use the partition",
+}
+_HOPELESS = {
+    **_TOO_LARGE,
+    **_NOT_ALLOWED,
+    "PartitionInactive": "the partition is inactive",
     "DependencyNeverSatisfied": "a job that it depends on has failed",
     "launch_failed_requeued_held": "a node could not start it",
     "launch failed requeued held": "a node could not start it",
     "job_requeued_in_held_state": "it was put back into the queue, held",
 }
-_TOO_MUCH = re.compile(r"(?:QOS|Assoc)Max\w+Per(?:Node|Job)(?:Limit)?|QOSMin\w+")
-"""Limits of one job, that no end of another job changes; those of a user or a group may be kept later."""
 _EXITS = {
     78: "{nodes} does not see {folder}: set `folder` of the slurm runner to one on a file system of all nodes",
     79: "{nodes} cannot write into {folder}: the disk is full, or the folder is not the user's there",
@@ -53,9 +59,26 @@ def waiting(row: Row) -> RunStatus | None:
 def hopeless(row: Row) -> str:
     """Why Slurm will never start a job that waits, or an empty text."""
     why = _HOPELESS.get(row.reason, "") if row.state in WAITS else ""
-    if row.state in WAITS and _TOO_MUCH.fullmatch(row.reason):
+    if row.state in WAITS and TOO_MUCH.fullmatch(row.reason):
         why = "it asks for more, or less, than one job may: offer other sizes, set deploy.longest, or name another qos"
     return f"Slurm will never start it: {why} ({row.reason})" if why else ""
+
+
+def given_up(row: Row, why: str) -> dict[str, Any]:
+    """What is to be written down as the end of a job that Slurm would never start.
+
+    Where sbatch could have refused it, as it does where `EnforcePartLimits` is set, it ends as if it had: another
+    attempt would wait for nothing again.
+
+    Args:
+        row: The job.
+        why: What `hopeless` says of it.
+    """
+    if row.reason in _TOO_LARGE or TOO_MUCH.fullmatch(row.reason):
+        return {"state": "refused", "fault": Fault.JOB, "reason": why, "runtime": 0.0}
+    if row.reason in _NOT_ALLOWED:
+        return {"state": "refused", "fault": Fault.CREDENTIALS, "reason": why, "runtime": 0.0}
+    return {"state": "lost", "reason": why, "runtime": 0.0}
 
 
 def is_end(result: Mapping[str, Any] | None) -> bool:
@@ -107,6 +130,8 @@ def settled(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -
             return RunStatus(RunState.TIMED_OUT, runtime, reason, Fault.JOB, signalled, usage)
         case "failed":
             return failed(endings.failure(signalled), signalled)
+        case "refused":
+            return RunStatus(RunState.FAILED, 0.0, str(result["reason"]), Fault(result["fault"]))
         case "cancelled":
             return RunStatus(RunState.CANCELLED, runtime, cancelled or str(result.get("reason", "")), usage=usage)
         case "terminated" if cancelled is not None:

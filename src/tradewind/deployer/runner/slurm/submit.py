@@ -12,11 +12,11 @@ from pathlib import Path
 from tradewind.deployer.environment import check_workdir, job_environment
 from tradewind.deployer.runner.limits import memory_of
 from tradewind.deployer.runner.slurm.handle import plain
-from tradewind.deployer.runner.slurm.options import SlurmSettings, options_of, slots_of, words_of
+from tradewind.deployer.runner.slurm.options import SlurmSettings, engine_of, options_of, slots_of, words_of
 from tradewind.deployer.runner.slurm.programs import Programs, refusal
 from tradewind.deployer.runner.slurm.queue import Queue, comment_of
-from tradewind.deployer.runner.slurm.spool import Note, Spool, make_folder, order_of
-from tradewind.errors import TradewindError, UnreachableError
+from tradewind.deployer.runner.slurm.spool import Note, Spool, label_of, make_folder, order_of
+from tradewind.errors import CapacityError, TradewindError, UnreachableError
 from tradewind.problem import RunRequest
 
 _log = logging.getLogger("tradewind.deployer")
@@ -47,7 +47,6 @@ class Submitter:
         """Start some runs, unless they were started before; the errors of those that could not be, by run id."""
         errors: dict[str, TradewindError] = {}
         old: dict[str, tuple[str, ...]] = {}
-        fresh: dict[str, tuple[str, ...]] = {}
         groups: dict[tuple[str, tuple[str, ...]], list[RunRequest]] = {}
         with self._writing:
             for request in requests:
@@ -61,20 +60,58 @@ class Submitter:
                     old[str(note["batch"])] = options
                 else:
                     groups.setdefault((request.owner, options), []).append(request)
-            for (_, options), group in groups.items():
-                for first in range(0, len(group), self.settings.max_array):
-                    name = self._write(group[first : first + self.settings.max_array], errors)
-                    fresh |= {name: options} if name else {}
-        for name, options in {**old, **fresh}.items():
+            pieces = [
+                (options, group[first : first + self.settings.max_array])
+                for (_, options), group in groups.items()
+                for first in range(0, len(group), self.settings.max_array)
+            ]
+            fresh = [(self._write(piece, errors), options, piece) for options, piece in pieces]
+        for name, options in old.items():
             about = self.spool.about(name)
             if about is None:
                 continue  # its other runs are settled: poll tells what became of this one
             try:
-                self._hand_over(name, options, fresh=name in fresh)
+                self._hand_over(name, options, fresh=False)
             except TradewindError as error:
                 errors |= dict.fromkeys(about["runs"], error)
-                if name in fresh and not isinstance(error, UnreachableError):
-                    self.spool.refuse(about)
+        for name, options, piece in fresh:
+            errors |= self._hand_over_new(name, options, piece)
+        return errors
+
+    def _hand_over_new(
+        self, name: str, options: Sequence[str], requests: Sequence[RunRequest]
+    ) -> dict[str, TradewindError]:
+        """Hand over what was just written down; the errors of those runs that Slurm has not taken, by run id.
+
+        Slurm takes an array as a whole or not at all: where it has no room for all of it, halves are tried.
+        """
+        about = self.spool.about(name) if name else None
+        if about is None:
+            return {}
+        try:
+            self._hand_over(name, options, fresh=True)
+        except TradewindError as error:
+            errors: dict[str, TradewindError] = dict.fromkeys(about["runs"], error)
+        else:
+            return {}
+        refused = errors[about["runs"][0]]
+        if isinstance(refused, UnreachableError):
+            return errors
+        self.spool.refuse(about)
+        left = [request for request in requests if request.run_id in errors]
+        if not isinstance(refused, CapacityError) or len(left) == 1:
+            return errors
+        middle = (len(left) + 1) // 2
+        for half in (left[:middle], left[middle:]):
+            again: dict[str, TradewindError] = {}
+            with self._writing:
+                part = self._write(half, again)
+            again |= self._hand_over_new(part, options, half)
+            for request in half:
+                del errors[request.run_id]
+            errors |= again
+            if again:
+                break
         return errors
 
     def _write(self, group: Sequence[RunRequest], errors: dict[str, TradewindError]) -> str:
@@ -108,7 +145,7 @@ class Submitter:
         make_folder(folder)
         memory, wall = memory_of(request), request.limits.wall_seconds
         names = [*request.env, *request.secrets, *job_environment(request, folder)]
-        words = words_of(request, folder, settings, list(dict.fromkeys(names)))
+        words = words_of(request, folder, settings, list(dict.fromkeys(names)), label_of(mark))
         order = order_of(
             request,
             folder,
@@ -121,6 +158,7 @@ class Submitter:
                 "memory_bytes": memory,
                 "log_bytes": request.limits.log_bytes,
                 "slots": slots_of(request),
+                "engine": engine_of(request, settings),
             },
         )
         note = {
