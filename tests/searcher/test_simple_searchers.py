@@ -10,7 +10,18 @@ import pytest
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, SpecError
-from tradewind.problem import Expression, Float, Objective, Ordinal, Problem, Proposal, TrialState, Value
+from tradewind.problem import (
+    Candidates,
+    Configuration,
+    Expression,
+    Float,
+    Objective,
+    Ordinal,
+    Problem,
+    Proposal,
+    TrialState,
+    Value,
+)
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.testing import problems
 from tradewind.testing.problems import drive, evaluate, pending
@@ -67,6 +78,23 @@ def test_exhaustive_refuses_an_endless_list() -> None:
 
 
 # ---------------------------------------------------------------------- random
+
+
+def test_a_trial_is_looked_up_among_the_candidates_once_however_long_the_study_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = problems.flat_problem(50)
+    looked_up: Counter[str] = Counter()
+    index = Candidates.index
+
+    def counting(self: Candidates, configuration: Configuration) -> int | None:
+        looked_up[configuration.key] += 1
+        return index(self, configuration)
+
+    monkeypatch.setattr(Candidates, "index", counting)
+    trials = drive(make("random", problem), problem, 300)
+    assert len({t.key for t in trials}) == len(trials) == 300
+    assert set(looked_up.values()) == {1}
 
 
 def test_random_is_uniform_over_what_is_open() -> None:

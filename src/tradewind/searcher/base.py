@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,7 @@ class Searcher(Plugin, ABC):
         self.seed = seed
         self._told: dict[int, Trial] = {}
         self._told_keys: set[str] = set()
+        self._unplaced: list[Trial] = []  # told since the candidates were last looked through
 
     @abstractmethod
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
@@ -227,6 +229,8 @@ class Searcher(Plugin, ABC):
     def tell(self, trial: Trial) -> None:
         """Learn from a trial that succeeded, failed or was aborted; telling it again changes nothing."""
         if trial.state.informs:
+            if trial.number not in self._told:
+                self._unplaced.append(trial)
             self._told[trial.number] = trial
             self._told_keys.add(trial.key)
 
@@ -265,21 +269,36 @@ class Searcher(Plugin, ABC):
     def open_candidates(self, state: SearchState) -> tuple[Candidates, NDArray[np.intp]]:
         """The candidates of an enumerable space, and the indices of those neither taken nor too dear, in order."""
         candidates = self.problem.candidates
-        free = self.affordable(state, candidates.hourly)
-        for trial in (*self._told.values(), *state.pending):
-            index = candidates.index(trial.configuration)
-            if index is not None and trial.proposal.fidelity == 1.0:
-                free[index] = False
+        free = self.affordable(state, candidates.hourly) & ~self._begun(state)
         return candidates, np.flatnonzero(free)
+
+    @cached_property
+    def _placed(self) -> NDArray[np.bool_]:
+        """Where a candidate was told on the whole input, of those that `_begun` has looked up."""
+        return np.zeros(len(self.problem.candidates), dtype=bool)
+
+    def _begun(self, state: SearchState) -> NDArray[np.bool_]:
+        """Where a candidate was told, or is pending, on the whole input."""
+        # A long study has thousands of trials: each is looked up once, not at each question.
+        for trial in self._unplaced:
+            self._place(self._placed, trial)
+        self._unplaced.clear()
+        begun = self._placed.copy()
+        for trial in state.pending:
+            self._place(begun, trial)
+        return begun
+
+    def _place(self, mask: NDArray[np.bool_], trial: Trial) -> None:
+        place = self.problem.candidates.index(trial.configuration)
+        if place is not None and trial.proposal.fidelity == 1.0:
+            mask[place] = True
 
     def nothing_left(self, state: SearchState) -> NothingLeft:
         """Why no candidate is open, as the answer of `ask`; it is not final while trials are pending."""
         waits = f", {len(state.pending)} of them still running" if state.pending else ""
         reason = f"every configuration has been tried{waits}"
         if self.problem.space.enumerable:
-            candidates = self.problem.candidates
-            whole = [t for t in (*self._told.values(), *state.pending) if t.proposal.fidelity == 1.0]
-            if len({candidates.index(t.configuration) for t in whole} - {None}) < len(candidates):
+            if not self._begun(state).all():
                 reason = f"the {format_money(state.money_left)} left do not pay the smallest bill of any untried one"
                 if state.pending:
                     reason += ", unless a running trial gives some back"
