@@ -148,6 +148,12 @@ def test_source_file(path: Path) -> None:
     assert left_over is None, f"{place}: {left_over}"
 
 
+def test_paths_of_users_are_expanded_in_one_place() -> None:
+    """``Path.expanduser`` raises a RuntimeError for ``~nobody``, which would end in a traceback."""
+    bare = [_path(p) for p in SOURCES if p.stem != "paths" and re.search(r"\bexpanduser\b", p.read_text())]
+    assert bare == [], "write tradewind.paths.expand"
+
+
 def test_allow_lists_name_only_what_needs_it() -> None:
     for place in LONG_FILES:
         assert (ROOT / place).read_text().count("\n") > FILE_LINES, f"{place} needs no exception any more"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tradewind import plugins
 from tradewind.errors import InputError
 from tradewind.paths import data_folder, expand
+
+_HOMELESS = "~no-such-user/x"
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -32,6 +37,30 @@ def test_a_home_of_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_HOME", "~no-such-user/data")
     with pytest.raises(InputError, match="there is no home folder ~no-such-user for ~no-such-user/data"):
         data_folder()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "settings", "ask"),
+    [
+        ("catalogue", "csv", {"path": _HOMELESS}, lambda part: part.offers()),
+        ("runner", "slurm", {"folder": _HOMELESS}, repr),
+        ("provisioner", "libvirt", {"image": "a", "storage": _HOMELESS}, repr),
+        ("provisioner", "opennebula", {"template": "a", "identity": _HOMELESS}, repr),
+        (
+            "provisioner",
+            "opennebula",
+            {"template": "a", "auth": f"file:{_HOMELESS}"},
+            lambda part: part.settings.session(),
+        ),
+        ("provisioner", "terraform", {"program": _HOMELESS}, repr),
+        ("provisioner", "terraform", {"module": _HOMELESS}, repr),
+    ],
+)
+def test_so_is_one_in_the_settings_of_parts(
+    kind: str, name: str, settings: dict[str, str], ask: Callable[[Any], object], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="there is no home folder ~no-such-user for ~no-such-user/x"):
+        ask(plugins.create(kind, name, settings, data_folder=tmp_path))
 
 
 def test_a_name_that_no_database_can_open_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tradewind.errors import PluginError, SpecError, TradewindError
+from tradewind.errors import InputError, PluginError, SpecError, TradewindError
 
 KINDS = (
     "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "store", "planner",
@@ -232,6 +232,8 @@ def settings_for(part: type[Plugin], given: Mapping[str, Any], *, where: str) ->
     """
     try:
         return part.Settings.model_validate(dict(given))
+    except InputError as error:  # a validator's
+        raise SpecError(f"{where}: {error.message}", hint=error.hint) from None
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(piece) for piece in first["loc"]) or where

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
+from tradewind.deployer.runner.kubernetes import api
+from tradewind.errors import InputError
 
 NOTHING_THERE = {
     ("searcher", "optuna"): ("needs optuna", "pip install optuna"),
@@ -74,6 +76,14 @@ def test_nothing_is_missing_where_everything_is(monkeypatch: pytest.MonkeyPatch,
         engine.bind(f"{tmp_path}/docker.sock")
         engine.listen()
         assert {key: part.missing() for key, part in SHIPPED.items() if part.missing()} == {}
+
+
+def test_a_pod_has_credentials_though_its_user_has_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", "~no-such-user/config")
+    with pytest.raises(InputError, match="no home folder ~no-such-user"):
+        api.find_credentials()
+    monkeypatch.setattr(api, "_IN_POD", tmp_path)
+    api.find_credentials()
 
 
 def test_a_part_that_raises_for_what_is_not_installed_says_so_beforehand() -> None:

@@ -11,9 +11,9 @@ import subprocess
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tradewind.errors import CredentialsError
+from tradewind.paths import expand
 
 _METADATA = "http://169.254.169.254/latest"
 
@@ -71,7 +71,7 @@ def _profile() -> Mapping[str, str]:
     for variable, usual in places:
         parser = configparser.ConfigParser(interpolation=None, default_section="-")
         try:
-            parser.read(Path(os.environ.get(variable) or usual).expanduser(), encoding="utf-8")
+            parser.read(expand(os.environ.get(variable) or usual), encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError) as error:
             raise CredentialsError(f"{usual} cannot be read: {type(error).__name__}") from None
         for section in (name, f"profile {name}"):

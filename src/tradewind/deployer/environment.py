@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
+from tradewind.paths import expand
 from tradewind.problem import RunRequest
 
 METRICS = "metrics.jsonl"
@@ -83,7 +84,7 @@ def resolve_secrets(references: Mapping[str, str]) -> dict[str, str]:
             if kind == "env":
                 values[name] = os.environ[place]
             elif kind == "file":
-                values[name] = Path(place).expanduser().read_text(encoding="utf-8").rstrip("\n")
+                values[name] = expand(place).read_text(encoding="utf-8").rstrip("\n")
             elif kind == "keyring":
                 values[name] = _from_keyring(name, place)
             elif kind in _sources:

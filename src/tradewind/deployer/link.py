@@ -25,6 +25,7 @@ from tradewind.deployer.link_errors import explained
 from tradewind.deployer.link_files import Answer, Transfers
 from tradewind.deployer.link_target import SshSettings, SshTarget, parse_host
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.paths import expand
 from tradewind.programs import find_program
 
 __all__ = ["SESSIONS", "Answer", "SshLink", "SshSettings", "SshTarget", "find_ssh", "line", "parse_host"]
@@ -91,9 +92,9 @@ class SshLink(Transfers):
         if target.accept_new:
             words += ["-o", "StrictHostKeyChecking=accept-new"]
         if target.known_hosts:
-            words += ["-o", f"UserKnownHostsFile={Path(target.known_hosts).expanduser()}"]
+            words += ["-o", f"UserKnownHostsFile={expand(target.known_hosts)}"]
         if target.identity:
-            identity = Path(target.identity).expanduser()
+            identity = expand(target.identity)
             if not identity.is_file():
                 raise CredentialsError(f"there is no private key {identity}", hint=f"for {target.host}: set identity")
             words += ["-i", str(identity), "-o", "IdentitiesOnly=yes"]

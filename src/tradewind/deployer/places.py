@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import DeployError, InputError, MissingProgramError
+from tradewind.paths import expand
 from tradewind.reach import addresses_of
 from tradewind.whole import set_aside
 
@@ -55,7 +56,7 @@ class Address:
             DeployError: It is none, or has a password in it; the message does not repeat one.
         """
         if "://" not in text:
-            return cls("file", "", str(Path(text).expanduser().absolute()))
+            return cls("file", "", str(expand(text).absolute()))
         parts = urlsplit(text)
         if parts.password is not None:
             raise DeployError(

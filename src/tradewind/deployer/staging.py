@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 from tradewind.deployer.environment import OUTPUTS, check_workdir
 from tradewind.deployer.places import SCHEMES, Address, open_place
 from tradewind.errors import DeployError, PrerequisiteError
+from tradewind.paths import expand
 from tradewind.problem import RunRequest
 
 INPUTS = "inputs"
@@ -154,7 +155,7 @@ def _bring(wanted: Input, request: RunRequest) -> None:
 
 def _here(wanted: Input, request: RunRequest) -> Path:
     """The file or folder of this machine that an input is."""
-    source = request.workdir / Path(wanted.place).expanduser()
+    source = request.workdir / expand(wanted.place)
     if not source.exists():
         raise PrerequisiteError(f"input {source} does not exist")
     return source

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
+from tradewind.paths import expand
 from tradewind.problem import Limits, Run, RunRequest, Trial
 from tradewind.problem.template import render, render_load
 from tradewind.store.base import StudyRow
@@ -86,7 +87,7 @@ def seen_from(base: Path, kind: str, name: str, settings: Mapping[str, Any]) -> 
     """
     fields = plugins.load(kind, name).Settings.model_fields
     return {
-        key: str(base / Path(value).expanduser())
+        key: str(base / expand(value))
         if key in fields and isinstance(value, str) and fields[key].annotation in (Path, Path | None)
         else value
         for key, value in settings.items()

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
+from tradewind.paths import expand
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.units import parse_memory
@@ -78,7 +79,7 @@ class CsvCatalogue(Catalogue):
         Raises:
             CatalogueError: The file cannot be read, or a row is wrong.
         """
-        path = self.settings.path.expanduser()
+        path = expand(self.settings.path)
         offers: dict[str, Offer] = {}
         lines: dict[str, int] = {}
         for row in _table(path, _text(path)):

@@ -7,12 +7,12 @@ import os
 import re
 import urllib.parse
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from tradewind.errors import FetchError, MissingProgramError
+from tradewind.paths import expand
 from tradewind.problem import Offer
 from tradewind.selector.catalogue import gcp_table
 from tradewind.selector.catalogue.families import tidy
@@ -129,7 +129,7 @@ def _key(reference: str) -> str:
         where = f"the environment variable {name} is not set"
     else:
         try:
-            key = Path(name).expanduser().read_text(encoding="utf-8").strip()
+            key = expand(name).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
             key = ""
         where = f"the file {name} has no key"

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tradewind.errors import SpecError
+from tradewind.paths import expand
 from tradewind.problem.spec_errors import spec_errors
 from tradewind.problem.yaml_source import Source, read_source
 from tradewind.service.settings import ServiceSettings
@@ -72,7 +73,7 @@ def _lead_from(folder: Path, document: dict[str, Any]) -> None:
     for key, field in ServiceSettings.model_fields.items():
         value = document.get(key)
         if isinstance(value, str) and (field.annotation is Path or Path in typing.get_args(field.annotation)):
-            document[key] = folder / Path(value).expanduser()
+            document[key] = folder / expand(value)
 
 
 def _value(text: str) -> Any:

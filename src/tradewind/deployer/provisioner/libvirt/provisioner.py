@@ -42,6 +42,7 @@ from tradewind.deployer.provisioner.libvirt.seed import find_maker, make_seed
 from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
 from tradewind.deployer.provisioner.libvirt.xml import Tags, domain_xml, tags_of
 from tradewind.errors import CapacityError, DeployError, ImageError, TeardownError, UnreachableError
+from tradewind.paths import expand
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Machine, Offer
 
@@ -77,7 +78,7 @@ class LibvirtProvisioner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         storage = self.settings.storage or data_folder / "libvirt"
-        self._shelf = Shelf(storage.expanduser().absolute())
+        self._shelf = Shelf(expand(storage).absolute())
         self._host = Host(self.settings.uri, self.settings.timeout)
         self._prober = Prober()
         self._tags: dict[str, Tags] = {}
@@ -123,12 +124,12 @@ class LibvirtProvisioner(
             ImageError: It is not there, or cannot be read.
         """
         files = (self.settings.image, self.settings.kernel, self.settings.initrd)
-        for file in (each.expanduser() for each in files if each is not None):
+        for file in (expand(each) for each in files if each is not None):
             if not file.is_file():
                 raise ImageError(f"there is no image {file}", hint="see the settings image, kernel and initrd")
             if not os.access(file, os.R_OK):
                 raise ImageError(f"{file} may not be read", hint="libvirt must be able to read it, too")
-        image = self.settings.image.expanduser().absolute()
+        image = expand(self.settings.image).absolute()
         try:
             facts = json.loads(run_tool(["qemu-img", "info", "--output=json", str(image)], "qemu-utils"))
         except DeployError as error:

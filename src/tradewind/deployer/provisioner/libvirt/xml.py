@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from tradewind.deployer.provisioner.libvirt.cluster import MachinePlan, Plan
 from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
+from tradewind.paths import expand
 
 _OURS = "urn:tradewind:libvirt:1"
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -101,9 +102,9 @@ def _system(domain: Element, settings: LibvirtSettings) -> None:
     system = SubElement(domain, "os")
     _text(system, "type", "hvm", arch="x86_64", machine=settings.machine)
     if settings.kernel is not None:
-        _text(system, "kernel", str(settings.kernel.expanduser().absolute()))
+        _text(system, "kernel", str(expand(settings.kernel).absolute()))
         if settings.initrd is not None:
-            _text(system, "initrd", str(settings.initrd.expanduser().absolute()))
+            _text(system, "initrd", str(expand(settings.initrd).absolute()))
         _text(system, "cmdline", settings.arguments)
     SubElement(SubElement(domain, "features"), "acpi")
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings
 from tradewind.deployer.provisioner.opennebula.vms import Vm
+from tradewind.paths import expand
 from tradewind.problem import Machine
 
 _KNOCK_SECONDS = 1.0
@@ -104,7 +105,7 @@ def _machine(vm: Vm, settings: OpenNebulaSettings, data_folder: Path) -> Machine
     known = known_hosts(data_folder, vm.run, vm.id)
     ssh: dict[str, Any] = {"user": settings.user, "port": settings.port, "accept_new": True, "known_hosts": str(known)}
     if settings.identity:
-        ssh["identity"] = str(Path(settings.identity).expanduser().absolute())
+        ssh["identity"] = str(expand(settings.identity).absolute())
     if settings.jump:
         ssh["jump"] = settings.jump
     data: dict[str, Any] = {"ssh": ssh, "name": vm.name}

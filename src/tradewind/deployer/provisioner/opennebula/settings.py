@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -11,6 +10,7 @@ from pydantic import Field, field_validator
 from tradewind import plugins
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import CredentialsError, DeployError, InputError
+from tradewind.paths import expand
 from tradewind.units import parse_memory
 
 _ENDPOINT = "http://localhost:2633/RPC2"
@@ -73,6 +73,12 @@ class OpenNebulaSettings(plugins.Settings):
                 raise ValueError(str(error)) from None
         return given
 
+    @field_validator("identity")
+    @classmethod
+    def _somebodys(cls, given: str) -> str:
+        expand(given)  # it must not fail only when there are machines, which tell of it
+        return given
+
     @property
     def disk_bytes(self) -> int | None:
         """The size of the first disk, or None."""
@@ -108,7 +114,7 @@ class OpenNebulaSettings(plugins.Settings):
         """
         if self.public_key:
             return text_of(self.public_key, "public_key").strip()
-        beside = Path(self.identity + ".pub").expanduser()
+        beside = expand(self.identity + ".pub")
         return text_of(str(beside), "identity").strip() if self.identity and beside.is_file() else ""
 
 
@@ -130,7 +136,7 @@ def text_of(path: str, setting: str) -> str:
     if not path:
         return ""
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
+        return expand(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise DeployError(f"opennebula: {setting}: {path} cannot be read: {why}", retryable=False) from None

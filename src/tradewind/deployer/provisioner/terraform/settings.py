@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tradewind import plugins
+from tradewind.paths import expand
 
 SHIPPED = ("aws", "azure", "gcp")
 """The providers that a module is shipped for."""
@@ -69,14 +70,14 @@ class TerraformSettings(plugins.Settings):
     @field_validator("program")
     @classmethod
     def _expanded(cls, value: str) -> str:
-        return str(Path(value).expanduser()) if value.startswith("~") else value
+        return str(expand(value)) if value.startswith("~") else value
 
     @field_validator("module")
     @classmethod
     def _is_module(cls, value: Path | None) -> Path | None:
         if value is None:
             return None
-        value = value.expanduser().absolute()
+        value = expand(value).absolute()
         if not any(value.glob("*.tf")) and not any(value.glob("*.tf.json")):
             raise ValueError(f"{value} has no *.tf files")
         return value

@@ -17,6 +17,7 @@ from tradewind.deployer.link import SshLink, SshTarget, find_ssh
 from tradewind.deployer.runner.docker.names import instant
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.paths import expand
 from tradewind.problem import Machine
 
 CALL_SECONDS = 60.0
@@ -103,7 +104,7 @@ def _certificates(settings: DockerSettings, host: str) -> tuple[str, str, str]:
     """The files for mutual TLS, from the settings or as the ``docker`` command finds them."""
     files = (settings.tls_ca, settings.tls_cert, settings.tls_key)
     if not any(files) and os.environ.get("DOCKER_TLS_VERIFY"):
-        folder = Path(os.environ.get("DOCKER_CERT_PATH") or "~/.docker").expanduser()
+        folder = expand(os.environ.get("DOCKER_CERT_PATH") or "~/.docker")
         files = (str(folder / "ca.pem"), str(folder / "cert.pem"), str(folder / "key.pem"))
     if not all(files):
         raise CredentialsError(

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from tradewind import plugins
 from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.paths import expand
 
 Document = dict[str, Any]
 
@@ -53,10 +54,12 @@ def find_credentials() -> None:
 
     Raises:
         CredentialsError: There is none.
+        InputError: ``~`` is nobody's home.
     """
+    if _IN_POD.exists():  # where the user may have no home
+        return
     given = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    places = [Path(place).expanduser() for place in given.split(os.pathsep) if place]
-    if not any(place.exists() for place in (_IN_POD, *places)):
+    if not any(expand(place).exists() for place in given.split(os.pathsep) if place):
         raise CredentialsError(f"no Kubernetes credentials: there is no {given}", hint=_CREDENTIALS_HINT)
 
 
@@ -103,7 +106,7 @@ class ClusterApi:
                     loader.load_incluster_config(client_configuration=configuration)
                     home = _IN_POD.read_text(encoding="ascii").strip()
                 else:
-                    file = str(Path(kubeconfig).expanduser()) if kubeconfig else None
+                    file = str(expand(kubeconfig)) if kubeconfig else None
                     loader.load_kube_config(file, context or None, client_configuration=configuration)
                     contexts, current = loader.list_kube_config_contexts(file)
                     chosen = next((each for each in contexts if each["name"] == context), current)

@@ -39,6 +39,7 @@ from tradewind.deployer.runner.slurm.queue import Queue, with_expiry
 from tradewind.deployer.runner.slurm.spool import RESULT, Note, Spool
 from tradewind.deployer.runner.slurm.submit import Submitter
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
+from tradewind.paths import expand
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunStatus
 
@@ -75,8 +76,8 @@ class SlurmRunner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         given = self.settings
-        runs = given.folder.expanduser().absolute() / "runs" if given.folder else None
-        root = given.folder.expanduser() / "slurm" if given.folder else data_folder / "slurm"
+        runs = expand(given.folder).absolute() / "runs" if given.folder else None
+        root = expand(given.folder) / "slurm" if given.folder else data_folder / "slurm"
         self.spool = Spool(root.absolute())
         link = None
         if given.host:
