@@ -13,7 +13,7 @@ from tests.deployer.helpers import deployer_over, drive, request_for, row
 from tests.deployer.test_errands import SlowCloud, SlowRunner, fleet
 from tests.waiting import eventually
 
-from tradewind.deployer import collecting, ground, lifecycle
+from tradewind.deployer import collecting, lifecycle, run_context
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
@@ -53,7 +53,7 @@ def cloud(tmp_path: Path) -> SlowCloud:
 
 @pytest.fixture
 def over(tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Over]:
-    monkeypatch.setattr(ground, "_BACKOFF_SECONDS", (0.02,))
+    monkeypatch.setattr(run_context, "_BACKOFF_SECONDS", (0.02,))
     monkeypatch.setattr(collecting, "_PAUSE_SECONDS", 0.01)
     made: list[Deployer] = []
 
@@ -117,7 +117,7 @@ def test_what_another_attempt_does_not_mend_ends_the_run_at_once(over: Over, tmp
 
 
 def test_a_stop_tries_for_the_results_for_a_while(over: Over, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ground, "_BACKOFF_SECONDS", (60.0,))
+    monkeypatch.setattr(run_context, "_BACKOFF_SECONDS", (60.0,))
     runner = Breaking(tmp_path, 3)
     deployer = over(runner)
     deployer.launch(row(), request_for(tmp_path, ("true",)))

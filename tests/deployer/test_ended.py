@@ -7,8 +7,7 @@ import pytest
 from tests.deployer.helpers import deployer_over, drive, request_for, row
 from tests.deployer.test_errands import SlowRunner, fleet, until
 
-from tradewind.deployer.ended import note_end, noted_end
-from tradewind.deployer.ground import Ending
+from tradewind.deployer.ended import Ending, note_end, noted_end
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings

@@ -20,7 +20,7 @@ from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
 from tests.waiting import eventually
 
 from tradewind import plugins
-from tradewind.deployer import flight, lifecycle
+from tradewind.deployer import lifecycle, run_lifecycle
 from tradewind.deployer.lifecycle import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, ReachableBySsh
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
@@ -373,12 +373,12 @@ def test_many_are_handed_over_in_one_call(make: Make, tmp_path: Path) -> None:
 def test_refused_teardowns_are_tried_again(
     make: Make, tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tradewind.deployer.ground._BACKOFF_SECONDS", (0.02,))
+    monkeypatch.setattr("tradewind.deployer.run_context._BACKOFF_SECONDS", (0.02,))
     cloud.pause, cloud.refuses_to_destroy = 0.02, 3
     runner = SlowRunner(tmp_path, 0.02)
     runner.ends = RunState.DONE
     deployer = make(provisioner=cloud, runner=runner)
-    monkeypatch.setattr("tradewind.deployer.flight._REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr("tradewind.deployer.run_lifecycle._REPEAT_SECONDS", 0.0)
     deployer.launch(row(), request_for(tmp_path, ("true",)))
     rows = drive(deployer)
     assert any("not given back yet: the provider says no" in each.reason for each in rows)
@@ -535,7 +535,7 @@ class Stubborn(SlowRunner):
 def test_a_job_that_does_not_end_goes_with_its_machines(
     refuses: TradewindError | None, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flight, "_STUBBORN_SECONDS", 0.3)
+    monkeypatch.setattr(run_lifecycle, "_STUBBORN_SECONDS", 0.3)
     cloud = FarCloud(settings=SimulatedSettings(boot=0), data_folder=tmp_path / "data")
     runner = Stubborn(tmp_path, pause=0.0)
     runner.denies = refuses
@@ -552,7 +552,7 @@ def test_a_job_of_this_machine_is_never_left_running(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only machines of its own end a job: those of a simulated provider do not."""
-    monkeypatch.setattr(flight, "_STUBBORN_SECONDS", 0.05)
+    monkeypatch.setattr(run_lifecycle, "_STUBBORN_SECONDS", 0.05)
     monkeypatch.setattr(lifecycle, "_PATIENCE_SECONDS", 0.3)
     monkeypatch.setattr(SlowCloud, "patience_seconds", 0.3)
     cloud = SlowCloud(settings=SimulatedSettings(boot=0), data_folder=tmp_path / "data")

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from tradewind.deployer.ground import Ending, Ground, backoff, ending_for
+from tradewind.deployer.ended import Ending, ending_for
+from tradewind.deployer.run_context import RunContext, backoff
 from tradewind.deployer.runner.base import HasOwnFiles, Runner
 from tradewind.deployer.staging import stage_out
 from tradewind.errors import TradewindError, UnreachableError
@@ -24,17 +25,17 @@ class Collector:
     """Brings what one run's ended job has left into the run's folder.
 
     Args:
-        ground: What all runs share.
+        context: What all runs share.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._tries = 0
         self._until: float | None = None
 
     def needed(self, request: RunRequest) -> bool:
         """True when there is something to bring."""
-        return bool(request.outputs) or type(self._ground.runner).collect is not Runner.collect
+        return bool(request.outputs) or type(self._context.runner).collect is not Runner.collect
 
     def bring(self, run: Run, request: RunRequest, status: RunStatus | None) -> None:
         """Bring logs, metrics and outputs into the run's folder; of a run that failed, as far as it goes.
@@ -44,8 +45,8 @@ class Collector:
         """
         assert run.handle is not None
         try:
-            self._ground.runner.collect(run.handle, request)
-            if not isinstance(self._ground.runner, HasOwnFiles):
+            self._context.runner.collect(run.handle, request)
+            if not isinstance(self._context.runner, HasOwnFiles):
                 stage_out(request)
         except TradewindError as error:
             if status is None or status.state is RunState.DONE:
@@ -56,7 +57,7 @@ class Collector:
         """The run's row while it waits, and when bringing is tried again; None when the run is to end for the error."""
         if not isinstance(error, UnreachableError):
             return None
-        now = self._ground.runner.clock.now()
+        now = self._context.runner.clock.now()
         if self._until is None:
             self._until = min(now + _PATIENCE_SECONDS, request.expires)
         delay = backoff(self._tries)

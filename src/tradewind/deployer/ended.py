@@ -1,19 +1,54 @@
-"""Notes how a run ended before its machines are given back: who goes on after a crash cannot ask them any more."""
+"""How a run ends; noted before its machines are given back: who goes on after a crash cannot ask them any more."""
 
 from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tradewind.deployer.ground import Ending
-from tradewind.problem import Fault, RunState, RunStatus, Usage
+from tradewind.errors import CapacityError, CredentialsError, DeployError, PrerequisiteError, TradewindError
+from tradewind.problem import Fault, Run, RunState, RunStatus, Usage
 from tradewind.whole import write_whole
 
 _log = logging.getLogger("tradewind.deployer")
 
 _NAME = "ended.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends as soon as its machines are back."""
+
+    state: RunState
+    reason: str = ""
+    fault: Fault | None = None
+
+    def of(self, run: Run, now: float) -> Run:
+        """The ended row of a run whose machines are back."""
+        return replace(run, state=self.state, reason=self.reason, fault=self.fault, ended=now, machines=())
+
+
+def ending_of(status: RunStatus) -> Ending:
+    """How a run ends whose job has ended so."""
+    return Ending(status.state, status.reason, status.fault)
+
+
+def ending_for(error: Exception) -> Ending:
+    """How a run ends that an error has stopped."""
+    if not isinstance(error, TradewindError):
+        return Ending(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
+    if isinstance(error, CredentialsError):
+        return Ending(RunState.FAILED, str(error), Fault.CREDENTIALS)
+    if isinstance(error, PrerequisiteError):
+        return Ending(RunState.FAILED, str(error), Fault.PREREQUISITE)
+    fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
+    return Ending(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
+
+
+def paid_for(error: Exception) -> float:
+    """Seconds of machines that were made in vain and taken back before anybody could see them: they are paid for."""
+    return error.paid_seconds if isinstance(error, DeployError) else 0.0
 
 
 def note_end(folder: Path, ending: Ending, status: RunStatus | None) -> None:

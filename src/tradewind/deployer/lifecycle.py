@@ -11,12 +11,13 @@ from concurrent.futures import Future
 from functools import partial
 
 from tradewind.clock import Clock
+from tradewind.deployer.ended import Ending
 from tradewind.deployer.environment import METRICS
-from tradewind.deployer.flight import Flight
-from tradewind.deployer.ground import Ending, Entered, Ground, handle_of, unheard
 from tradewind.deployer.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
 from tradewind.deployer.results import Results
+from tradewind.deployer.run_context import Entered, RunContext, handle_of, unheard
+from tradewind.deployer.run_lifecycle import RunLifecycle
 from tradewind.deployer.runner.base import Runner, Simulates, SubmitsTogether
 from tradewind.deployer.strays import give_back_strays
 from tradewind.errors import TeardownError, TradewindError
@@ -67,9 +68,11 @@ class Deployer:
         self.owner = owner
         provisioner.clock = runner.clock
         self._results = results
-        self._ground = Ground(provisioner, runner, billing, hooks or Hooks(), self._later, results, entered or unheard)
-        self._flights: dict[str, Flight] = {}
-        self._stopping: dict[str, Flight] = {}
+        self._context = RunContext(
+            provisioner, runner, billing, hooks or Hooks(), self._later, results, entered or unheard
+        )
+        self._lifecycles: dict[str, RunLifecycle] = {}
+        self._stopping: dict[str, RunLifecycle] = {}
 
     @property
     def clock(self) -> Clock:
@@ -79,7 +82,7 @@ class Deployer:
     @property
     def active(self) -> Mapping[str, Run]:
         """The rows of the runs that have not ended, by run id."""
-        return {run_id: flight.run for run_id, flight in self._flights.items() if flight.open}
+        return {run_id: lifecycle.run for run_id, lifecycle in self._lifecycles.items() if lifecycle.open}
 
     @property
     def kill_seconds(self) -> float:
@@ -113,17 +116,17 @@ class Deployer:
         return self._take(run, request, resume=True, unwanted=unwanted)
 
     def _take(self, run: Run, request: RunRequest, *, resume: bool, unwanted: str = "") -> Run:
-        flight = self._flights.get(run.run_id)
-        if flight is None:
-            flight = self._flights[run.run_id] = Flight(run, request, self._ground)
-            if resume and flight.open:
-                flight.resume()
-                self._look([flight])
+        lifecycle = self._lifecycles.get(run.run_id)
+        if lifecycle is None:
+            lifecycle = self._lifecycles[run.run_id] = RunLifecycle(run, request, self._context)
+            if resume and lifecycle.open:
+                lifecycle.resume()
+                self._look([lifecycle])
                 if unwanted:
-                    _give_up(flight, unwanted)
-            flight.advance()
-        flight.reported = flight.run
-        return flight.run
+                    _give_up(lifecycle, unwanted)
+            lifecycle.advance()
+        lifecycle.reported = lifecycle.run
+        return lifecycle.run
 
     def poll(self) -> list[Run]:
         """Take all runs as far as they go now.
@@ -131,36 +134,38 @@ class Deployer:
         Returns:
             The rows that changed since they were last returned; an ended row is returned once.
         """
-        flights = [flight for flight in self._flights.values() if flight.open]
-        self._look(flights)
-        for flight in flights:
-            flight.advance()
+        lifecycles = [lifecycle for lifecycle in self._lifecycles.values() if lifecycle.open]
+        self._look(lifecycles)
+        for lifecycle in lifecycles:
+            lifecycle.advance()
         if self._results is not None:
             self._results.poll()
-        self._submit_together([flight for flight in flights if flight.wants_submit])
-        changed = [flight for flight in self._flights.values() if flight.run != flight.reported]
-        for flight in changed:
-            flight.reported = flight.run
-        return [flight.run for flight in changed]
+        self._submit_together([lifecycle for lifecycle in lifecycles if lifecycle.wants_submit])
+        changed = [lifecycle for lifecycle in self._lifecycles.values() if lifecycle.run != lifecycle.reported]
+        for lifecycle in changed:
+            lifecycle.reported = lifecycle.run
+        return [lifecycle.run for lifecycle in changed]
 
     def wait(self, seconds: float) -> None:
         """Return when something may have changed, or after ``seconds`` on the clock."""
-        flights = [flight for flight in self._flights.values() if flight.open]
-        if any(flight.wants_submit or flight.run != flight.reported for flight in self._flights.values()):
+        lifecycles = [lifecycle for lifecycle in self._lifecycles.values() if lifecycle.open]
+        if any(
+            lifecycle.wants_submit or lifecycle.run != lifecycle.reported for lifecycle in self._lifecycles.values()
+        ):
             return
-        tasks = [flight.errand.task for flight in flights if flight.errand is not None]
+        tasks = [lifecycle.errand.task for lifecycle in lifecycles if lifecycle.errand is not None]
         if tasks:
             # Hooks and staging take real time, in which a simulated clock stands still.
             concurrent.futures.wait(tasks, min(seconds, _GLANCE_SECONDS), concurrent.futures.FIRST_COMPLETED)
             return
         now = self.clock.now()
-        moving = [f.cluster for f in flights if f.cluster is not None and _moves(f)]
+        moving = [f.cluster for f in lifecycles if f.cluster is not None and _moves(f)]
         if moving:
             seconds = min(seconds, self.provisioner.next_change(moving))
-        for flight in flights:
-            if flight.retry_at > now:
-                seconds = min(seconds, flight.retry_at - now)
-        self.runner.wait([f.run.handle for f in flights if f.run.handle is not None and f.running], seconds)
+        for lifecycle in lifecycles:
+            if lifecycle.retry_at > now:
+                seconds = min(seconds, lifecycle.retry_at - now)
+        self.runner.wait([f.run.handle for f in lifecycles if f.run.handle is not None and f.running], seconds)
 
     def abort(self, reasons: Mapping[str, str]) -> list[Run]:
         """Begin to end some runs that are not wanted any more, all at the same time, while others go on.
@@ -174,14 +179,14 @@ class Deployer:
         Returns:
             Their rows as they are now; some may have ended at once.
         """
-        flights = [self._flights[run_id] for run_id in reasons if run_id in self._flights]
-        self._look([flight for flight in flights if flight.open])
-        for flight in flights:
-            _give_up(flight, reasons[flight.run.run_id])
-        for flight in flights:
-            flight.advance()
-            flight.reported = flight.run
-        return [flight.run for flight in flights]
+        lifecycles = [self._lifecycles[run_id] for run_id in reasons if run_id in self._lifecycles]
+        self._look([lifecycle for lifecycle in lifecycles if lifecycle.open])
+        for lifecycle in lifecycles:
+            _give_up(lifecycle, reasons[lifecycle.run.run_id])
+        for lifecycle in lifecycles:
+            lifecycle.advance()
+            lifecycle.reported = lifecycle.run
+        return [lifecycle.run for lifecycle in lifecycles]
 
     def stop(self, reasons: Mapping[str, str]) -> None:
         """Begin to end some runs, all at the same time; `cancel` then waits for each, and gets its row.
@@ -191,15 +196,15 @@ class Deployer:
         Args:
             reasons: Why, by run id; those that are not known or have ended do not matter.
         """
-        flights = {run_id: self._flights[run_id] for run_id in reasons if run_id in self._flights}
-        flights = {run_id: flight for run_id, flight in flights.items() if flight.open}
-        self._look(list(flights.values()))
+        lifecycles = {run_id: self._lifecycles[run_id] for run_id in reasons if run_id in self._lifecycles}
+        lifecycles = {run_id: lifecycle for run_id, lifecycle in lifecycles.items() if lifecycle.open}
+        self._look(list(lifecycles.values()))
         until = time.monotonic() + _RESULTS_SECONDS
-        for run_id, flight in flights.items():
-            flight.stop(Ending(RunState.CANCELLED, reasons[run_id]), until)
-            self._stopping[run_id] = flight
-        for flight in flights.values():
-            flight.advance()
+        for run_id, lifecycle in lifecycles.items():
+            lifecycle.stop(Ending(RunState.CANCELLED, reasons[run_id]), until)
+            self._stopping[run_id] = lifecycle
+        for lifecycle in lifecycles.values():
+            lifecycle.advance()
 
     def cancel(self, run_id: str, reason: str) -> Run | None:
         """End a run now and give everything back.
@@ -211,16 +216,16 @@ class Deployer:
         Raises:
             TeardownError: It does not end, or its machines are not given back; its row stays open.
         """
-        flight = self._flights.get(run_id)
-        if flight is None:
+        lifecycle = self._lifecycles.get(run_id)
+        if lifecycle is None:
             return None
-        if flight.open:
-            self._look([flight])
-            flight.stop(Ending(RunState.CANCELLED, reason), time.monotonic() + _RESULTS_SECONDS)
-            self._finish(flight)
+        if lifecycle.open:
+            self._look([lifecycle])
+            lifecycle.stop(Ending(RunState.CANCELLED, reason), time.monotonic() + _RESULTS_SECONDS)
+            self._finish(lifecycle)
         self._stopping.pop(run_id, None)
-        flight.reported = flight.run
-        return flight.run
+        lifecycle.reported = lifecycle.run
+        return lifecycle.run
 
     def end(self, run: Run, request: RunRequest, reason: str) -> Run:
         """End a run that an earlier process launched, without going on with it, and give everything back.
@@ -238,25 +243,25 @@ class Deployer:
         Raises:
             TeardownError: It does not end, or its machines are not given back; its row stays open.
         """
-        if run.run_id not in self._flights:
-            flight = self._flights[run.run_id] = Flight(run, request, self._ground)
-            flight.resume()
+        if run.run_id not in self._lifecycles:
+            lifecycle = self._lifecycles[run.run_id] = RunLifecycle(run, request, self._context)
+            lifecycle.resume()
         ended = self.cancel(run.run_id, reason)
         assert ended is not None
         return ended
 
-    def _finish(self, flight: Flight) -> None:
+    def _finish(self, lifecycle: RunLifecycle) -> None:
         """Wait until a run has ended; those that end at the same time go on meanwhile."""
         until = time.monotonic() + max(_PATIENCE_SECONDS, self.provisioner.patience_seconds)
         while True:
-            going = [flight, *(each for each in self._stopping.values() if each is not flight and each.open)]
+            going = [lifecycle, *(each for each in self._stopping.values() if each is not lifecycle and each.open)]
             for each in going:
                 each.advance()
-            if not flight.open:
+            if not lifecycle.open:
                 return
             if time.monotonic() > until:
                 raise TeardownError(
-                    f"run {flight.run.run_id} has not ended: {flight.run.reason or 'it does not stop'}",
+                    f"run {lifecycle.run.run_id} has not ended: {lifecycle.run.reason or 'it does not stop'}",
                     hint="it may still cost money; the next start of this command tries again",
                 )
             if isinstance(self.runner, Simulates):
@@ -269,10 +274,10 @@ class Deployer:
 
     def settle(self, run_id: str) -> None:
         """Forget a run whose ended row is in the store; its folder stays."""
-        flight = self._flights.pop(run_id, None)
+        lifecycle = self._lifecycles.pop(run_id, None)
         self._stopping.pop(run_id, None)
-        if flight is not None:
-            self.runner.forget(handle_of(flight.run, flight.request, self.runner))
+        if lifecycle is not None:
+            self.runner.forget(handle_of(lifecycle.run, lifecycle.request, self.runner))
 
     def sweep(self, known_run_ids: set[str]) -> list[str]:
         """End and destroy everything with our owner's tag that belongs to no open run; go on with uploads.
@@ -288,7 +293,7 @@ class Deployer:
         """
         if self._results is not None:
             self._results.resume()
-        return give_back_strays(self._ground, self.owner, known_run_ids | set(self._flights))
+        return give_back_strays(self._context, self.owner, known_run_ids | set(self._lifecycles))
 
     def output(self, run: Run, request: RunRequest) -> RunOutput:
         """What the interpreters read of an ended run."""
@@ -310,13 +315,13 @@ class Deployer:
             truncated=truncated,
         )
 
-    def _submit_together(self, flights: Sequence[Flight]) -> None:
+    def _submit_together(self, lifecycles: Sequence[RunLifecycle]) -> None:
         """Hand over in one call all runs that are ready for it."""
-        if not flights:
+        if not lifecycles:
             return
         runner = self.runner
         assert isinstance(runner, SubmitsTogether)
-        runs = [(flight.request, flight.run.machines) for flight in flights]
+        runs = [(lifecycle.request, lifecycle.run.machines) for lifecycle in lifecycles]
         answers: dict[str, Handle | TradewindError] = {}
         task = self._later(lambda: answers.update(runner.submit_all(runs)))
 
@@ -326,12 +331,12 @@ class Deployer:
                 raise answer
             return answer
 
-        for flight in flights:
-            flight.await_submission(task, partial(handle_of_run, flight.request.run_id))
+        for lifecycle in lifecycles:
+            lifecycle.await_submission(task, partial(handle_of_run, lifecycle.request.run_id))
 
     def close(self) -> None:
         """Give back what this object holds; runs and machines are not touched. Uploads are waited for."""
-        self._ground.hooks.stop()
+        self._context.hooks.stop()
         if self._results is not None:
             self._results.close()
         self.runner.close()
@@ -352,28 +357,28 @@ class Deployer:
         threading.Thread(target=carry_out, name="tradewind-deployer", daemon=True).start()
         return task
 
-    def _look(self, flights: Sequence[Flight]) -> None:
+    def _look(self, lifecycles: Sequence[RunLifecycle]) -> None:
         """Ask the runner and the provisioner, once for all runs, where they are."""
-        handles = [f.run.handle for f in flights if f.run.handle is not None and f.running]
+        handles = [f.run.handle for f in lifecycles if f.run.handle is not None and f.running]
         statuses = self.runner.poll(handles) if handles else {}
         # Those that cost nothing only matter while they are waited for.
         clusters = [
             f.cluster
-            for f in flights
-            if f.cluster is not None and (self._ground.makes or f.cluster.state is ClusterState.BOOTING)
+            for f in lifecycles
+            if f.cluster is not None and (self._context.makes or f.cluster.state is ClusterState.BOOTING)
         ]
         polled: Mapping[str, Cluster] = self.provisioner.poll(clusters) if clusters else {}
-        for flight in flights:
-            flight.note(statuses.get(flight.run.run_id), polled.get(flight.run.run_id))
+        for lifecycle in lifecycles:
+            lifecycle.note(statuses.get(lifecycle.run.run_id), polled.get(lifecycle.run.run_id))
 
 
-def _give_up(flight: Flight, reason: str) -> None:
+def _give_up(lifecycle: RunLifecycle, reason: str) -> None:
     """Let a run end, unless it ends already, or its job has ended by itself: what that has left is paid for."""
-    if flight.open and flight.ending is None and flight.running:
-        flight.stop(Ending(RunState.CANCELLED, reason))
+    if lifecycle.open and lifecycle.ending is None and lifecycle.running:
+        lifecycle.stop(Ending(RunState.CANCELLED, reason))
 
 
-def _moves(flight: Flight) -> bool:
+def _moves(lifecycle: RunLifecycle) -> bool:
     """True when a cluster is on its way up or down."""
-    assert flight.cluster is not None
-    return flight.ending is not None or flight.cluster.state is not ClusterState.READY
+    assert lifecycle.cluster is not None
+    return lifecycle.ending is not None or lifecycle.cluster.state is not ClusterState.READY

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Set
 
-from tradewind.deployer.ground import Ground
 from tradewind.deployer.provisioner.base import ClusterState
+from tradewind.deployer.run_context import RunContext
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TeardownError, TradewindError
 from tradewind.problem import Handle
@@ -15,11 +15,11 @@ _PATIENCE_SECONDS = 30.0
 _GLANCE_SECONDS = 0.05
 
 
-def give_back_strays(ground: Ground, owner: str, known: Set[str]) -> list[str]:
+def give_back_strays(context: RunContext, owner: str, known: Set[str]) -> list[str]:
     """End and destroy everything with an owner's tag that belongs to no run that is known.
 
     Args:
-        ground: Who makes machines, and who runs on them.
+        context: Who makes machines, and who runs on them.
         owner: The tag.
         known: The ids of the runs that are somebody's.
 
@@ -29,14 +29,14 @@ def give_back_strays(ground: Ground, owner: str, known: Set[str]) -> list[str]:
     Raises:
         TeardownError: Something cannot be given back.
     """
-    runner, provisioner = ground.runner, ground.provisioner
+    runner, provisioner = context.runner, context.provisioner
     words = []
     problems: list[TradewindError] = []  # what cannot be given back does not keep the rest
     strays = [handle for handle in runner.find(owner) if handle.run_id not in known]
     try:
         # Asked after the runner: what has a job by now has its machines in the list, or they are gone.
         clusters = [cluster for cluster in provisioner.find(owner) if cluster.run_id not in known]
-        own = {cluster.run_id for cluster in clusters} if ground.own else None
+        own = {cluster.run_id for cluster in clusters} if context.own else None
     except TradewindError as error:
         problems.append(error)
         clusters, own = [], None

@@ -34,9 +34,9 @@ from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
 
 if TYPE_CHECKING:
-    from tradewind.deployer.ground import Entered
     from tradewind.deployer.lifecycle import Deployer
     from tradewind.deployer.provisioner.base import Provisioner
+    from tradewind.deployer.run_context import Entered
     from tradewind.deployer.runner.base import Runner
     from tradewind.interpreter.base import Interpreter
     from tradewind.problem.spec import Spec

@@ -13,8 +13,8 @@ from tradewind.problem.template import render, render_load
 from tradewind.store.base import StudyRow
 
 if TYPE_CHECKING:
-    from tradewind.deployer.ground import Entered
     from tradewind.deployer.lifecycle import Deployer
+    from tradewind.deployer.run_context import Entered
     from tradewind.problem.spec import Spec
 
 _LONGEST = 7 * 86400.0

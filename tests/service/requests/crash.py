@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.flight import Flight
+from tradewind.deployer.run_lifecycle import RunLifecycle
 from tradewind.engine.loop import Search
 from tradewind.service.operations import worker_process
 from tradewind.service.requests.planning import Planner
@@ -26,8 +26,8 @@ POINTS: dict[str, tuple[type, str, str]] = {
     "named": (ClaimStore, "name_study", "after"),
     "held": (SqlStore, "hold", "after"),
     "begun": (Search, "begin", "after"),
-    "handed over": (Flight, "_hand_over", "after"),
-    "submitted": (Flight, "_submitted", "after"),
+    "handed over": (RunLifecycle, "_hand_over", "after"),
+    "submitted": (RunLifecycle, "_submitted", "after"),
     "ended": (Telling, "finish", "before"),
     "finished": (Telling, "finish", "after"),
 }

@@ -14,7 +14,7 @@ from tradewind.errors import TradewindError
 _AGAIN_SECONDS = 1.0
 
 
-class Ear:
+class EventListener:
     """Listens to one engine in a thread.
 
     Args:

@@ -36,7 +36,7 @@ from tradewind.deployer.runner.docker.engine import (
     find_package,
     machine_address,
 )
-from tradewind.deployer.runner.docker.events import Ear
+from tradewind.deployer.runner.docker.events import EventListener
 from tradewind.deployer.runner.docker.handle import DockerData
 from tradewind.deployer.runner.docker.logs import Place, read_from
 from tradewind.deployer.runner.docker.reaper import ensure_reaper
@@ -85,7 +85,7 @@ class DockerRunner(
         self._notes = Notes(self._folder / "runs")
         self._lock = threading.Lock()
         self._watches: dict[Address, Watch] = {}
-        self._ears: dict[Address, Ear] = {}
+        self._listeners: dict[Address, EventListener] = {}
         self._places: dict[tuple[str, str], Place] = {}
         self._changed = threading.Event()
 
@@ -116,8 +116,8 @@ class DockerRunner(
 
     def _listen(self, address: Address) -> None:
         with self._lock:
-            if address not in self._ears:
-                self._ears[address] = Ear(self._watches[address].engine, self._changed)
+            if address not in self._listeners:
+                self._listeners[address] = EventListener(self._watches[address].engine, self._changed)
 
     def _address_of(self, handle: Handle) -> Address:
         return DockerData.of(handle).address or default_address(self.settings)
@@ -185,7 +185,7 @@ class DockerRunner(
             for address in {self._address_of(handle) for handle in handles}:
                 until = min(until, time.monotonic() + self._watch(address).next_change())
                 self._listen(address)
-        deaf = not all(ear.listening for ear in self._ears.values())
+        deaf = not all(listener.listening for listener in self._listeners.values())
         left = max(0.0, until - time.monotonic())
         if not deaf:
             self._changed.wait(left)
@@ -269,11 +269,11 @@ class DockerRunner(
 
     def close(self) -> None:
         """Close the connections; containers go on."""
-        for ear in self._ears.values():
-            ear.close()
+        for listener in self._listeners.values():
+            listener.close()
         for watch in self._watches.values():
             watch.close()
-        self._ears.clear()
+        self._listeners.clear()
         self._watches.clear()
 
 

@@ -1,4 +1,4 @@
-"""What the runs of a deployer share, and how they end."""
+"""What the runs of a deployer share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMach
 from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner, Simulates
 from tradewind.deployer.staging import check_inputs
-from tradewind.errors import CapacityError, CredentialsError, DeployError, PrerequisiteError, TradewindError
-from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus
+from tradewind.errors import TradewindError
+from tradewind.problem import Billing, Handle, Run, RunRequest, RunState
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -53,20 +53,7 @@ class Phase(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """How a run ends as soon as its machines are back."""
-
-    state: RunState
-    reason: str = ""
-    fault: Fault | None = None
-
-    def of(self, run: Run, now: float) -> Run:
-        """The ended row of a run whose machines are back."""
-        return replace(run, state=self.state, reason=self.reason, fault=self.fault, ended=now, machines=())
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
+class RunContext:
     """What all runs of a deployer share.
 
     Attributes:
@@ -161,28 +148,6 @@ class Errand:
 def backoff(tries: int) -> float:
     """Seconds to wait before something is tried again that has failed ``tries`` times before this one."""
     return _BACKOFF_SECONDS[min(tries, len(_BACKOFF_SECONDS) - 1)]
-
-
-def ending_of(status: RunStatus) -> Ending:
-    """How a run ends whose job has ended so."""
-    return Ending(status.state, status.reason, status.fault)
-
-
-def ending_for(error: Exception) -> Ending:
-    """How a run ends that an error has stopped."""
-    if not isinstance(error, TradewindError):
-        return Ending(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
-    if isinstance(error, CredentialsError):
-        return Ending(RunState.FAILED, str(error), Fault.CREDENTIALS)
-    if isinstance(error, PrerequisiteError):
-        return Ending(RunState.FAILED, str(error), Fault.PREREQUISITE)
-    fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
-    return Ending(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
-
-
-def paid_for(error: Exception) -> float:
-    """Seconds of machines that were made in vain and taken back before anybody could see them: they are paid for."""
-    return error.paid_seconds if isinstance(error, DeployError) else 0.0
 
 
 def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from tradewind.deployer.collecting import Collector
-from tradewind.deployer.ended import note_end, noted_end
-from tradewind.deployer.ground import STAGES, Ending, Errand, Ground, Phase, backoff, ending_for, ending_of, paid_for
+from tradewind.deployer.ended import Ending, ending_for, ending_of, note_end, noted_end, paid_for
 from tradewind.deployer.meter import Meter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.run_context import STAGES, Errand, Phase, RunContext, backoff
 from tradewind.deployer.runner.base import Simulates, SubmitsTogether
 from tradewind.deployer.staging import stage_in
 from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
@@ -27,16 +27,16 @@ _STUBBORN_SECONDS = 30.0
 """A job that has not ended so long after it was told to is ended with the machines that were made for it."""
 
 
-class Flight:
+class RunLifecycle:
     """One run on its way.
 
     Args:
         run: Its row.
         request: What is to be run.
-        ground: What all runs share.
+        context: What all runs share.
     """
 
-    def __init__(self, run: Run, request: RunRequest, ground: Ground) -> None:
+    def __init__(self, run: Run, request: RunRequest, context: RunContext) -> None:
         self.run = run
         self.request = request
         self.reported: Run | None = None
@@ -46,15 +46,15 @@ class Flight:
         self.wants_submit = False
         self.ending: Ending | None = None
         self.retry_at = 0.0
-        self._ground = ground
+        self._context = context
         self._phase = Phase.BEFORE
         self._tried_to_make = self._tried_to_submit = False
         self._error_hooks_due = True
         self._refusals = 0
         self._cancelled_at = self._destroyed_at = float("-inf")
         self._released_at = float("inf")
-        self._meter = Meter(ground.billing, makes=ground.makes)
-        self._collector = Collector(ground)
+        self._meter = Meter(context.billing, makes=context.makes)
+        self._collector = Collector(context)
         self._made: Cluster | None = None
         self._handle: Handle | None = None
 
@@ -90,7 +90,7 @@ class Flight:
             # Whatever stage the row shows, only the end of the job is left to wait for.
             self._enter(RunState.EXECUTING)
             self._phase = Phase.ACT
-            self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._ground.gives else None
+            self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._context.gives else None
         elif self.open:
             # Making and submitting again finds what is there already.
             self.run = replace(self.run, state=RunState.PENDING)
@@ -104,7 +104,7 @@ class Flight:
             self.run = replace(self.run, runtime=max(least, status.runtime), exit_code=code, usage=status.usage)
         if cluster is not None:
             self.cluster = cluster
-            self._meter.note(cluster, self._ground.runner.clock.now())
+            self._meter.note(cluster, self._context.runner.clock.now())
             if cluster.machines:
                 self.run = replace(self.run, machines=cluster.machines)
         self._charge()
@@ -142,10 +142,10 @@ class Flight:
         """
         copying = self.errand if self._fetching else None
         if self.errand is not None and not self.errand.firm:
-            self._ground.hooks.stop(self.run.run_id)
+            self._context.hooks.stop(self.run.run_id)
             self.errand = None
         elif self.errand is not None and self.errand.creating and self.run.state is RunState.BOOTING:
-            self.note(None, self._ground.abandon(self.run.run_id))
+            self.note(None, self._context.abandon(self.run.run_id))
         self.wants_submit, self._error_hooks_due, self.retry_at = False, False, 0.0
         if self.ending is None and (status := self.status) is not None and status.state.ended:
             ending = ending_of(status)
@@ -157,13 +157,13 @@ class Flight:
 
     def _charge(self) -> None:
         """The cost so far, whatever became of the run."""
-        self._meter.tick(self._ground.runner.clock.now())
+        self._meter.tick(self._context.runner.clock.now())
         cost = self._meter.cost(self.run, self.request.offer.hourly)
         if cost is not None and cost != self.run.cost:
             self.run = replace(self.run, cost=cost)
 
     def _enter(self, stage: RunState) -> None:
-        self._ground.entered(self.run.run_id, stage)
+        self._context.entered(self.run.run_id, stage)
         self.run = replace(self.run, state=stage)
         self._phase = Phase.BEFORE
 
@@ -185,21 +185,21 @@ class Flight:
         if self.wants_submit:
             return False
         if self.run.state is RunState.PENDING:
-            self._ground.check(self.request)
+            self._context.check(self.request)
             self._enter(RunState.BOOTING)
             return True
         if self._phase is Phase.ACT:
             return self._act()
         moment = f"{self._phase.name.lower()}_{self.run.state}"
-        if self._ground.hooks.has(moment):
-            self._later(partial(self._ground.hooks.run, moment, self.run, self.request))
+        if self._context.hooks.has(moment):
+            self._later(partial(self._context.hooks.run, moment, self.run, self.request))
         else:
             self._next()
         return True
 
     def _later(self, work: Callable[[], None], then: Callable[[], None] | None = None, *, firm: bool = False) -> None:
         """Do something in a thread, and ``then`` here; without it, the next step is taken."""
-        task = self._ground.later(work)
+        task = self._context.later(work)
         self.errand = Errand(task, then or self._unless_ending, firm, creating=firm and self.ending is None)
 
     def await_submission(self, task: Future[None], handle: Callable[[], Handle]) -> None:
@@ -244,7 +244,7 @@ class Flight:
             case RunState.EXECUTING:
                 return self._execute()
             case RunState.COLLECTING if self._collector.needed(self.request):
-                if self._ground.runner.clock.now() < self.retry_at:
+                if self._context.runner.clock.now() < self.retry_at:
                     return False
                 self._later(self._bring, self._brought)
             case _:
@@ -252,12 +252,12 @@ class Flight:
         return True
 
     def _boot(self) -> bool:
-        ground = self._ground
+        context = self._context
         if self.cluster is None:
-            if ground.makes:
-                self.run = replace(self.run, started=self.run.started or ground.runner.clock.now())
+            if context.makes:
+                self.run = replace(self.run, started=self.run.started or context.runner.clock.now())
             self._tried_to_make = True
-            if not self._have(ground.provisioner, self._make, lambda: self.note(None, self._made)):
+            if not self._have(context.provisioner, self._make, lambda: self.note(None, self._made)):
                 return True
         assert self.cluster is not None
         if self._lost:
@@ -265,7 +265,7 @@ class Flight:
             raise kind(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
         if self.cluster.state is not ClusterState.READY:
             return False
-        self.request = ground.lent(self.request, self.cluster)
+        self.request = context.lent(self.request, self.cluster)
         self._next()
         return True
 
@@ -280,19 +280,19 @@ class Flight:
 
     def _make(self) -> None:
         own = self.request
-        self._made = self._ground.provisioner.make(own.run_id, own.owner, own.expires, own.offer)
+        self._made = self._context.provisioner.make(own.run_id, own.owner, own.expires, own.offer)
 
     def _submit(self) -> None:
-        self.wants_submit = isinstance(self._ground.runner, SubmitsTogether)
+        self.wants_submit = isinstance(self._context.runner, SubmitsTogether)
         if not self.wants_submit:
             self._tried_to_submit = True
-            self._have(self._ground.runner, self._hand_over, self._submitted)
+            self._have(self._context.runner, self._hand_over, self._submitted)
 
     def _hand_over(self) -> None:
-        self._handle = self._ground.runner.submit(self.request, self.run.machines)
+        self._handle = self._context.runner.submit(self.request, self.run.machines)
 
     def _submitted(self) -> None:
-        now = self._ground.runner.clock.now()
+        now = self._context.runner.clock.now()
         self.run = replace(self.run, handle=self._handle, started=self.run.started or now)
         self._unless_ending()
 
@@ -319,43 +319,43 @@ class Flight:
     def _release(self) -> bool:
         """End what runs, give the machines back, and end the run when they are gone."""
         assert self.ending is not None
-        ground, ending = self._ground, self.ending
-        if ground.runner.clock.now() < self.retry_at:
+        context, ending = self._context, self.ending
+        if context.runner.clock.now() < self.retry_at:
             return False
         if self._error_hooks_due:
             self._error_hooks_due = False
             unhappy = ending.state not in (RunState.DONE, RunState.CANCELLED)
-            if unhappy and ground.hooks.has("on_error"):
+            if unhappy and context.hooks.has("on_error"):
                 about = replace(self.run, reason=ending.reason)
-                self._later(partial(ground.hooks.run, "on_error", about, self.request))
+                self._later(partial(context.hooks.run, "on_error", about, self.request))
                 return True
-        if ground.makes and not isinstance(ground.runner, Simulates):
+        if context.makes and not isinstance(context.runner, Simulates):
             note_end(self.request.folder, ending, self.status)
         if not self._over(ending.reason) or not self._give_back():
             return False
         self._charge()
-        ended = ending.of(self.run, ground.runner.clock.now())
+        ended = ending.of(self.run, context.runner.clock.now())
         # Noted before the row ends: a process that is killed in between forgets no upload.
-        where = ground.results.offer(ended, self.request) if ground.results is not None else ""
+        where = context.results.offer(ended, self.request) if context.results is not None else ""
         self.run = replace(ended, results=where)
         return False
 
     def _over(self, reason: str) -> bool:
         """True when no job goes on, or when giving back its machines is what is left to end it."""
-        now = self._ground.runner.clock.now()
+        now = self._context.runner.clock.now()
         self._released_at = min(self._released_at, now)
-        stubborn = self._ground.own and now >= self._released_at + _STUBBORN_SECONDS
+        stubborn = self._context.own and now >= self._released_at + _STUBBORN_SECONDS
         try:
             return self._end_job(reason) or self._lost or stubborn
         except TradewindError as error:
-            if not self._ground.own:
+            if not self._context.own:
                 raise
             _log.warning("run %s is ended with its machines: %s", self.run.run_id, error)
             return True
 
     def _end_job(self, reason: str) -> bool:
         """True when the runner has nothing left of the run."""
-        runner, run = self._ground.runner, self.run
+        runner, run = self._context.runner, self.run
         if self.status is not None and self.status.state.ended:
             return True
         handle = run.handle
@@ -374,8 +374,8 @@ class Flight:
 
     def _give_back(self) -> bool:
         """True when the provisioner confirms that the machines are gone; they may be at once."""
-        provisioner, clock = self._ground.provisioner, self._ground.runner.clock
-        if self.cluster is None and self._ground.gives and self._tried_to_make:
+        provisioner, clock = self._context.provisioner, self._context.runner.clock
+        if self.cluster is None and self._context.gives and self._tried_to_make:
             found = (each for each in provisioner.find(self.request.owner) if each.run_id == self.run.run_id)
             self.note(None, next(found, None))
         if self.cluster is None or self.cluster.state is ClusterState.GONE:
@@ -388,13 +388,13 @@ class Flight:
 
     def _destroy(self) -> None:
         assert self.cluster is not None
-        self._made = self._ground.provisioner.destroy(self.cluster)
+        self._made = self._context.provisioner.destroy(self.cluster)
         self._meter.accepted()
 
     def _put_off(self, problem: str) -> None:
         """Giving back failed: it is tried again later, and the run stays open until it works."""
         delay = backoff(self._refusals)
         self._refusals += 1
-        self.retry_at = self._ground.runner.clock.now() + delay
+        self.retry_at = self._context.runner.clock.now() + delay
         self.run = replace(self.run, reason=f"its machines are not given back yet: {problem}")
         _log.warning("run %s: %s; trying again in %g s", self.run.run_id, self.run.reason, delay)
