@@ -154,6 +154,16 @@ def test_paths_of_users_are_expanded_in_one_place() -> None:
     assert bare == [], "write tradewind.paths.expand"
 
 
+def test_extras_are_installed_in_one_way() -> None:
+    """In quotes, without which zsh takes the brackets for a pattern; hints have it of `tradewind.programs`."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.yaml"), *SOURCES]
+    found = [words for page in pages for words in re.findall(r"pip install \S*tradewind\[\S*", page.read_text())]
+    assert len(found) > 20
+    assert [words for words in found if not re.match(r"pip install 'tradewind\[\w+\]'", words)] == []
+    by_hand = [_path(p) for p in SOURCES if re.search(r"(?<!`)pip install \S?tradewind\[", p.read_text())]
+    assert by_hand == [], "only docstrings have it in backquotes; elsewhere write how_to_install"
+
+
 def test_allow_lists_name_only_what_needs_it() -> None:
     for place in LONG_FILES:
         assert (ROOT / place).read_text().count("\n") > FILE_LINES, f"{place} needs no exception any more"

@@ -1,4 +1,4 @@
-"""Programs of this machine that others have made."""
+"""Programs and packages that others have made, and how to get them."""
 
 from __future__ import annotations
 
@@ -21,3 +21,15 @@ def find_program(name: str, hint: str) -> str:
     if found is None:
         raise MissingProgramError(f"there is no {name} program", hint=hint)
     return found
+
+
+def how_to_install(extra: str, *packages: str) -> str:
+    """The command that installs an extra of Tradewind, for hints.
+
+    It is quoted: zsh takes brackets for a pattern.
+
+    Args:
+        extra: The extra's name in ``pyproject.toml``.
+        packages: What is to be installed besides.
+    """
+    return " ".join(("pip install", f"'tradewind[{extra}]'", *packages))

@@ -17,7 +17,7 @@ from tradewind.deployer.runner.kubernetes import api
 from tradewind.errors import InputError
 
 NOTHING_THERE = {
-    ("searcher", "optuna"): ("needs optuna", "pip install optuna"),
+    ("searcher", "optuna"): ("needs optuna", "pip install 'tradewind[optuna]'"),
     ("searcher", "paris"): ("needs sklearn", "tradewind[forest]"),
     ("provisioner", "libvirt"): (
         "no virsh program; there is no qemu-img program; there is none of geniso",

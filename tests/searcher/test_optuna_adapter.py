@@ -221,14 +221,14 @@ def test_without_optuna_one_line_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingProgramError) as refusal:
         make(problems.tiny_problem())
-    assert "pip install optuna" in str(refusal.value)
+    assert "pip install 'tradewind[optuna]')" in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("sampler", "package"), [("gp", "torch"), ("cmaes", "cmaes")])
 def test_a_sampler_that_needs_more_says_so(monkeypatch: pytest.MonkeyPatch, sampler: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingProgramError, match=f"pip install {package}"):
+    with pytest.raises(MissingProgramError, match=rf"pip install 'tradewind\[optuna\]' {package}"):
         make(problems.tiny_problem(), sampler=sampler)
 
 

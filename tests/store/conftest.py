@@ -58,7 +58,7 @@ def _server() -> Iterator[str]:
         pytest.skip("PostgreSQL is not installed (apt-get install postgresql): the store is tested on SQLite only")
     if importlib.util.find_spec("psycopg") is None:
         pytest.skip(
-            'psycopg is not installed (pip install "tradewind[postgresql]"): the store is tested on SQLite only'
+            "psycopg is not installed (pip install 'tradewind[postgresql]'): the store is tested on SQLite only"
         )
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     identity: dict[str, object] = {}

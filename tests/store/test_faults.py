@@ -320,7 +320,7 @@ def test_no_server(open_store: OpenStore) -> None:
 
 def test_no_driver(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingProgramError, match=r"needs the package psycopg \(pip install \"tradewind\[postgresql\]"):
+    with pytest.raises(MissingProgramError, match=r"needs the package psycopg \(pip install 'tradewind\[postgresql\]'"):
         open_store("postgresql://me@127.0.0.1:1/db")
 
 

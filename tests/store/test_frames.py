@@ -94,6 +94,6 @@ def test_a_study_without_trials(
 def test_a_missing_package(package: str, convert: Callable[[Columns], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
-        MissingProgramError, match=rf"{package} is not installed \(pip install \"tradewind\[{package}\]"
+        MissingProgramError, match=rf"{package} is not installed \(pip install 'tradewind\[{package}\]'"
     ):
         convert({})

@@ -1095,7 +1095,7 @@ STORES = [
         "polars",
         "Parquet without polars",
         9,
-        'polars is not installed (pip install "tradewind[polars]")',
+        "polars is not installed (pip install 'tradewind[polars]')",
         ("export", "--out", "t.parquet"),
         prepare="no_polars",
         process=True,

@@ -198,11 +198,13 @@ def _store() -> Check:
 def _packages() -> Iterator[Check]:
     from importlib.metadata import PackageNotFoundError, version
 
+    from tradewind.programs import how_to_install
+
     for package, extra in EXTRAS.items():
         try:
             yield Check(package, True, version(package), needed=False)
         except PackageNotFoundError:
-            yield Check(package, False, "not installed", needed=False, hint=f"pip install 'tradewind[{extra}]'")
+            yield Check(package, False, "not installed", needed=False, hint=how_to_install(extra))
 
 
 def _parts() -> Iterator[Check]:

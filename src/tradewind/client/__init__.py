@@ -1,6 +1,6 @@
 """The Python client of the service: `Client` submits requests, waits for them, and reads what they left.
 
-It raises the same errors as the server had, and needs httpx2 only (``pip install "tradewind[client]"``).
+It raises the same errors as the server had, and needs httpx2 only (``pip install 'tradewind[client]'``).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from tradewind import __version__
 from tradewind.client.errors import error_of
 from tradewind.client.tokens import plain_address, token_for
 from tradewind.errors import BusyError, InputError, MissingProgramError, ServiceError
+from tradewind.programs import how_to_install
 
 if TYPE_CHECKING:
     import httpx2
@@ -71,9 +72,7 @@ class Wire:
         try:
             import httpx2
         except ImportError:
-            raise MissingProgramError(
-                "the client needs the package httpx2", hint='pip install "tradewind[client]"'
-            ) from None
+            raise MissingProgramError("the client needs the package httpx2", hint=how_to_install("client")) from None
         parts = urlsplit(url.strip())
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise InputError(f"{url!r} is no address of a server", hint="write https://host or http://host:8765")

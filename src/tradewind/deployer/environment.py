@@ -10,6 +10,7 @@ from pathlib import Path
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.paths import expand
 from tradewind.problem import RunRequest
+from tradewind.programs import how_to_install
 
 METRICS = "metrics.jsonl"
 OUTPUTS = "outputs"
@@ -113,7 +114,7 @@ def _from_keyring(name: str, place: str) -> str:
         from keyring.errors import KeyringError
     except ImportError:
         raise MissingProgramError(
-            f"secret {name}: keyring:{place} needs the package keyring", hint='pip install "tradewind[keyring]"'
+            f"secret {name}: keyring:{place} needs the package keyring", hint=how_to_install("keyring")
         ) from None
     try:
         value = keyring.get_password(service, key)

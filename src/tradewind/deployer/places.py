@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import DeployError, InputError, MissingProgramError
 from tradewind.paths import expand
+from tradewind.programs import how_to_install
 from tradewind.reach import addresses_of
 from tradewind.whole import set_aside
 
@@ -234,7 +235,7 @@ def open_place(text: str, given: Mapping[str, Mapping[str, str]]) -> Place:
         return WebdavPlace(address, access)
     except ImportError as error:
         raise MissingProgramError(
-            f"{address.scheme}:// needs the package {error.name}", hint='pip install "tradewind[files]"'
+            f"{address.scheme}:// needs the package {error.name}", hint=how_to_install("files")
         ) from error
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import COST, RUNTIME
+from tradewind.programs import how_to_install
 from tradewind.reporting.charts import effect_limits, metric_axis
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.importance import importance
@@ -69,7 +70,7 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint="pip install 'tradewind[plots]'") from None
+        raise MissingProgramError("PNG charts need matplotlib", hint=how_to_install("plots")) from None
     data = _drawable(data)
     charts: dict[str, Callable[[StudyData, Figure], bool]] = {
         "best-so-far.png": _progress,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import COST
+from tradewind.programs import how_to_install
 from tradewind.reporting.charts import axes_frame
 from tradewind.reporting.predicted import PredictedMap
 from tradewind.reporting.series import wants_log
@@ -130,7 +131,7 @@ def _write_png(predicted: PredictedMap, file: Path) -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint="pip install 'tradewind[plots]'") from None
+        raise MissingProgramError("PNG charts need matplotlib", hint=how_to_install("plots")) from None
     from tradewind.reporting.png import STYLE
 
     with mpl.rc_context(STYLE):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import InputError, MissingProgramError
+from tradewind.programs import how_to_install
 from tradewind.reporting.png import STYLE, words_axis
 from tradewind.reporting.textplot import step_plot
 from tradewind.units import format_duration
@@ -39,7 +40,7 @@ def draw_curve(
     try:
         import matplotlib as mpl
     except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint="pip install 'tradewind[plots]'") from None
+        raise MissingProgramError("PNG charts need matplotlib", hint=how_to_install("plots")) from None
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import InputError, MissingProgramError
+from tradewind.programs import how_to_install
 from tradewind.reporting.png import STYLE
 from tradewind.reporting.svg import time_unit
 from tradewind.reporting.workflow_dag import GROUPED, MOST, Drawing, edge_points, grouped, shortened, single
@@ -71,7 +72,7 @@ def _save(path: Path, size: tuple[float, float], draw: Callable[[Any], None]) ->
     try:
         import matplotlib as mpl
     except ImportError:
-        raise MissingProgramError("PNG pictures need matplotlib", hint="pip install 'tradewind[plots]'") from None
+        raise MissingProgramError("PNG pictures need matplotlib", hint=how_to_install("plots")) from None
     with mpl.rc_context(STYLE):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -22,6 +22,7 @@ from tradewind.problem import (
     TrialState,
     Value,
 )
+from tradewind.programs import how_to_install
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
 from tradewind.searcher.optuna_parameters import ask_for, distribution, inwards, outwards
 
@@ -85,7 +86,7 @@ def _require(sampler: str = "tpe") -> None:
     if missing:
         raise MissingProgramError(
             f"the searcher optuna with the sampler {sampler} needs {' and '.join(missing)}, not installed here",
-            hint=f"pip install {' '.join(missing)}",
+            hint=how_to_install("optuna", *(name for name in missing if name != "optuna")),
         )
 
 

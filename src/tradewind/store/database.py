@@ -16,6 +16,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, Connection, Engine
 
 from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
+from tradewind.programs import how_to_install
 from tradewind.store import faults
 from tradewind.store.address import ADDRESS_HINT, connection_options, file_of, read_address
 from tradewind.store.direct import FileWriter, begin_writing, in_one_statement
@@ -208,7 +209,7 @@ class Database:
         except ImportError as error:
             raise MissingProgramError(
                 f"the store {self.place} needs the package {error.name or 'psycopg'}",
-                hint='pip install "tradewind[postgresql]"',
+                hint=how_to_install("postgresql"),
             ) from error
         except exc.SQLAlchemyError as error:
             raise StoreError(f"{self.place} is no store address: {error}", hint=ADDRESS_HINT) from error

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import MissingProgramError
+from tradewind.programs import how_to_install
 
 if TYPE_CHECKING:
     import pandas
@@ -75,7 +76,7 @@ def to_polars(columns: Mapping[str, Sequence[Any]], *, datetimes: bool = False) 
 
 
 def _missing(package: str) -> MissingProgramError:
-    return MissingProgramError(f"{package} is not installed", hint=f'pip install "tradewind[{package}]"')
+    return MissingProgramError(f"{package} is not installed", hint=how_to_install(package))
 
 
 def _typed(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, list[Any]]]:

@@ -20,12 +20,11 @@ def require_service() -> None:
     import importlib.util
 
     from tradewind.errors import MissingProgramError
+    from tradewind.programs import how_to_install
 
     for package in ("fastapi", "uvicorn", "argon2", "cryptography", "defusedxml", "multipart"):
         if importlib.util.find_spec(package) is None:
-            raise MissingProgramError(
-                f"the service needs the package {package}", hint='pip install "tradewind[service]"'
-            )
+            raise MissingProgramError(f"the service needs the package {package}", hint=how_to_install("service"))
 
 
 def open_settings(

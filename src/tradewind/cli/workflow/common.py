@@ -49,13 +49,14 @@ def check_pictures(option: str, paths: Sequence[Path] | None) -> None:
     import importlib.util
 
     from tradewind.errors import InputError, MissingProgramError
+    from tradewind.programs import how_to_install
 
     for path in paths or ():
         if path.suffix not in (".html", ".png"):
             raise InputError(f"{option} {path}: it is neither .html nor .png")
         check_folder(option, path)
         if path.suffix == ".png" and importlib.util.find_spec("matplotlib") is None:
-            raise MissingProgramError("PNG pictures need matplotlib", hint="pip install 'tradewind[plots]'")
+            raise MissingProgramError("PNG pictures need matplotlib", hint=how_to_install("plots"))
 
 
 def check_folder(option: str, path: Path | None) -> None:

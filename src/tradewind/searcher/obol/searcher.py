@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from tradewind.problem import COST, Candidates, Configuration, Proposal, Trial, TrialState
+from tradewind.programs import how_to_install
 from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
@@ -295,4 +296,4 @@ def _advise() -> None:
     from tradewind.compiling import COMPILED
 
     if not COMPILED:
-        _log.warning("obol looks ahead without numba: the same choices, minutes slower (pip install 'tradewind[fast]')")
+        _log.warning("obol looks ahead without numba: the same choices, minutes slower (%s)", how_to_install("fast"))

@@ -11,6 +11,7 @@ import numpy as np
 
 from tradewind import plugins
 from tradewind.errors import MissingProgramError
+from tradewind.programs import how_to_install
 from tradewind.searcher.paris.table import Table
 from tradewind.searcher.surrogate.gp import Array
 
@@ -37,7 +38,7 @@ def find_packages() -> None:
     """
     for package in ("sklearn", "quantile_forest"):
         if not plugins.installed(package):
-            raise MissingProgramError(f"the paris searcher needs {package}", hint="pip install 'tradewind[forest]'")
+            raise MissingProgramError(f"the paris searcher needs {package}", hint=how_to_install("forest"))
 
 
 @dataclass(frozen=True, slots=True)

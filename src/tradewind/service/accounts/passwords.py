@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tradewind.errors import InputError, MissingProgramError, TooManyError
+from tradewind.programs import how_to_install
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -119,8 +120,6 @@ def _tools() -> tuple[PasswordHasher, str]:
     try:
         from argon2 import PasswordHasher
     except ImportError as error:
-        raise MissingProgramError(
-            "passwords need the package argon2-cffi", hint='pip install "tradewind[service]"'
-        ) from error
+        raise MissingProgramError("passwords need the package argon2-cffi", hint=how_to_install("service")) from error
     hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
     return hasher, hasher.hash(b"the password of nobody")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import MissingProgramError
+from tradewind.programs import how_to_install
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy
@@ -31,7 +32,7 @@ try:
     import gymnasium
     from gymnasium import spaces
 except ImportError:
-    raise MissingProgramError("the environment needs gymnasium", hint="pip install 'tradewind[learning]'") from None
+    raise MissingProgramError("the environment needs gymnasium", hint=how_to_install("learning")) from None
 
 if TYPE_CHECKING:
     from tradewind.workflow.learning.kernel import Given, Run

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import MissingProgramError
+from tradewind.programs import how_to_install
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Indices, Numbers, Workflow
 from tradewind.workflow.plan import Schedule
@@ -40,7 +41,7 @@ class CpSatSettings(plugins.Settings):
 
 def _no_package() -> MissingProgramError:
     return MissingProgramError(
-        "the package ortools is not installed, which the planner cp_sat needs", hint="pip install 'tradewind[optimal]'"
+        "the package ortools is not installed, which the planner cp_sat needs", hint=how_to_install("optimal")
     )
 
 

@@ -19,6 +19,7 @@ from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.paths import expand
 from tradewind.problem import Machine
+from tradewind.programs import how_to_install
 
 CALL_SECONDS = 60.0
 """How long a call that changes something may take: engines are slow under load."""
@@ -313,7 +314,7 @@ def _package(name: str) -> Any:
 
 
 def _no_package() -> MissingProgramError:
-    return MissingProgramError("the Python package docker is not installed", hint="pip install 'tradewind[docker]'")
+    return MissingProgramError("the Python package docker is not installed", hint=how_to_install("docker"))
 
 
 def find_package() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from tradewind import plugins
 from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.paths import expand
+from tradewind.programs import how_to_install
 
 Document = dict[str, Any]
 
@@ -46,7 +47,7 @@ def find_package() -> None:
 
 
 def _no_package() -> MissingProgramError:
-    return MissingProgramError("the package kubernetes is not installed", hint="pip install 'tradewind[kubernetes]'")
+    return MissingProgramError("the package kubernetes is not installed", hint=how_to_install("kubernetes"))
 
 
 def find_credentials() -> None:

@@ -24,6 +24,7 @@ from tradewind.errors import (
     TradewindError,
     UnreachableError,
 )
+from tradewind.programs import how_to_install
 
 # The helper runs with another Python perhaps, which has Ray and need not have Tradewind: the packages above it are
 # entered without running their __init__ modules. The folder that it was started in is taken off the path: a file or a
@@ -53,7 +54,7 @@ _WARDEN = (
 )
 _PAUSE_SECONDS = 5.0
 _SILENCE_SECONDS = 30.0
-_HINT = "pip install 'tradewind[ray]'"
+_HINT = how_to_install("ray")
 
 
 def driver_command(python: str) -> list[str]:
