@@ -63,9 +63,9 @@ def build_problem(spec: Spec, data_folder: Path) -> Problem:
     wanted = {offer.key: offer for offers in found.values() for offer in offers}
     if not queries:
         wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
-    resolver: Selector = plugins.create(
-        "selector", spec.selector.name, spec.selector.settings, offers=list(wanted.values()), space=space
-    )
+    name = spec.selector.name
+    settings = _anchored(spec, "selector", name, spec.selector.settings)
+    resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
     return compose(spec, space, resolver)
 
 

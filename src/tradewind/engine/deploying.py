@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
+from tradewind.own_code import Anchored
 from tradewind.paths import expand
 from tradewind.problem import Limits, Run, RunRequest, Trial
 from tradewind.problem.template import render, render_load
@@ -86,12 +87,16 @@ def seen_from(base: Path, kind: str, name: str, settings: Mapping[str, Any]) -> 
         settings: Its settings as the YAML has them.
     """
     fields = plugins.load(kind, name).Settings.model_fields
-    return {
-        key: str(base / expand(value))
-        if key in fields and isinstance(value, str) and fields[key].annotation in (Path, Path | None)
-        else value
-        for key, value in settings.items()
-    }
+    seen = dict(settings)
+    for key, value in settings.items():
+        if key not in fields or not isinstance(value, str):
+            continue
+        if fields[key].annotation in (Path, Path | None):
+            seen[key] = str(base / expand(value))
+        elif any(isinstance(mark, Anchored) for mark in fields[key].metadata):
+            place, _, function = value.rpartition(":")
+            seen[key] = f"{base / expand(place)}:{function}" if place.endswith(".py") else value
+    return seen
 
 
 def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:

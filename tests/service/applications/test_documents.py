@@ -154,6 +154,7 @@ def test_a_script_is_no_template(name: str) -> None:
         ("  outputs:", "  inputs: [/etc/passwd]\n  outputs:", "only embedded files can be inputs"),
         ("  outputs:", "  inputs: ['http://169.254.169.254/']\n  outputs:", "only embedded files can be inputs"),
         ("application:\n", "interpret: {use: python, function: 'os:getcwd'}\napplication:\n", "the server would run"),
+        ("application:\n", "select: {use: python, function: 'os:getcwd'}\napplication:\n", "the server would run"),
         (
             "application:\n",
             "searcher: {use: paris, table: /etc/passwd}\napplication:\n",

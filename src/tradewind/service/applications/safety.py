@@ -9,6 +9,7 @@ from typing import Any
 
 from tradewind import plugins
 from tradewind.errors import PluginError, SpecError
+from tradewind.own_code import Anchored
 from tradewind.problem.template import begins_with, names_in
 from tradewind.problem.yaml_source import Place, Source
 from tradewind.service.applications.document import ApplicationModel
@@ -182,12 +183,12 @@ def _choices(document: Mapping[str, Any]) -> Iterator[tuple[Place, str, Any]]:
 def _reads_server(kind: str, choice: Any) -> str:
     """Why a part acts on the server by its settings; empty where it does not."""
     name = choice if isinstance(choice, str) else str(_part(choice, "use"))
-    if kind == "interpreter" and name == "python":
-        return "the server would run the function"
     try:
         fields = plugins.load(kind, name).Settings.model_fields
     except PluginError:
         return ""  # said, with what is installed, by whoever reads the job
+    if any(isinstance(mark, Anchored) for field in fields.values() for mark in field.metadata):
+        return "the server would run the function"
     named = [key for key in choice if key in fields] if isinstance(choice, Mapping) else []
     files = [key for key in named if fields[key].annotation in (Path, Path | None)]
     return f"{files[0]} is a file of the server" if files else ""
