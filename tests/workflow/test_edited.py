@@ -1,4 +1,4 @@
-"""Plans that somebody has changed by hand."""
+"""Plans that are not carried out as they stand."""
 
 from __future__ import annotations
 

@@ -94,7 +94,8 @@ RUNS: Sequence[Case] = [
         "scale",
         "a scale for real programs",
         3,
-        "--scale is for tasks that only sleep (--synthetic, and a workflow without commands)",
+        "--scale is for tasks that only sleep "
+        "(--synthetic, and a workflow without commands; or --no-commands, which runs none of them)",
         _TRUE,
         "--scale",
         "0.1",

@@ -1,4 +1,4 @@
-"""Plans that somebody has changed by hand: their order is kept, and their times are made to hold."""
+"""Plans that are not carried out as they stand: changed by hand, or without the programs of their tasks."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ def timed(plan: Plan) -> tuple[Plan, str]:
         schedule = Compiled(plan.flow, plan.platform).follow(plan.schedule)
         return replace(plan, schedule=schedule), f"computed anew from its order: in the file {error.message}"
     return plan, ""
+
+
+def without_commands(plan: Plan) -> Plan:
+    """The same plan, of tasks that have no command and only take their time.
+
+    Args:
+        plan: A plan; one of a workflow that ran elsewhere has the commands of there, whose programs and files are not
+            here.
+    """
+    return replace(plan, flow=replace(plan.flow, tasks=tuple(replace(task, command=()) for task in plan.flow.tasks)))

@@ -68,6 +68,18 @@ def test_json_is_the_results_and_nothing_else(tmp_path: Path, quick: Path) -> No
     assert json.loads(done.stdout) == json.loads((command.run / "results.json").read_text())
 
 
+def test_the_programs_of_a_workflow_that_ran_elsewhere_are_not_run(tmp_path: Path, quick: Path) -> None:
+    there = Task("there", "there", 2.0, (), ("/elsewhere/out",), command=("touch", str(tmp_path / "ran")))
+    flow = Workflow("w", (there, Task("next", "next", 3.0, ("/elsewhere/out",), command=("false",))), ((), (0,)))
+    command = Command(plan_of(flow, vms=1), tmp_path, "--no-commands", "--scale", "0.1", program=quick)
+    done = command.finish()
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()
+    results = json.loads((command.run / "results.json").read_text())
+    assert results["ending"] == "done"
+    assert results["actual"]["makespan"] >= 5.0
+
+
 def test_a_chart_of_planned_and_actual_times(tmp_path: Path, quick: Path) -> None:
     command = Command(
         plan_of(flow_of(*chunks(2, 0.1))), tmp_path, "--gantt", "g.html", "--gantt", "g.png", program=quick

@@ -45,6 +45,26 @@ def test_a_new_run_that_cannot_begin_leaves_the_old_one(tmp_path: Path) -> None:
     assert carry(plan, run).results["sessions"] == 2  # the old run is whole, and has ended well
 
 
+def test_tasks_that_only_sleep_touch_nothing_outside_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/data").write_text("precious")
+    (tmp_path / "up").write_text("precious")
+    names = (str(tmp_path / "mine"), str(tmp_path / "mine/data"), "../../up", ".", "made")
+    flow = Workflow("w", (Task("a", "a", 0.01, outputs=names), Task("b", "b", 0.01, inputs=names)), ((), (0,)))
+    plan = plan_of(flow, vms=1)
+    assert carry(plan, tmp_path / "run", synthetic=True).ending is Ending.DONE
+    assert (tmp_path / "mine/data").read_text() == (tmp_path / "up").read_text() == "precious"
+    assert [path.name for path in (tmp_path / "run/files").iterdir()] == ["made"]
+    again = carry(plan, tmp_path / "run", synthetic=True)
+    assert again.results["attempts"] == 2, "what is not written is not missed either"
+
+
+def test_the_folder_of_the_run_itself_is_no_output(tmp_path: Path) -> None:
+    plan = plan_of(Workflow("w", (sh("a", "true", writes="./"),), ((),)), vms=1)
+    with pytest.raises(WorkflowError, match=r"has a file '\./'"):
+        carry(plan, tmp_path / "run")
+
+
 def refused(folder: Path, parents: tuple[tuple[int, ...], ...], *tasks: Task) -> str:
     with pytest.raises(WorkflowError) as caught:
         RunFolder(folder / "run").require(Workflow("w", tasks, parents), folder, only=range(len(tasks)))

@@ -33,6 +33,9 @@ _Inputs = Annotated[
 _Synthetic = Annotated[
     bool, typer.Option("--synthetic", help="Tasks without a command sleep for the time that they take by the plan.")
 ]
+_NoCommands = Annotated[
+    bool, typer.Option("--no-commands", help="Run no program: all tasks sleep, as --synthetic has it for some.")
+]
 _Scale = Annotated[float, typer.Option(help="Such tasks take this share of it: 0.01 plays an hour in 36 seconds.")]
 _Isolate = Annotated[
     bool, typer.Option("--isolate", help="A working folder for each task, with nothing but its inputs.")
@@ -69,6 +72,7 @@ def run(
     folder: _Folder = None,
     inputs: _Inputs = None,
     synthetic: _Synthetic = False,
+    no_commands: _NoCommands = False,
     scale: _Scale = 1.0,
     isolate: _Isolate = False,
     retries: _Retries = 2,
@@ -104,12 +108,12 @@ def run(
     from tradewind.workflow.execution.steps import Patience
 
     check_pictures("--gantt", gantt)
-    read = _read(plan)
-    _check_scale(read, scale, synthetic)
+    read = _read(plan, scale, synthetic, no_commands)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = Options(
-        (inputs or read.folder or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic, scale,
-        parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
+        (inputs or read.folder or plan.parent).absolute(), Patience(retries=retries), isolate,
+        synthetic or no_commands, scale, parse_duration(gather), parse_duration(give_up), online,
+        not keep_machines, parse_duration(ahead),
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})
@@ -124,14 +128,22 @@ def run(
     _finish(carried, place, gantt or [], as_json=as_json)
 
 
-def _read(path: Path) -> Plan:
-    """The plan, with times that hold; where they are not those of the file, that is said."""
-    from tradewind.workflow.edited import timed
+def _read(path: Path, scale: float, synthetic: bool, no_commands: bool) -> Plan:
+    """The plan, with times that hold; where they are not those of the file, that is said.
+
+    Raises:
+        WorkflowError: It is no plan, or its order contradicts the graph.
+        InputError: Its tasks do not take the share of their time that is wanted.
+    """
+    from tradewind.workflow.edited import timed, without_commands
     from tradewind.workflow.files import read_plan
 
     plan, said = timed(read_plan(path))
     if said:
         typer.echo(f"{path}: its times are {said}", err=True)
+    if no_commands:
+        plan = without_commands(plan)
+    _check_scale(plan, scale, synthetic or no_commands)
     return plan
 
 
@@ -176,7 +188,8 @@ def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:
     if not 0 < scale <= 1000:
         raise InputError(f"--scale {scale:g} is no share of a time", hint="0.01 plays an hour in 36 seconds")
     if scale != 1.0 and (not synthetic or any(task.command for task in plan.flow.tasks)):
-        raise InputError("--scale is for tasks that only sleep", hint="--synthetic, and a workflow without commands")
+        hint = "--synthetic, and a workflow without commands; or --no-commands, which runs none of them"
+        raise InputError("--scale is for tasks that only sleep", hint=hint)
 
 
 def _runner(on: str, words: list[str], place: Path) -> Runner:

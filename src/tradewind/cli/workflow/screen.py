@@ -42,7 +42,8 @@ class Screen:
         if self._live:
             for note in progress.notes:
                 self._write(note + "\n")
-            self._write(line(progress)[: shutil.get_terminal_size().columns - 1])
+            room = shutil.get_terminal_size().columns - 1
+            self._write(line(progress, most=room)[:room])
             return
         for note in progress.notes:
             sys.stdout.write(note + "\n")
@@ -58,32 +59,38 @@ class Screen:
         sys.stdout.flush()
 
 
-def line(progress: Progress, *, bar: bool = True) -> str:
-    """Progress in one line."""
+def line(progress: Progress, *, bar: bool = True, most: int | None = None) -> str:
+    """Progress in one line.
+
+    Args:
+        progress: Where the run is.
+        bar: Begin with a bar.
+        most: Columns that there are: what matters least is left out until the rest fits. None has room for all.
+    """
     from tradewind.units import format_duration, format_money
 
     full = progress.done * _BAR // max(1, progress.tasks)
-    words = [
-        f"{progress.done} of {progress.tasks} tasks done",
-        *([f"{progress.running} running"] if progress.running else []),
-        *([f"{progress.failed} failed"] if progress.failed else []),
-        *([_machines(progress)] if progress.done < progress.tasks else []),
-        f"{format_money(progress.cost)} this run so far",
-    ]
-    if progress.seconds is not None:
-        words.append(format_duration(progress.seconds))
-    else:
-        words.append("waiting for machines")
-    if progress.left:
-        words.append(f"{format_duration(progress.left)} left by the plan")
-    return (f"[{'#' * full}{'-' * (_BAR - full)}] " if bar else "") + ", ".join(words)
-
-
-def _machines(progress: Progress) -> str:
+    money = format_money(progress.cost)
     absent = [f"{progress.back} given back"] if progress.back else []
     absent += [f"{progress.later} later"] if progress.later else []
-    more = f" ({', '.join(absent)})" if absent else ""
-    return f"{progress.up} of {progress.machines} machines{more}"
+    up = f"{progress.up} of {progress.machines} machines" if progress.done < progress.tasks else ""
+    words = {
+        "bar": f"[{'#' * full}{'-' * (_BAR - full)}] " if bar else "",
+        "done": f"{progress.done} of {progress.tasks} tasks done",
+        "running": f", {progress.running} running" if progress.running else "",
+        "failed": f", {progress.failed} failed" if progress.failed else "",
+        "machines": f", {up}" if up else "",
+        "absent": f" ({', '.join(absent)})" if up and absent else "",
+        "money": f", {money} this run so far",
+        "time": ", waiting for machines" if progress.seconds is None else f", {format_duration(progress.seconds)}",
+        "left": f", {format_duration(progress.left)} left by the plan" if progress.left else "",
+    }
+    shorter = {"bar": "", "absent": "", "money": f", {money} this run", "machines": "", "running": "", "left": ""}
+    for name, short in shorter.items():
+        if most is None or len("".join(words.values())) <= most:
+            break
+        words[name] = short
+    return "".join(words.values())
 
 
 def comparison(results: Mapping[str, Any]) -> str:

@@ -187,7 +187,7 @@ class RunFolder:
                 continue
             for name in flow.tasks[task].outputs:
                 if name not in there:
-                    there[name] = (self.files / name).exists()
+                    there[name] = not _within(name) or (self.files / name).exists()
                 readers = [child for child in flow.children[task] if name in flow.tasks[child].inputs]
                 if not there[name] and (not readers or any(r not in done or r in again for r in readers)):
                     again.add(task)
@@ -252,8 +252,15 @@ def check_names(flow: Workflow) -> None:
                         hint="name outputs by relative paths",
                     )
             for name in (*task.inputs, *task.outputs):
-                if ".." in PurePosixPath(name).parts or not name:
-                    raise WorkflowError(f"task {task.id!r} has a file {name!r}", hint="leave out ..")
+                parts = PurePosixPath(name).parts
+                if ".." in parts or not parts:
+                    raise WorkflowError(f"task {task.id!r} has a file {name!r}", hint="leave out .. and .")
+
+
+def _within(name: str) -> bool:
+    """True for the name of a file in the folder of the run; tasks that only sleep may have others, of elsewhere."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def order_of(
@@ -270,7 +277,9 @@ def order_of(
         common: Files that several tasks write: what another has written is not removed before this one begins.
     """
     own = set(task.inputs)
-    outputs = [name for name in task.outputs if name not in own or not task.command]
+    # A task that only sleeps makes empty files, and must not put one in the place of something outside the folder.
+    written = [name for name in task.outputs if _within(name)]
+    outputs = [name for name in written if name not in own or not task.command]
     return {
         "op": "start",
         "key": key_of(task.id, attempt),
@@ -281,7 +290,7 @@ def order_of(
         "isolated": isolated,
         "inputs": list(task.inputs),
         "outputs": outputs,
-        "updates": [name for name in task.outputs if name not in outputs],
+        "updates": [name for name in written if name not in outputs],
         "clears": [name for name in outputs if name not in common],
         "env": {
             "TRADEWIND_TASK": task.id,
