@@ -94,9 +94,8 @@ def run(
     """Carry out a plan; Ctrl-C stops cleanly, the same command goes on where it was.
 
     Each machine of the plan comes in time for its first task, runs its tasks in the plan's order, and is given back
-    when nothing is left for it. Tasks that fail are tried again; when a machine is lost, what is left is planned anew
-    for the others. The actual times are in results.json of the run's folder, and tradewind workflow plan --measured
-    learns from them.
+    when nothing is left for it. Tasks that fail are tried again; when a machine is lost, what is left is planned anew.
+    The actual times are in results.json of the run's folder; tradewind workflow plan --measured learns from them.
     """
     from tradewind import plugins
     from tradewind.cli.signals import StopWanted
@@ -108,12 +107,12 @@ def run(
     from tradewind.workflow.execution.steps import Patience
 
     check_pictures("--gantt", gantt)
+    synthetic |= no_commands
     read = _read(plan, scale, synthetic, no_commands)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = Options(
-        (inputs or read.folder or plan.parent).absolute(), Patience(retries=retries), isolate,
-        synthetic or no_commands, scale, parse_duration(gather), parse_duration(give_up), online,
-        not keep_machines, parse_duration(ahead),
+        (inputs or read.folder or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic,
+        scale, parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
     rest = plugins.create("planner", planner, {})
@@ -143,7 +142,7 @@ def _read(path: Path, scale: float, synthetic: bool, no_commands: bool) -> Plan:
         typer.echo(f"{path}: its times are {said}", err=True)
     if no_commands:
         plan = without_commands(plan)
-    _check_scale(plan, scale, synthetic or no_commands)
+    _check_scale(plan, scale, synthetic)
     return plan
 
 
