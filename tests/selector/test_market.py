@@ -120,3 +120,29 @@ def test_require_gives_what_find_gives(tmp_path: Path) -> None:
 def test_opens_a_catalogue_with_its_settings(tmp_path: Path) -> None:
     catalogue = open_catalogue("local", tmp_path, {"local": {"price_per_vcpu": 1.0, "price_per_gib": 0.0}})
     assert catalogue.offers()[0].price_per_hour == 1.0
+
+
+def test_providers_and_categories_by_their_usual_names(tmp_path: Path) -> None:
+    """The table of the second publication: what is called EC2, GCE and CPU there is found by these words and ours."""
+    (tmp_path / "table.csv").write_text(
+        "API Name,Provider,CPU,Memory,Category,Price\n"
+        "n1-standard-2,GCE,2,7.5,General,0.095\nc5.large,EC2,2,4,CPU,0.085\nc5.xlarge,EC2,4,8,CPU,0.17\n"
+    )
+    given = {"csv": {"path": str(tmp_path / "table.csv")}}
+    found = find_offers(OfferQuery(provider=("csv",)), tmp_path, given)
+    assert {(offer.provider, offer.category) for offer in found} == {("gcp", "general"), ("aws", "compute")}
+    by_name = find_offers(OfferQuery(provider=("EC2",), category=("CPU",), vcpu=(4, 4), region=("",)), tmp_path, given)
+    assert [offer.instance_type for offer in by_name] == ["c5.xlarge"]
+    job = (
+        "name: table\njob: {command: work}\noffers: {provider: csv}\n"
+        f"catalogues: {{csv: {{path: {tmp_path}/table.csv}}}}\n"
+        "space:\n"
+        "  where: {type: categorical, values: [GCE, EC2], attribute: provider}\n"
+        "  kind: {type: categorical, values: [General, CPU], attribute: category}\n"
+        "  cpus: {type: ordinal, values: [2, 4], attribute: vcpu}\n"
+    )
+    problem = build_problem(parse_spec(job, base=tmp_path), tmp_path)
+    candidates = problem.candidates
+    assert candidates is not None
+    types = {candidates.offer(i).instance_type for i in range(len(candidates))}
+    assert types == {"n1-standard-2", "c5.large", "c5.xlarge"}

@@ -12,6 +12,7 @@ from tradewind import plugins
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.catalogue.base import Catalogue
+from tradewind.selector.words import category_word, provider_word
 
 Given = Mapping[str, Mapping[str, Any]]
 """Settings by catalogue and name."""
@@ -35,6 +36,7 @@ def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: Given 
         CatalogueError: A catalogue cannot be read.
     """
     given = catalogue_settings or {}
+    query = _usual(query)
     anywhere = replace(query, provider=(), limit=None)
     found: dict[str, Offer] = {}
     for name in _asked(query, given):
@@ -61,6 +63,7 @@ def require_offers(
     Raises:
         NoOfferError: Nothing is within the query; the hint says which bound leaves nothing.
     """
+    query = _usual(query)
     found = find_offers(query, data_folder, catalogue_settings)
     if not found:
         raise NoOfferError(f"no offer is within {bounds}", hint=_blame(query, data_folder, catalogue_settings))
@@ -77,6 +80,16 @@ def open_catalogue(name: str, data_folder: Path, catalogue_settings: Given | Non
     given = (catalogue_settings or {}).get(name, {})
     catalogue: Catalogue = plugins.create("catalogue", name, given, data_folder=data_folder)
     return catalogue
+
+
+def _usual(query: OfferQuery) -> OfferQuery:
+    """A query whose providers and categories have the names that offers have; a catalogue's own name stays."""
+    catalogues = plugins.names("catalogue")
+    return replace(
+        query,
+        provider=tuple(name if name in catalogues else provider_word(name) for name in query.provider),
+        category=tuple(category_word(name) for name in query.category),
+    )
 
 
 def _asked(query: OfferQuery, given: Given) -> list[str]:

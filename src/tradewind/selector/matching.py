@@ -17,6 +17,7 @@ from tradewind.errors import InputError, NoOfferError, SpecError
 from tradewind.plugins import Settings
 from tradewind.problem import Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Space, Value
 from tradewind.selector.base import Selector
+from tradewind.selector.words import usual
 from tradewind.units import parse_memory
 
 Numbers = NDArray[np.float64]
@@ -84,7 +85,7 @@ class Table:
     def column(self, attribute: str) -> Column:
         """One attribute of all offers."""
         if attribute not in self._columns:
-            self._columns[attribute] = _column([offer.attribute(attribute) for offer in self.offers])
+            self._columns[attribute] = _column(attribute, [offer.attribute(attribute) for offer in self.offers])
         return self._columns[attribute]
 
     def knows(self, attribute: str) -> bool:
@@ -92,11 +93,11 @@ class Table:
         return any(offer.attribute(attribute) is not None for offer in self.offers)
 
     def equal(self, attribute: str, value: Value) -> Mask:
-        """Where an attribute has a value; numbers up to rounding, words in any case."""
+        """Where an attribute has a value; numbers up to rounding, words in any case, some by any usual name."""
         column = self.column(attribute)
         if column.numbers is None:
             assert column.words is not None
-            same: Mask = column.words == _word(value)
+            same: Mask = column.words == usual(attribute, value)
             return same
         number = as_number(attribute, value)
         if number is None:
@@ -143,15 +144,11 @@ class Table:
         return np.where(np.isnan(away), np.inf, np.round(away, 9))
 
 
-def _column(values: Sequence[float | str | None]) -> Column:
+def _column(attribute: str, values: Sequence[float | str | None]) -> Column:
     if any(isinstance(value, str) for value in values) or all(value is None for value in values):
-        words = np.array(["" if value is None else _word(value) for value in values], dtype=object)
+        words = np.array(["" if value is None else usual(attribute, value) for value in values], dtype=object)
         return Column(None, words)
     return Column(np.array([math.nan if value is None else float(value) for value in values]), None)
-
-
-def _word(value: Value | float) -> str:
-    return str(value).lower()
 
 
 def as_number(attribute: str, value: Value) -> float | None:

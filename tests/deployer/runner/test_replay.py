@@ -28,6 +28,7 @@ from tradewind.problem import (
     Integer,
     Nodes,
     Offer,
+    Ordinal,
     RunRequest,
     RunState,
     RunStatus,
@@ -209,6 +210,10 @@ def test_machines_need_a_column_of_their_own(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match="no column 'instance'"):
             make(tmp_path, columns=columns).covers(several)
     make(tmp_path, columns={"instance_type": "vm"}).covers(several)
+    cpus = Ordinal(name="cpus", values=(2, 4), attribute="vcpu")  # a machine that is looked up by its type
+    make(tmp_path, columns={"instance_type": "vm"}).covers(Space([cpus]))
+    with pytest.raises(RecordError, match="no column 'cpus'"):
+        make(tmp_path, columns={"region": "vm"}).covers(Space([cpus]))
     make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=replace(large, vcpu=64.0))]))
     with pytest.raises(RecordError, match="no column 'instance'"):
         make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=twin)]))

@@ -196,7 +196,10 @@ def _settled(parameter: Parameter, mapped: Mapping[str, str]) -> bool:
         )
     if isinstance(parameter, Nodes):
         return "nodes" in mapped
-    return isinstance(parameter, Ordinal | Categorical) and parameter.attribute in mapped
+    if not isinstance(parameter, Ordinal | Categorical) or parameter.attribute is None:
+        return False
+    # An attribute only chooses the machine: where the machine's type is looked up, it says no more.
+    return parameter.attribute in mapped or bool({"instance_type", "type"} & set(mapped))
 
 
 def _choose(found: Sequence[Recorded], repeat: str, chance: random.Random) -> Recorded:

@@ -17,6 +17,7 @@ from tradewind.errors import CatalogueError, InputError
 from tradewind.paths import expand
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue
+from tradewind.selector.words import category_word, provider_word
 from tradewind.units import parse_memory
 
 _ALIASES = {
@@ -41,15 +42,6 @@ _REQUIRED = {
     "memory_gib": "Memory",
     "category": "Category",
     "price_per_hour": "Price",
-}
-_PROVIDERS = {
-    "amazon": "aws",
-    "amazon web services": "aws",
-    "google": "gcp",
-    "google cloud": "gcp",
-    "gce": "gcp",
-    "microsoft": "azure",
-    "microsoft azure": "azure",
 }
 _RESERVED = frozenset(("nodes", "source", "facts", "hourly", "key"))
 _YES_NO = {"": False, "no": False, "false": False, "0": False, "yes": True, "true": True, "1": True}
@@ -223,15 +215,14 @@ def _offer(row: _Row, source: str) -> Offer:
     spot = cells.get("spot", "").lower()
     if spot not in _YES_NO:
         raise row.error(f"Spot {cells['spot']!r} is neither yes nor no")
-    provider = cells["provider"].lower()
     return Offer(
-        provider=_PROVIDERS.get(provider, provider),
+        provider=provider_word(cells["provider"]),
         instance_type=cells["instance_type"],
         vcpu=vcpu,
         memory_gib=memory,
         price_per_hour=price,
         region=cells.get("region", ""),
-        category=_category(cells["category"]),
+        category=category_word(cells["category"]),
         family=cells.get("family", ""),
         arch=cells.get("arch", ""),
         gpus=int(gpus),
@@ -251,11 +242,6 @@ def _memory(row: _Row, text: str) -> float:
         except InputError as error:
             raise row.error(f"Memory: {error.message}", error.hint) from None
     return row.number("Memory", text)
-
-
-def _category(text: str) -> str:
-    """``Compute optimized`` as ``compute``, ``General Purpose`` as ``general``."""
-    return re.sub(r"[\s_-]*(optimi[sz]ed|purpose)$", "", text.lower()).strip() or text.lower()
 
 
 def _date(row: _Row, text: str) -> str:
