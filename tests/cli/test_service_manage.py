@@ -19,6 +19,7 @@ from tradewind.paths import data_folder, store_url
 from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
+from tradewind.store.request_values import State
 from tradewind.store.schema import REVISIONS, request_events, requests, service_values
 
 
@@ -46,7 +47,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return found.err if code else found.out
 
 
-def ended(place: Place, state: str, days: float) -> int:
+def ended(place: Place, state: State, days: float) -> int:
     """A request that ended so many days ago."""
     number = place.context.requests.submit(place.root, {"application": "hello"}).id
     move(place.context.requests, number, state, cost=0.5)

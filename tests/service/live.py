@@ -14,6 +14,7 @@ from tradewind.service.app import create_app
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.requests.functions import Requests
+from tradewind.store.request_values import State
 from tradewind.store.requests import OPEN, Remark, RequestRow
 
 HELLO = """\
@@ -51,7 +52,7 @@ def served(context: Context) -> Iterator[str]:
         thread.join(10.0)
 
 
-def move(requests: Requests, number: int, state: str, text: str = "", **fields: object) -> RequestRow:
+def move(requests: Requests, number: int, state: State, text: str = "", **fields: object) -> RequestRow:
     """Bring a request into a state, as a worker does."""
     over = {"ended": time.time()} if state not in OPEN else {}
     remark = Remark(state, text or f"it is {state}")
@@ -61,7 +62,7 @@ def move(requests: Requests, number: int, state: str, text: str = "", **fields: 
 def principal(context: Context, name: str) -> Principal:
     """A user who is there."""
     user = context.accounts.store.user_named(name)
-    return Principal(user.id, user.name, user.role, user.tenant)  # type: ignore[arg-type]
+    return Principal(user.id, user.name, user.role, user.tenant)
 
 
 def not_uploaded(context: Context, number: int, state: str, problem: str) -> str:

@@ -29,7 +29,7 @@ from tradewind.store.applications import ApplicationRow
 def people(context: Context) -> tuple[Principal, Principal, Principal]:
     """An administrator, a user of ``physics`` and one of ``biology``."""
     made = [context.accounts.add_user(n, role=r, tenant=t) for n, r, t in _PEOPLE]  # type: ignore[arg-type]
-    return tuple(Principal(u.id, u.name, u.role, u.tenant) for u in made)  # type: ignore[return-value,arg-type]
+    return tuple(Principal(u.id, u.name, u.role, u.tenant) for u in made)  # type: ignore[return-value]
 
 
 _PEOPLE = (("root", "admin", "operations"), ("ann", "user", "physics"), ("bob", "user", "biology"))

@@ -17,6 +17,7 @@ from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.workflows import drawn
 from tradewind.store.base import Change, StudyRow
+from tradewind.store.request_values import State
 from tradewind.workflow.execution.journal import read_history
 from tradewind.workflow.execution.results import results_of
 from tradewind.workflow.files import plan_document, write_plan
@@ -31,7 +32,7 @@ def ann(context: Context) -> Principal:
     return principal(context, "ann")
 
 
-def make(context: Context, who: Principal, folder: Path, *, state: str = "executing") -> int:
+def make(context: Context, who: Principal, folder: Path, *, state: State = "executing") -> int:
     """A request whose run is in a folder."""
     context.accounts.add_user("root", role="admin")
     context.applications.register(principal(context, "root"), HELLO, shared=True)

@@ -161,7 +161,7 @@ def _lease(run: OpenRun, reason: str, now: float) -> dict[str, Any]:
         "tenant": run.tenant,
         "run": run.run_id,
         "trial": run.trial,
-        "state": run.state,
+        "state": run.state.value,
         "nodes": run.nodes,
         "provider": run.provider,
         "instance_type": run.instance_type,

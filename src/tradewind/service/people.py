@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Role = Literal["admin", "user"]
+from tradewind.store.accounts import Role
 
 ROLES: tuple[Role, ...] = ("admin", "user")
 

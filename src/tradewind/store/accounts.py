@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -14,6 +14,9 @@ from tradewind.store import codec
 from tradewind.store.database import Database
 from tradewind.store.schema import notices, requests, sessions, tokens, users
 from tradewind.store.tenants import make_tenant
+
+Role = Literal["admin", "user"]
+UserState = Literal["active", "locked", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,12 @@ class UserRow:
 
     id: int
     name: str
-    role: str
+    role: Role
     tenant: str
     password: str | None = None
     email: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    state: str = "active"
+    state: UserState = "active"
     created: float = 0.0
 
 

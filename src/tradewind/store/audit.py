@@ -6,13 +6,15 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from tradewind.store import codec
 from tradewind.store.database import Database
 from tradewind.store.schema import audit
+
+Outcome = Literal["done", "refused"]
 
 _INSERT = sa.insert(audit)
 
@@ -40,7 +42,7 @@ class AuditRow:
     address: str
     action: str
     subject: str
-    outcome: str
+    outcome: Outcome
     details: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tradewind import plugins
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Run, Trial
 from tradewind.processes import start_of, where
+
+StudyState = Literal["open", "finished", "interrupted"]
 
 
 def this_process() -> str:
@@ -58,7 +60,7 @@ class StudyRow:
     problem_key: str
     spec: Mapping[str, Any]
     created: float
-    state: str = "open"
+    state: StudyState = "open"
     reason: str = ""
     seed: int = 0
     elapsed: float = 0.0

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tradewind.problem import RunState
 from tradewind.store import holds, rows
 from tradewind.store.database import Database
 from tradewind.store.schema import cluster_jobs, requests, runs, studies, trials
@@ -59,7 +60,7 @@ class OpenRun:
     tenant: str
     run_id: str
     trial: int
-    state: str
+    state: RunState
     started: float | None
     nodes: int
     provider: str
@@ -198,7 +199,12 @@ class Belongings:
         now = time.time()
         with self._database.read() as connection:
             found = connection.execute(query).mappings().all()
-        return [OpenRun(**{**row, "holder": _alive(row["holder"], row["held_until"], now)}) for row in found]
+        return [_open_run(row, now) for row in found]
+
+
+def _open_run(row: sa.RowMapping, now: float) -> OpenRun:
+    holder = _alive(row["holder"], row["held_until"], now)
+    return OpenRun(**{**row, "state": RunState(row["state"]), "holder": holder})
 
 
 def _ids_of(tenant: str) -> sa.CompoundSelect[Any]:

@@ -9,16 +9,20 @@ from typing import Any, Literal
 Kind = Literal["run", "search"]
 Wanted = Literal["run", "cancel", "delete"]
 
-ACTIVE = ("booting", "bootstrapping", "submitting", "executing", "collecting")
+Stage = Literal["booting", "bootstrapping", "submitting", "executing", "collecting"]
+Ended = Literal["done", "failed", "timed_out", "preempted", "cancelled"]
+State = Literal["pending", Stage, Ended, "deleted"]
+
+ACTIVE: tuple[Stage, ...] = ("booting", "bootstrapping", "submitting", "executing", "collecting")
 """The states of a request that is being carried out, in their order."""
 
-OPEN = ("pending", *ACTIVE)
+OPEN: tuple[State, ...] = ("pending", *ACTIVE)
 """The states of a request that is not over."""
 
-ENDED = ("done", "failed", "timed_out", "preempted", "cancelled")
+ENDED: tuple[Ended, ...] = ("done", "failed", "timed_out", "preempted", "cancelled")
 """The states of a request that is over."""
 
-DELETED = "deleted"
+DELETED: Literal["deleted"] = "deleted"
 """The state of what is left of a request that was removed."""
 
 
@@ -65,7 +69,7 @@ class RequestRow:
     name: str = ""
     key: str | None = None
     application_id: int | None = None
-    state: str = "pending"
+    state: State = "pending"
     wanted: Wanted = "run"
     problem: str = ""
     hint: str = ""
@@ -108,7 +112,7 @@ class RequestEvent:
     id: int
     request_id: int
     at: float
-    stage: str
+    stage: State
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -124,7 +128,7 @@ class Remark:
         at: Seconds since the epoch; now without it.
     """
 
-    stage: str
+    stage: State
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
     at: float | None = None

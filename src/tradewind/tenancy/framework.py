@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
-from tradewind.store.cluster import OPEN, ClusterStore, JobRow, Wanted
+from tradewind.store.cluster import OPEN, ClusterStore, JobRow, State, Wanted
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, Policy
 from tradewind.tenancy.core import CoreSettings
@@ -213,7 +213,7 @@ class Cluster:
     def _end_new(self, job: JobRow, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
         """End a search that this cluster does not begin; the allocator knows it as long as it has runs."""
         name = str(job.id)
-        ends = self._conclude(Over(job.id, state, reason))
+        ends = self._conclude(job.id, state, reason)
         return [ev.JobSubmitted(name, job.tenant, {}, {}, job.nice), *ends]
 
     def _wish(self, known: JobRow, wanted: Wanted, nice: int) -> list[ev.Event]:
@@ -224,7 +224,7 @@ class Cluster:
                 self._reasons[job.id] = _CANCELLED
                 self._seats[job.id].send(End("cancelled"))
                 return [ev.JobPaused(name)]
-            return self._conclude(Over(job.id, "cancelled", _CANCELLED))
+            return self._conclude(job.id, "cancelled", _CANCELLED)
         found: list[ev.Event] = []
         if job.nice != known.nice:
             found.append(ev.JobReniced(name, job.nice))
@@ -265,12 +265,12 @@ class Cluster:
         match message.state:
             case "crashed" if not self._stopping:
                 if self._jobs[number].wanted == "cancel":  # it may not have heard of it
-                    return gone + self._conclude(Over(number, "cancelled", _CANCELLED))
+                    return gone + self._conclude(number, "cancelled", _CANCELLED)
                 self._crashes[number] = self._crashes.get(number, 0) + 1
                 if self._crashes[number] < _CRASHES:
                     self._start_core(number)
                     return [*gone, ev.ToldAgain(name)]
-                return gone + self._conclude(Over(number, "failed", message.reason))
+                return gone + self._conclude(number, "failed", message.reason)
             case "left" | "crashed":
                 self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")
                 if not self._stopping:
@@ -278,19 +278,19 @@ class Cluster:
                     del self._jobs[number]
                     self._again[number] = time.monotonic() + _AGAIN
             case "failed" if not isinstance(seat, EndingSeat):
-                return gone + self._conclude(message)
+                return gone + self._conclude(number, "failed", message.reason)
             case state:
                 why = self._reasons.pop(number, "") if state == "cancelled" else ""
                 self._finish(number, state, why or message.reason)
         return [*gone, ev.JobEnded(name)]
 
-    def _conclude(self, over: Over) -> list[ev.Event]:
+    def _conclude(self, number: int, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
         """End a search that has no Core: at once if it has no study yet, else when no run of it is left."""
-        number, name = over.job, str(over.job)
+        name = str(number)
         if self._jobs[number].study_id is None:
-            self._finish(number, over.state, over.reason)
+            self._finish(number, state, reason)
             return [ev.JobEnded(name)]
-        self._seats[number] = EndingSeat(self._core(number), self._outbox, over)
+        self._seats[number] = EndingSeat(self._core(number), self._outbox, Over(number, state, reason))
         if self._stopping:
             self._seats[number].send(End("left"))
         return [ev.JobPaused(name)]
@@ -299,7 +299,7 @@ class Cluster:
         job = self.allocator.jobs.get(name)
         return [] if job is None else [*job.running, *(request.id for request in job.waiting)]
 
-    def _finish(self, number: int, state: str, reason: str) -> None:
+    def _finish(self, number: int, state: State, reason: str) -> None:
         self._change(number, state=state, reason=reason, ended=time.time())
         self.shown.pop(number, None)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tradewind.service.context import Context
-from tradewind.service.people import Principal, Role
+from tradewind.service.people import Principal
+from tradewind.store.accounts import Role
 
 
 def person(context: Context, name: str, tenant: str, role: Role = "user") -> Principal:

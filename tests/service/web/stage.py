@@ -18,7 +18,7 @@ from tradewind.service.people import Principal
 from tradewind.service.requests.worker import Worker
 from tradewind.service.settings import ServiceSettings
 from tradewind.store import codec
-from tradewind.store.request_values import ACTIVE, Remark, RequestRow
+from tradewind.store.request_values import ACTIVE, Remark, RequestRow, State
 from tradewind.store.schema import request_events, requests
 
 PASSWORD = "correct horse battery"
@@ -198,7 +198,7 @@ def put(
     who: Principal,
     *,
     name: str,
-    state: str,
+    state: State,
     kind: Any = "run",
     cost: float = 0.0,
     ago: float = 600.0,
@@ -212,7 +212,7 @@ def put(
     row = RequestRow(0, who.tenant, who.user_id, kind, document, name, application_id=application.id, created=began)
     stored, _ = context.requests.store.add(row, Remark("pending", f"asked for by {who.name}", at=began))
     over = state not in ("pending", "executing")
-    way = ["executing"] if kind == "search" else list(ACTIVE)
+    way: list[State] = ["executing"] if kind == "search" else list(ACTIVE)
     way = way[: way.index(state) + 1] if state in way else way if state == "done" else way[:4]
     events = [
         {"request_id": stored.id, "at": began + 2 + took * index / len(way), "stage": stage, "text": f"{stage} now"}

@@ -8,19 +8,19 @@ import pytest
 
 from tradewind.reporting.words import machines_of
 from tradewind.service.web.shown import predicted, show, steps
-from tradewind.store.request_values import RequestEvent, RequestRow
+from tradewind.store.request_values import RequestEvent, RequestRow, State
 
 NOW = 10_000.0
 
 
-def request(state: str = "executing", kind: Any = "run", **fields: Any) -> RequestRow:
+def request(state: State = "executing", kind: Any = "run", **fields: Any) -> RequestRow:
     given = {"name": "mine", "created": 9_000.0, "started": 9_100.0, **fields}
     return RequestRow(
         7, "physics", 1, kind, {"application": "plate", **given.pop("document", {})}, state=state, **given
     )
 
 
-def events(*stages: tuple[str, float]) -> list[RequestEvent]:
+def events(*stages: tuple[State, float]) -> list[RequestEvent]:
     return [RequestEvent(number, 7, at, stage, stage) for number, (stage, at) in enumerate(stages)]
 
 
@@ -91,7 +91,7 @@ def test_how_far_a_request_is_in_a_line() -> None:
         ("done", "run", False, False),
     ],
 )
-def test_what_can_be_done(state: str, wanted: Any, cancel: bool, retry: bool) -> None:
+def test_what_can_be_done(state: State, wanted: Any, cancel: bool, retry: bool) -> None:
     shown = show(request(state, wanted=wanted, ended=9_500.0), NOW)
     assert (shown.can_cancel, shown.can_retry) == (cancel, retry)
 

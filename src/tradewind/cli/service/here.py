@@ -226,7 +226,7 @@ def _author(context: Context, who: Principal, name: str, system: str) -> Princip
     row = active.get(name.lower() or system)
     if row is None and len(active) == 1:
         row = next(iter(active.values()))
-    return None if row is None else Principal(row.id, row.name, row.role, row.tenant)  # type: ignore[arg-type]
+    return None if row is None else Principal(row.id, row.name, row.role, row.tenant)
 
 
 def _request(row: Any) -> Request:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, Literal
+from typing import Any
 
 from tradewind.errors import ForbiddenError, StoreError
 from tradewind.service.accounts.names import clean
 from tradewind.service.operations.logs import redact
 from tradewind.service.people import Principal
-from tradewind.store.audit import AuditRow, AuditStore
+from tradewind.store.audit import AuditRow, AuditStore, Outcome
 from tradewind.store.database import Database
-
-Outcome = Literal["done", "refused"]
 
 _LOG = logging.getLogger("tradewind.service.audit")
 _MOST_REFUSED = 60  # lines a minute and address: who is refused must not fill the disk

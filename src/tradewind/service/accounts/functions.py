@@ -13,11 +13,11 @@ from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.sessions import Session, Sessions, csrf_of
 from tradewind.service.accounts.tokens import PREFIX, digest_of, new_secret
 from tradewind.service.notices.wishes import KEY as NOTICES
-from tradewind.service.people import ROLES, Principal, Role
+from tradewind.service.people import ROLES, Principal
 from tradewind.service.results.functions import KEY as RESULTS
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.wire import check_document
-from tradewind.store.accounts import AccountStore, TokenRow, UserRow
+from tradewind.store.accounts import AccountStore, Role, TokenRow, UserRow
 from tradewind.store.database import Database
 from tradewind.store.sessions import SessionRow
 
@@ -238,7 +238,7 @@ class Accounts:
                 self.store.touch_token(token.id, now)
             except StoreError as error:  # a disk that is full is no reason to refuse what only reads
                 _LOG.warning("the last use of token %d was not kept: %s", token.id, error)
-        return Principal(user.id, user.name, user.role, user.tenant, address)  # type: ignore[arg-type]
+        return Principal(user.id, user.name, user.role, user.tenant, address)
 
     def only_reads(self, secret: str) -> bool:
         """True where `by_token` writes nothing: the token was seen, and its last use noted, a moment ago."""

@@ -108,7 +108,7 @@ class Sessions:
                 self._store.touch(session.digest, now, self._end(session.created, now))
             except StoreError as error:  # likewise for tokens: what only reads goes on
                 _LOG.warning("the last use of a session was not kept: %s", error)
-        return Principal(user.id, user.name, user.role, user.tenant, address)  # type: ignore[arg-type]
+        return Principal(user.id, user.name, user.role, user.tenant, address)
 
     def confirm(self, user: UserRow, password: str, address: str) -> None:
         """Ask for the password once more, before something that a borrowed browser must not do.

@@ -11,8 +11,8 @@ from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFound
 from tradewind.service.accounts import names
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
-from tradewind.service.people import ROLES, Principal, Role
-from tradewind.store.accounts import TokenRow, UserRow
+from tradewind.service.people import ROLES, Principal
+from tradewind.store.accounts import Role, TokenRow, UserRow
 from tradewind.store.cluster import ClusterStore, TenantRow
 from tradewind.tenancy.resources import check_quota
 

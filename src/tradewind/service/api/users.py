@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tradewind.service.api.access import Admin, Shared, Who
 from tradewind.service.api.answers import LIST_HEADERS, Before, next_link
-from tradewind.service.people import Role
-from tradewind.store.accounts import UserRow
+from tradewind.store.accounts import Role, UserRow
 
 router = APIRouter(tags=["users"])
 

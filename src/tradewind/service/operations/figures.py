@@ -86,6 +86,6 @@ def _database(written: Exposition, figures: Figures) -> None:
     written.add("tradewind_leases", figures.held, state="alive")
     written.add("tradewind_leases", figures.lost, state="silent")
     for kind in ("email", "webhook"):
-        for state in ("waiting", "sending", "sent", "failed"):
-            written.add("tradewind_notices", figures.notices.get((kind, state), 0), kind=kind, state=state)
+        for far in ("waiting", "sending", "sent", "failed"):
+            written.add("tradewind_notices", figures.notices.get((kind, far), 0), kind=kind, state=far)
     written.add("tradewind_notices_overdue_seconds", figures.overdue)

@@ -14,17 +14,17 @@ from tradewind.service.requests.state import End, end_of_search, facts_of_trial,
 from tradewind.store.base import Store
 from tradewind.store.claims import Claim, ClaimStore
 from tradewind.store.cluster import ClusterStore, JobRow
-from tradewind.store.request_values import Remark, Wanted
+from tradewind.store.request_values import Remark, State, Wanted
 from tradewind.units import finite
 
-_STATES = {"queued": "pending", "running": "executing", "paused": "pending"}
+_STATES: dict[str, State] = {"queued": "pending", "running": "executing", "paused": "pending"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """How far a search was when it was last looked at, as its request's row has it."""
 
-    state: str
+    state: State
     study: int | None
     told: int  # the trials before this one are among the events
     shown: dict[str, Any] = field(default_factory=dict)

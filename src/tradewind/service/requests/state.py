@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.errors import QuotaError
 from tradewind.problem import COST, RUNTIME, Run, RunState, Trial, TrialState
-from tradewind.store.request_values import ACTIVE, Line, Remark
+from tradewind.store.request_values import ACTIVE, Ended, Line, Remark, State
 from tradewind.units import count, format_duration, format_money
 
 REQUESTS, DOLLARS = "requests", "dollars"
@@ -139,22 +139,23 @@ class Course:
         runs: The runs that were seen by an earlier process, the last one last.
     """
 
-    def __init__(self, state: str, runs: Sequence[str] = ()) -> None:
+    def __init__(self, state: State, runs: Sequence[str] = ()) -> None:
         self.state = state
         self._run = runs[-1] if runs else ""
 
     def take(self, passed: Passed) -> list[Remark]:
         """What is new with it; a stage that an earlier process has told of already is not told again."""
-        if passed.stage not in ACTIVE:
+        stage = next((each for each in ACTIVE if each == passed.stage), None)
+        if stage is None:
             return []
         again = bool(self._run) and passed.run_id != self._run
         self._run = passed.run_id
         known = ACTIVE.index(self.state) if self.state in ACTIVE else -1
-        if not again and ACTIVE.index(passed.stage) <= known:
+        if not again and ACTIVE.index(stage) <= known:
             return []
-        self.state = passed.stage
-        words = _WORDS[passed.stage] + (", once more" if again else "")
-        return [Remark(passed.stage, words, {"run": passed.run_id}, passed.at)]
+        self.state = stage
+        words = _WORDS[stage] + (", once more" if again else "")
+        return [Remark(stage, words, {"run": passed.run_id}, passed.at)]
 
 
 # ---------------------------------------------------------------------- ends
@@ -170,7 +171,7 @@ class End:
         hint: What to do about it; may be empty.
     """
 
-    state: str
+    state: Ended
     problem: str = ""
     hint: str = ""
 
@@ -190,7 +191,7 @@ def end_of_run(trial: Trial, run: Run | None) -> End:
     if trial.state == TrialState.ABORTED:
         return End("timed_out", reason, "give it more time or money, or a larger configuration, and resubmit it")
     if trial.state == TrialState.LOST:
-        state = "preempted" if run is not None and run.state == RunState.PREEMPTED else "failed"
+        state: Ended = "preempted" if run is not None and run.state == RunState.PREEMPTED else "failed"
         return End(state, reason, "the machines failed, not the program: retry runs it once more")
     return End("failed", reason, _advice(reason, run))
 
