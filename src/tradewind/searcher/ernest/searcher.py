@@ -171,7 +171,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         return {}
 
     @cached_property
-    def _place(self) -> dict[int, int]:
+    def _places(self) -> dict[int, int]:
         """The place of each candidate's group."""
         return {row: place for place, group in enumerate(self._groups) for row in group.rows}
 
@@ -275,7 +275,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
     def _place_of(self, trial: Trial) -> int | None:
         """The place of a trial's group."""
         row = self.problem.candidates.index(trial.configuration)
-        return None if row is None else self._place.get(row)
+        return None if row is None else self._places.get(row)
 
     # ------------------------------------------------------------------ learning
 
