@@ -164,6 +164,25 @@ def test_whose_fault_a_failed_submission_is(make: Make, tmp_path: Path, retryabl
     assert ended.cost == 60.0
 
 
+def test_the_row_of_a_run_that_waits_says_why_and_one_that_runs_or_has_ended_well_says_nothing(
+    make: Make, tmp_path: Path
+) -> None:
+    stub = Stub(tmp_path)
+    stub.status = RunStatus(RunState.SUBMITTING, reason="QOSMaxCpuPerUserLimit")
+    deployer = make(runner=stub)
+    deployer.launch(row(), request_for(tmp_path, ("true",)))
+    assert [run.reason for run in deployer.poll()] == ["it waits: QOSMaxCpuPerUserLimit"]
+    assert deployer.poll() == [], "nothing has changed"
+    stub.status = RunStatus(RunState.EXECUTING, reason="SUSPENDED")
+    assert [run.reason for run in deployer.poll()] == ["SUSPENDED"]
+    stub.status = RunStatus(RunState.EXECUTING, runtime=1.0)
+    assert [run.reason for run in deployer.poll()] == [""]
+    stub.status = RunStatus(RunState.SUBMITTING, reason="Resources")
+    deployer.poll()
+    stub.status = RunStatus(RunState.DONE, runtime=2.0, exit_code=0)
+    assert [(run.state, run.reason) for run in deployer.poll()] == [(RunState.DONE, "")]
+
+
 def test_a_bug_in_a_runner_ends_the_run_and_gives_machines_back(make: Make, tmp_path: Path) -> None:
     stub = Stub(tmp_path)
     stub.error = ZeroDivisionError("oops")

@@ -113,6 +113,22 @@ class RunContext:
             return request
         return replace(request, expires=max(request.expires, cluster.expires))
 
+    def seen(self, run: Run, status: RunStatus, *, going: bool) -> Run:
+        """The row of a run after its runner was asked, with what keeps it from going on.
+
+        Args:
+            run: Its row.
+            status: What the runner says.
+            going: False for one that is being ended: its row says why.
+        """
+        least = run.runtime if status.state is RunState.PREEMPTED else 0.0
+        code = status.exit_code if status.state.ended else None
+        run = replace(run, runtime=max(least, status.runtime), exit_code=code, usage=status.usage)
+        if not going or status.state.ended or run.state is not RunState.EXECUTING:
+            return run
+        waits = bool(status.reason) and status.state is RunState.SUBMITTING
+        return replace(run, reason=f"it waits: {status.reason}" if waits else status.reason)
+
     def abandon(self, run_id: str) -> Cluster | None:
         """Have the machines that are being made for a run given up.
 

@@ -99,9 +99,7 @@ class RunLifecycle:
         """Take in what the runner and the provisioner say."""
         if status is not None:
             self.status = status
-            least = self.run.runtime if status.state is RunState.PREEMPTED else 0.0
-            code = status.exit_code if status.state.ended else None
-            self.run = replace(self.run, runtime=max(least, status.runtime), exit_code=code, usage=status.usage)
+            self.run = self._ground.seen(self.run, status, going=self.ending is None)
         if cluster is not None:
             self.cluster = cluster
             self._meter.note(cluster, self._context.runner.clock.now())

@@ -219,7 +219,7 @@ class RunStatus:
     Attributes:
         state: Where it is.
         runtime: Seconds that it has been executing so far, or took in all.
-        reason: In words, when it ended otherwise than `RunState.DONE`.
+        reason: In words, when it ended otherwise than `RunState.DONE`, or why it waits.
         fault: Whose fault that is.
         exit_code: Of the program; negative for a signal; None while running or unknown.
         usage: What it used.
@@ -279,7 +279,7 @@ class Run:
         started: Seconds since the epoch, or None.
         ended: Seconds since the epoch, or None.
         exit_code: Of the program.
-        reason: Why it ended otherwise than done.
+        reason: Why it ended otherwise than done, or what keeps it from going on.
         fault: Whose fault.
         usage: What it used.
         folder: Its folder on this machine.
