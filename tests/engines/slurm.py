@@ -58,7 +58,7 @@ SlurmdTimeout=10
 KillWait=2
 MinJobAge={min_job_age}
 MaxArraySize=1001
-MaxJobCount=5000
+MaxJobCount={max_jobs}
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes={last} MaxTime=2 State=UP
@@ -75,13 +75,14 @@ class SlurmCluster:
         folder: Where all its files go.
         cpus: CPUs of each node; more than the machine has is allowed.
         min_job_age: Seconds that the controller remembers an ended job.
+        max_jobs: Jobs that it may have at a time, those that it remembers included.
 
     Attributes:
         nodes: The names of its nodes. Nodes of a name share their jobs' control groups, and Slurm kills all that is in
             one: no other Slurm on this machine has such nodes.
     """
 
-    def __init__(self, folder: Path, *, cpus: int = 2, min_job_age: int = 300) -> None:
+    def __init__(self, folder: Path, *, cpus: int = 2, min_job_age: int = 300, max_jobs: int = 5000) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         host = socket.gethostname().partition(".")[0]
@@ -92,7 +93,7 @@ class SlurmCluster:
             for name, port in zip(self.nodes, ports[1:], strict=True)
         )
         about = {"cluster": f"tw{os.getpid()}", "host": host, "port": ports[0], "last": self.nodes[-1]}
-        text = _CONF.format(**about, folder=folder, nodes=nodes, min_job_age=min_job_age)
+        text = _CONF.format(**about, folder=folder, nodes=nodes, min_job_age=min_job_age, max_jobs=max_jobs)
         for name in ("state", *(f"spool-{node}" for node in self.nodes)):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.conf.write_text(text)
@@ -219,9 +220,11 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def slurm_cluster(folder: Path, *, cpus: int = 2, min_job_age: int = 300) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    folder: Path, *, cpus: int = 2, min_job_age: int = 300, max_jobs: int = 5000
+) -> Iterator[SlurmCluster]:
     """A Slurm that is stopped at the end, whatever happens."""
-    made = SlurmCluster(folder, cpus=cpus, min_job_age=min_job_age)
+    made = SlurmCluster(folder, cpus=cpus, min_job_age=min_job_age, max_jobs=max_jobs)
     try:
         made.start()
         yield made

@@ -231,6 +231,16 @@ def test_other_jobs_of_the_user_are_left_alone(fake: Fake, tmp_path: Path) -> No
             OfferRefusedError,
             False,
         ),
+        (
+            "QOSMaxCpuPerUserLimit; Batch job submission failed: Job violates accounting/QOS policy",
+            OfferRefusedError,
+            False,
+        ),
+        (
+            "AssocGrpSubmitJobsLimit; Batch job submission failed: Job violates accounting/QOS policy",
+            CapacityError,
+            True,
+        ),
         ("Batch job submission failed: Requested reservation is invalid", DeployError, False),
         ("sbatch: fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.", DeployError, False),
         ("Slurm temporarily unable to accept job, sleeping and retrying", CapacityError, True),
@@ -252,24 +262,6 @@ def test_each_refusal_is_one_error_with_a_hint(words: str, kind: type[DeployErro
     assert type(error) is kind
     assert error.retryable is retryable
     assert error.hint or retryable
-
-
-def test_where_slurm_has_no_room_for_all_it_gets_what_it_has_room_for(fake: Fake, tmp_path: Path) -> None:
-    """It takes an array as a whole or not at all; here three jobs at a time."""
-    count = tmp_path / "count"
-    sbatch = (
-        f"n=1; for w; do case $w in --array=*-*) w=${{w#--array=}}; n=$((${{w#*-}} - ${{w%-*}} + 1));; esac; done\n"
-        f"had=$(cat {count} 2>/dev/null || echo 0)\n"
-        '[ $((had + n)) -le 3 ] || { echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }\n'
-        f"echo $((had + n)) > {count}; echo $((7 + had))"
-    )
-    runner = fake(sbatch=sbatch)
-    found = runner.submit_all([(request_for(tmp_path, ("true",), f"run-{i}"), []) for i in range(5)])
-    assert [name for name, each in found.items() if isinstance(each, Handle)] == ["run-0", "run-1", "run-2"]
-    refused = [each for each in found.values() if isinstance(each, CapacityError)]
-    assert len(refused) == 2
-    assert "parallel" in (refused[0].hint or "")
-    assert sorted(handle.run_id for handle in runner.find(OWNER)) == ["run-0", "run-1", "run-2"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.files import document, leave_mark, replace_document
+from tradewind.deployer.runner.slurm.backlog import Backlog
 from tradewind.deployer.runner.slurm.handle import SlurmRun
 from tradewind.deployer.runner.slurm.queue import Evidence, Queue, Row, Snapshot
 from tradewind.deployer.runner.slurm.spool import CANCEL, RESULT, Spool
@@ -34,6 +35,7 @@ class _Seen:
     missing_since: float | None = None
     final: RunStatus | None = None
     cancelled: bool = False
+    late: bool = False
 
 
 @dataclass
@@ -43,11 +45,13 @@ class Follower:
     Args:
         spool: The files that controllers and jobs share.
         queue: What Slurm says.
+        backlog: The runs that Slurm has no room for.
         settle: Seconds that the end of a run may take to be seen here after its job has left the queue.
     """
 
     spool: Spool
     queue: Queue
+    backlog: Backlog
     settle: float
     _seen: dict[str, _Seen] = field(default_factory=dict)
 
@@ -84,7 +88,10 @@ class Follower:
             else:
                 statuses[run.run_id] = status
         assert snapshot is not None or not missing
-        return statuses | self._missing(missing)
+        statuses |= self._missing(missing)
+        if snapshot is not None:
+            self.backlog.push(alone=not snapshot.rows)
+        return statuses
 
     def _in_queue(self, run: SlurmRun, snapshot: Snapshot | None) -> RunStatus | None:
         """The status of a run while its job is in the queue, or while Slurm does not answer; None when it is not."""
@@ -161,10 +168,20 @@ class Follower:
             wish = self._wish(run)
             state = "lost" if wish is None else "cancelled"
             return self._write(run, {"state": state, "reason": "it was taken back before it started", "runtime": 0.0})
-        if claim or run.data.handed or self.spool.job(name) or self.spool.about(name) is None:
-            return None
-        # Whoever wrote it down may be about to hand it over, or comes back for it: only `cancel` takes it back.
-        return RunStatus(RunState.SUBMITTING, reason="it is not handed to Slurm yet")
+        seen = self._seen[run.run_id]
+        if claim or run.data.handed or self.spool.job(name) or (about := self.spool.about(name)) is None:
+            if not seen.late:
+                return None
+            # It was handed over after the queue was looked at.
+            seen.late, seen.known_since = False, time.monotonic()
+            return RunStatus(RunState.SUBMITTING)
+        # Only `cancel` takes it back. One of an array is handed over with the others, by who submits them again.
+        may = not run.data.look and "options" in about and len(about["runs"]) == 1
+        found = self.backlog.look(run, may=may)
+        if isinstance(found, RunStatus):
+            seen.late = True
+            return found
+        return self._write(run, found) if self.spool.take(name, index) else None
 
     def _without(self, run: SlurmRun, evidence: Evidence) -> RunStatus:
         """The status of a run whose job has left the queue without an end that speaks for itself."""
@@ -225,6 +242,7 @@ class Follower:
             # The job script sees the file; and the engine asks again while the run goes on.
             _log.warning("run %s: %s", run.run_id, error)
         if taken:
+            self.backlog.drop(name)
             self._write(run, {"state": "cancelled", "reason": reason, "runtime": 0.0})
 
     def _leave_wish(self, run: SlurmRun, reason: str) -> None:

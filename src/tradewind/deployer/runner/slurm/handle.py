@@ -33,6 +33,7 @@ class SlurmData(HandleData):
         index: Which run of the batch it is.
         job: Slurm's id of the batch, or empty while it is not known.
         handed: True when Slurm has taken it: its job's id may not be known when the disk was full.
+        look: True for a run that is only looked at: nobody hands it over.
     """
 
     folder: str = ""
@@ -47,6 +48,7 @@ class SlurmData(HandleData):
     index: int = 0
     job: str = ""
     handed: bool = False
+    look: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,12 @@ class SlurmSettings(plugins.Settings):
     patience: float = Field(
         30.0, ge=0, description="Seconds that a submission is tried again while Slurm does not answer"
     )
+    full: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds after which runs are given up that Slurm does not take (`MaxSubmitJobs`, `MaxJobCount`) "
+        "while it has none of ours in its queue; as long as it has some, they wait for those to end",
+    )
     settle: float = Field(
         20.0,
         ge=0,

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 from tradewind.deployer.link import Answer, SshLink
@@ -19,6 +20,7 @@ from tradewind.errors import (
     UnreachableError,
 )
 
+_GLANCE_SECONDS = 2.0
 _KEPT = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TZ|TMPDIR|SLURM_CONF|SLURM_CLUSTERS|SLURM_JWT|SBATCH_\w+")
 _HINT = "apt-get install slurm-client, or set `bin` to the folder of Slurm's programs or `host` to a login host"
 
@@ -28,13 +30,17 @@ _AWAY = re.compile(
     r"Unexpected message received|Insane message length",
     re.IGNORECASE,
 )
+_SLEEPS = re.compile(r"temporarily unable to accept job", re.IGNORECASE)
+"""What sbatch says before it sleeps and tries again, for two minutes, where the cluster has as many jobs as it may."""
 _FULL = re.compile(
-    r"Job violates accounting|MaxSubmitJob|temporarily unable to accept job|MaxJobCount|"
+    r"Job violates accounting|SubmitJob|temporarily unable to accept job|MaxJobCount|"
     r"Resource temporarily unavailable|Too many|job limit|JobHoldMaxRequeue",
     re.IGNORECASE,
 )
 TOO_MUCH = re.compile(r"(?:QOS|Assoc)Max\w+Per(?:Node|Job)(?:Limit)?|QOSMin\w+")
 """Limits of one job, that no end of another job changes; those of a user or a group may be kept later."""
+_ALONE = re.compile(r"(?:QOS|Assoc)(?:Max|Grp)(?!\w*(?:Submit|Jobs))\w+")
+"""Limits that sbatch names at once only of a job that exceeds them by itself, as where the QOS has `DenyOnLimit`."""
 _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
     (r"Invalid account|account.*not permitted", CredentialsError, "set `account` to one of `sacctmgr show assoc`"),
     (r"group not permitted", CredentialsError, "set `partition` to one that lets you in"),
@@ -129,22 +135,22 @@ class Programs:
         # Not the whole environment: sbatch would hand it, with all that is secret in it, to Slurm.
         environment = {key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)}
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [found, *words],
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=environment,
                 cwd="/",
                 start_new_session=True,  # Ctrl-C is for us: it must not cut a submission in two
                 pass_fds=() if holding is None else (holding,),
             )
-        except subprocess.TimeoutExpired:
-            raise UnreachableError(f"Slurm did not answer within {timeout:g} s ({name})") from None
         except OSError as error:
             raise MissingProgramError(f"{found} cannot be run: {error.strerror}", hint=_HINT) from error
-        return Answer(done.returncode, done.stdout, done.stderr)
+        said = _answer(process, timeout)
+        if said is None:
+            raise UnreachableError(f"Slurm did not answer within {timeout:g} s ({name})")
+        return said
 
     def ask(self, name: str, *words: str, timeout: float) -> str:
         """What a program prints.
@@ -164,6 +170,37 @@ class Programs:
             self._link.close()
 
 
+def _answer(process: subprocess.Popen[bytes], timeout: float) -> Answer | None:
+    """What a program said that was started; None, and its end, where it takes too long."""
+    until = time.monotonic() + timeout
+    with process:
+        try:
+            while True:
+                left = until - time.monotonic()
+                try:
+                    out, err = process.communicate(timeout=max(0.0, min(left, _GLANCE_SECONDS)))
+                except subprocess.TimeoutExpired as late:
+                    said = late.stderr or b""
+                    if _SLEEPS.search(said.decode(errors="replace")):
+                        return Answer(1, b"", said)
+                    if left <= _GLANCE_SECONDS:
+                        return None
+                else:
+                    return Answer(process.returncode, out, err)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def surely_refused(error: CapacityError) -> bool:
+    """False for an error of Slurm after which the job may be there all the same.
+
+    Args:
+        error: What `refusal` made of the answer to a submission.
+    """
+    return _SLEEPS.search(error.message) is None
+
+
 def refusal(name: str, answer: Answer) -> DeployError:
     """The error that a program's words mean.
 
@@ -175,7 +212,7 @@ def refusal(name: str, answer: Answer) -> DeployError:
     words = "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip())) or f"exit code {answer.code}"
     if _AWAY.search(words):
         return UnreachableError(f"Slurm's controller does not answer: {words}", hint="`scontrol ping` shows its state")
-    if TOO_MUCH.search(words):
+    if TOO_MUCH.search(words) or _ALONE.search(words):
         hint = "offer other sizes, set deploy.longest, or name another qos"
         return OfferRefusedError(f"{name} refused: one job may not have that much: {words}", hint=hint)
     if _FULL.search(words):

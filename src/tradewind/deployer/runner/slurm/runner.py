@@ -85,8 +85,8 @@ class SlurmRunner(
             link = SshLink(target, connect_seconds=given.ssh.connect_seconds)
         self._programs = Programs(given.bin, link)
         self._queue = Queue(self._programs, given.interval, given.timeout)
-        self._follower = Follower(self.spool, self._queue, given.settle)
         self._submitter = Submitter(self.spool, self._programs, self._queue, given, runs)
+        self._follower = Follower(self.spool, self._queue, self._submitter.backlog, given.settle)
         self._stamp = 0
         self._forgotten: set[tuple[str, int]] = set()
 
@@ -107,14 +107,18 @@ class SlurmRunner(
         return answer
 
     def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
-        """Start some runs; those that ask for the same resources become one job array."""
+        """Start some runs; those that ask for the same resources become one job array.
+
+        Those that Slurm has no room for wait here, and are handed over while `poll` is called.
+        """
         requests = [request for request, _ in runs]
         errors = self._submitter.submit(requests)
         return {each.run_id: errors.get(each.run_id) or self._noted(each) for each in requests}
 
     def _noted(self, request: RunRequest) -> Handle:
         note = document(self.spool.note(request.owner, request.run_id)) or {}
-        return replace(self._data(note), owner=request.owner, handed=True).handle(request.run_id, self.name)
+        handed = not self._submitter.backlog.has(str(note.get("batch", "")))
+        return replace(self._data(note), owner=request.owner, handed=handed).handle(request.run_id, self.name)
 
     def _data(self, note: Note) -> SlurmData:
         data = SlurmData.from_json(note)
@@ -165,7 +169,13 @@ class SlurmRunner(
                 continue  # its end is known, Slurm only cleans up
             if key not in found and owner in (None, row.tags.get("owner")):
                 found[key] = self._stray(row.name, row.index, row.job, row.tags)
-        return [with_expiry(run.data, rows.get(key)).handle(run.run_id, self.name) for key, run in found.items()]
+        listed = []
+        for key, run in found.items():
+            waits = key not in rows and run.data.batch and not run.data.job and not self.spool.claim(*key)
+            data = run.data.waiting() if waits else with_expiry(run.data, rows.get(key))
+            # Who looks at everybody's runs hands none of them over.
+            listed.append(replace(data, look=owner is None).handle(run.run_id, self.name))
+        return listed
 
     def _stray(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> SlurmRun:
         """The run of a job whose note is in another data folder, or gone."""
@@ -232,6 +242,7 @@ class SlurmRunner(
 
     def close(self) -> None:
         """Close the connection to the login host; runs are not touched."""
+        self._submitter.backlog.close()
         with suppress(TradewindError, OSError):
             self._programs.close()
 

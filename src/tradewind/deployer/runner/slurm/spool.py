@@ -16,28 +16,27 @@ import glob
 import hashlib
 import json
 import os
-import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tradewind.deployer.environment import OUTPUTS, check_variables, is_variable, job_environment, resolve_secrets
 from tradewind.deployer.runner.files import document, folder_error, replace_document
 from tradewind.deployer.runner.slurm.handle import SlurmRun, plain
 from tradewind.deployer.runner.slurm.programs import script_source
-from tradewind.errors import DeployError, UnreachableError
+from tradewind.errors import UnreachableError
 from tradewind.problem import RunRequest
 from tradewind.whole import write_whole
 
 CANCEL = "cancel"
 RESULT = "result.json"
 
-_OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
-_BY_US = "controller"
+BY_US = "controller"
+"""Who has claimed a run that was taken back."""
+
 _OLD_SECONDS = 600.0
 
 Note = dict[str, Any]
@@ -100,8 +99,22 @@ class Spool:
             self._script = path
         return self._script
 
-    def create(self, name: str, requests: Sequence[RunRequest], orders: Sequence[bytes], facts: Sequence[Note]) -> Note:
+    def create(
+        self,
+        name: str,
+        requests: Sequence[RunRequest],
+        orders: Sequence[bytes],
+        facts: Sequence[Note],
+        options: Sequence[str],
+    ) -> Note:
         """Write down a batch; runs that another controller has noted meanwhile are left out of it.
+
+        Args:
+            name: Its name.
+            requests: The runs.
+            orders: What their jobs read.
+            facts: What their notes say.
+            options: The options of sbatch, for whoever hands it over later.
 
         Returns:
             The batch's document.
@@ -110,10 +123,13 @@ class Spool:
             DeployError: It cannot be written, or is there already.
         """
         folder = self.batch(name)
+        expires = max(request.expires for request in requests)
         about: Note = {
             "name": name,
             "owner": requests[0].owner,
-            "expires": max(request.expires for request in requests),
+            "expires": expires,
+            "lasts": max(0.0, expires - time.time()),
+            "options": list(options),
             "runs": [request.run_id for request in requests],
         }
         try:
@@ -237,7 +253,7 @@ class Spool:
     def claim(self, name: str, index: int) -> str:
         """Who has claimed a run: Slurm's id of the job that started it, ``controller``, or empty for nobody."""
         try:
-            return (self.batch(name) / f"{index}.claim").read_text(encoding="utf-8").strip() or _BY_US
+            return (self.batch(name) / f"{index}.claim").read_text(encoding="utf-8").strip() or BY_US
         except OSError:
             return ""
 
@@ -249,9 +265,9 @@ class Spool:
         except FileNotFoundError:
             return False
         except OSError:
-            return self.claim(name, index) == _BY_US
+            return self.claim(name, index) == BY_US
         with suppress(OSError):
-            os.write(fd, _BY_US.encode())
+            os.write(fd, BY_US.encode())
         os.close(fd)
         with suppress(OSError):
             os.truncate(self.batch(name) / str(index), 0)  # secrets may stand there
@@ -322,69 +338,3 @@ def _sure(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise UnreachableError(f"{path} cannot be read: {error}") from error
     return found
-
-
-def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
-    """What a job reads: see ``job.sh``.
-
-    Args:
-        request: The run.
-        folder: Its folder, as the nodes see it.
-        mark: The file that it leaves when it has ended.
-        words: The command.
-        facts: ``inherit`` (whether this process's environment is handed on), ``grace``, ``wall_seconds``,
-            ``memory_bytes``, ``log_bytes``, ``slots`` and ``engine`` (what has to remove the run's container,
-            or empty).
-
-    Raises:
-        DeployError: A secret cannot be read, or a variable's name or a value cannot be handed over.
-    """
-    given = {**request.env, **resolve_secrets(request.secrets)}
-    check_variables(given)
-    given |= job_environment(request, folder)
-    inherited = {
-        name: value
-        for name, value in (os.environ.items() if facts["inherit"] else ())
-        if is_variable(name) and not _OURS.fullmatch(name) and name not in given
-    }
-    memory, wall = facts["memory_bytes"], facts["wall_seconds"]
-    fields = [
-        str(folder),
-        str(request.workdir.absolute()),
-        "" if wall is None else str(max(1, round(wall * 100))),
-        str(round(facts["grace"] * 100)),
-        "" if memory is None else str(memory // 1024),
-        "" if facts["log_bytes"] is None else str(facts["log_bytes"]),
-        str(facts["slots"]),
-        str(mark),
-        facts["engine"],
-        label_of(mark),
-        str(len(inherited)),
-        str(len(inherited) + len(given)),
-        *(f"{name}={value}" for name, value in {**inherited, **given}.items()),
-        *words,
-    ]
-    if any("\0" in field for field in fields):
-        raise DeployError("a word or a variable of the command has a zero byte in it", retryable=False)
-    return b"".join(os.fsencode(field) + b"\0" for field in fields)
-
-
-def label_of(mark: Path) -> str:
-    """What a run's containers are labelled with, by which they are found.
-
-    Args:
-        mark: The file that the run leaves when it has ended.
-    """
-    return hashlib.sha256(str(mark).encode(errors="surrogateescape")).hexdigest()[:16]
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder of a run.
-
-    Raises:
-        DeployError: It cannot be made.
-    """
-    try:
-        (folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise folder_error(error, folder) from error

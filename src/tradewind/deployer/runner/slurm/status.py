@@ -53,7 +53,8 @@ _TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
 def waiting(row: Row) -> RunStatus | None:
     """The status of a job that waits in the queue, or None of one that has started."""
-    return RunStatus(RunState.SUBMITTING, reason=row.reason) if row.state in WAITS else None
+    reason = "" if row.reason == "None" else row.reason
+    return RunStatus(RunState.SUBMITTING, reason=reason) if row.state in WAITS else None
 
 
 def hopeless(row: Row) -> str:

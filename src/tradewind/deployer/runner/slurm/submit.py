@@ -11,11 +11,13 @@ from pathlib import Path
 
 from tradewind.deployer.environment import check_workdir, job_environment
 from tradewind.deployer.runner.limits import memory_of
+from tradewind.deployer.runner.slurm.backlog import Backlog
 from tradewind.deployer.runner.slurm.handle import plain
 from tradewind.deployer.runner.slurm.options import SlurmSettings, engine_of, options_of, slots_of, words_of
-from tradewind.deployer.runner.slurm.programs import Programs, refusal
+from tradewind.deployer.runner.slurm.order import label_of, make_folder, order_of
+from tradewind.deployer.runner.slurm.programs import Programs, refusal, surely_refused
 from tradewind.deployer.runner.slurm.queue import Queue, comment_of
-from tradewind.deployer.runner.slurm.spool import Note, Spool, label_of, make_folder, order_of
+from tradewind.deployer.runner.slurm.spool import BY_US, Note, Spool
 from tradewind.errors import CapacityError, TradewindError, UnreachableError
 from tradewind.problem import RunRequest
 
@@ -41,12 +43,19 @@ class Submitter:
     queue: Queue
     settings: SlurmSettings
     runs: Path | None
+    backlog: Backlog = field(init=False)
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self.backlog = Backlog(self.spool, self._hand_over_late, self.settings.full)
+
     def submit(self, requests: Sequence[RunRequest]) -> dict[str, TradewindError]:
-        """Start some runs, unless they were started before; the errors of those that could not be, by run id."""
+        """Start some runs, unless they were started before; the errors of those that could not be, by run id.
+
+        Those that Slurm has no room for wait in the backlog: that is no error.
+        """
         errors: dict[str, TradewindError] = {}
-        old: dict[str, tuple[str, ...]] = {}
+        old: dict[str, tuple[tuple[str, ...], list[RunRequest]]] = {}
         groups: dict[tuple[str, tuple[str, ...]], list[RunRequest]] = {}
         with self._writing:
             for request in requests:
@@ -57,21 +66,24 @@ class Submitter:
                     continue
                 options = options_of(request, self.settings)
                 if note is not None:
-                    old[str(note["batch"])] = options
+                    old.setdefault(str(note["batch"]), (options, []))[1].append(request)
                 else:
                     groups.setdefault((request.owner, options), []).append(request)
+            size = 1 if self.backlog.any else self.settings.max_array
             pieces = [
-                (options, group[first : first + self.settings.max_array])
+                (options, group[first : first + size])
                 for (_, options), group in groups.items()
-                for first in range(0, len(group), self.settings.max_array)
+                for first in range(0, len(group), size)
             ]
-            fresh = [(self._write(piece, errors), options, piece) for options, piece in pieces]
-        for name, options in old.items():
+            fresh = [(self._write(piece, options, errors), options, piece) for options, piece in pieces]
+        for name, (options, piece) in old.items():
             about = self.spool.about(name)
             if about is None:
                 continue  # its other runs are settled: poll tells what became of this one
             try:
                 self._hand_over(name, options, fresh=False)
+            except CapacityError as error:
+                errors |= self._make_room(about, options, piece, error)
             except TradewindError as error:
                 errors |= dict.fromkeys(about["runs"], error)
         for name, options, piece in fresh:
@@ -81,40 +93,57 @@ class Submitter:
     def _hand_over_new(
         self, name: str, options: Sequence[str], requests: Sequence[RunRequest]
     ) -> dict[str, TradewindError]:
-        """Hand over what was just written down; the errors of those runs that Slurm has not taken, by run id.
-
-        Slurm takes an array as a whole or not at all: where it has no room for all of it, halves are tried.
-        """
+        """Hand over what was just written down; the errors of those runs that Slurm has not taken, by run id."""
         about = self.spool.about(name) if name else None
         if about is None:
             return {}
+        if self.backlog.any and len(about["runs"]) == 1:
+            self.backlog.put(name)
+            return {}
         try:
             self._hand_over(name, options, fresh=True)
+        except CapacityError as error:
+            return self._make_room(about, options, requests, error)
         except TradewindError as error:
-            errors: dict[str, TradewindError] = dict.fromkeys(about["runs"], error)
-        else:
+            if not isinstance(error, UnreachableError):
+                self.spool.refuse(about)
+            return dict.fromkeys(about["runs"], error)
+        return {}
+
+    def _make_room(
+        self, about: Note, options: Sequence[str], requests: Sequence[RunRequest], error: CapacityError
+    ) -> dict[str, TradewindError]:
+        """Hand over as much of a batch as Slurm has room for, and let the rest wait; the errors, by run id.
+
+        Slurm takes an array as a whole or not at all: halves are tried. What waits does so one by one, so that each
+        takes the first place that there is.
+        """
+        if len(about["runs"]) == 1:
+            self.backlog.put(about["name"], error.message, sure=surely_refused(error))
             return {}
-        refused = errors[about["runs"][0]]
-        if isinstance(refused, UnreachableError):
-            return errors
         self.spool.refuse(about)
-        left = [request for request in requests if request.run_id in errors]
-        if not isinstance(refused, CapacityError) or len(left) == 1:
-            return errors
+        errors: dict[str, TradewindError] = {}
+        left = [request for request in requests if request.run_id in about["runs"]]
         middle = (len(left) + 1) // 2
         for half in (left[:middle], left[middle:]):
-            again: dict[str, TradewindError] = {}
-            with self._writing:
-                part = self._write(half, again)
-            again |= self._hand_over_new(part, options, half)
-            for request in half:
-                del errors[request.run_id]
-            errors |= again
-            if again:
-                break
+            pieces = [[request] for request in half] if self.backlog.any else [half]
+            for piece in filter(None, pieces):
+                with self._writing:
+                    part = self._write(piece, options, errors)
+                errors |= self._hand_over_new(part, options, piece)
         return errors
 
-    def _write(self, group: Sequence[RunRequest], errors: dict[str, TradewindError]) -> str:
+    def _hand_over_late(self, name: str, sure: bool) -> None:
+        """Hand over a batch that waited; see `Backlog`."""
+        about = self.spool.about(name)
+        if about is None:
+            return
+        self._hand_over(name, about["options"], fresh=sure)
+        job = self.spool.job(name)
+        if job and self.spool.claim(name, 0) == BY_US:
+            self.queue.cancel(job)  # it was taken back meanwhile
+
+    def _write(self, group: Sequence[RunRequest], options: Sequence[str], errors: dict[str, TradewindError]) -> str:
         """Write down some runs as a batch; its name, or an empty text when none of them can be run."""
         requests: list[RunRequest] = []
         orders, facts = [], []
@@ -132,7 +161,7 @@ class Submitter:
         if not requests:
             return ""
         try:
-            self.spool.create(name, requests, orders, facts)
+            self.spool.create(name, requests, orders, facts, options)
         except TradewindError as error:
             errors |= {request.run_id: error for request in requests}
             return ""
@@ -223,8 +252,10 @@ class Submitter:
             self.spool.keep_job(name, job)
 
     def _identity(self, name: str, about: Note, waiting: Sequence[int]) -> list[str]:
-        owner, expires = plain(about["owner"]), about["expires"]
-        comment = comment_of(owner, expires, max(0.0, expires - time.time()), plain(str(self.spool.root)))
+        now = time.time()
+        # The time for which it has waited here does not count.
+        lasts = about.get("lasts", max(0.0, about["expires"] - now))
+        comment = comment_of(plain(about["owner"]), now + lasts, lasts, plain(str(self.spool.root)))
         words = [
             f"--job-name={name}",
             f"--comment={comment}",
