@@ -99,7 +99,7 @@ class RunLifecycle:
         """Take in what the runner and the provisioner say."""
         if status is not None:
             self.status = status
-            self.run = self._ground.seen(self.run, status, going=self.ending is None)
+            self.run = self._context.seen(self.run, status, going=self.ending is None)
         if cluster is not None:
             self.cluster = cluster
             self._meter.note(cluster, self._context.runner.clock.now())
