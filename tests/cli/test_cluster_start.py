@@ -22,3 +22,16 @@ def test_whether_it_runs_programs_of_ordinary_users_stands_in_the_store(
     with closing(ClusterStore(url)) as store:
         (found,) = store.clusters()
     assert (found.settings["engine"], found.settings["own_code"]) == ("process", own_code)
+
+
+def test_containers_of_another_machine_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path))
+    assert run(["cluster", "start", "--docker", "--set", "host=ssh://me@lab.example"]) == 3
+    assert "shares this machine, and the container engine is at ssh://me@lab.example" in capsys.readouterr().err
+    monkeypatch.setenv("DOCKER_HOST", "tcp://lab.example:2376")
+    assert run(["cluster", "start", "--docker", "--until-empty"]) == 3
+    assert "unset DOCKER_HOST" in capsys.readouterr().err
+    assert run(["cluster", "start", "--docker", "--ray"]) == 3
+    assert "--docker, --ray and --slurm exclude each other" in capsys.readouterr().err

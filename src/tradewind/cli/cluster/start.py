@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,9 @@ _OWN_CODE = typer.Option(
 
 def start(
     local: Annotated[bool, typer.Option("--local", help="Share this machine (the default).")] = False,
+    docker: Annotated[
+        bool, typer.Option("--docker", help="Share this machine, each run in a container of its job's image.")
+    ] = False,
     ray: Annotated[bool, typer.Option("--ray", help="Share a Ray cluster.")] = False,
     slurm: Annotated[
         str | None,
@@ -54,12 +58,12 @@ def start(
     from tradewind.paths import data_folder, store_url
     from tradewind.tenancy.framework import Cluster, ClusterSettings
 
-    if sum((local, ray, slurm is not None)) > 1:
-        raise InputError("--local, --ray and --slurm exclude each other", hint="start one cluster for each")
+    if sum((local, docker, ray, slurm is not None)) > 1:
+        raise InputError("--local, --docker, --ray and --slurm exclude each other", hint="start one cluster for each")
     given = pairs(runner, "--set")
     part: dict[str, Any] = {"use": "process", **given}
-    if ray:
-        part["use"] = "ray"
+    if docker or ray:
+        part["use"] = "docker" if docker else "ray"
     elif slurm is not None:
         part |= {"use": "slurm", **({"partition": slurm} if slurm else {})}
     more = amounts(resource, "--resource", further=True)
@@ -115,7 +119,22 @@ def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str
     from tradewind.tenancy.lookout import Limited
 
     settings = {key: value for key, value in part.items() if key != "use"}
+    if part["use"] == "docker":
+        _check_host(str(settings.get("host") or os.environ.get("DOCKER_HOST", "")))
+        # Containers of this machine's engine have what its processes have.
+        part, settings = {"use": "process"}, {}
     made = make_part("runner", part["use"], settings, Path.cwd(), data_folder())
     if not isinstance(made, ListsNodes):
         raise InputError(f"the {part['use']} runner does not say which nodes it has")
     return Limited(made, most, more)
+
+
+def _check_host(host: str) -> None:
+    """Refuse an engine of another machine: nobody here knows how many CPUs that has."""
+    from tradewind.errors import InputError
+
+    if host and not host.startswith("unix://"):
+        raise InputError(
+            f"--docker shares this machine, and the container engine is at {host}",
+            hint="start the cluster on that machine, or unset DOCKER_HOST; --set host=unix:///PATH names a socket",
+        )
