@@ -15,7 +15,7 @@ from tradewind.deployer.results import Results
 from tradewind.deployer.runner.base import Runner, Simulates
 from tradewind.deployer.staging import check_inputs
 from tradewind.errors import TradewindError
-from tradewind.problem import Billing, Handle, Run, RunRequest, RunState
+from tradewind.problem import Billing, Handle, Run, RunRequest, RunState, RunStatus
 
 _log = logging.getLogger("tradewind.deployer")
 
