@@ -21,7 +21,7 @@ class Progress:
 
     Attributes:
         objective: What is wanted.
-        ended: Trials that succeeded, failed or were aborted, in the order in which they ended.
+        ended: Trials that succeeded, failed or were aborted, in the order in which they ended; it only grows.
         best: The best feasible trial, or None.
         spent: USD, total.
     """
@@ -33,6 +33,7 @@ class Progress:
 
 
 Rule = Callable[[Progress], str | None]
+"""A rule belongs to one search: what it has read of the ended trials it need not read again."""
 
 
 class NoImprovementSettings(Settings):
@@ -68,25 +69,36 @@ class AllFailedSettings(Settings):
     )
 
 
-def _no_improvement(settings: NoImprovementSettings) -> Rule:
-    def rule(progress: Progress) -> str | None:
-        best: float | None = None
-        since = 0
-        for trial in progress.ended:
-            if trial.proposal.fidelity < 1.0:
-                continue  # a part of the input costs less and takes less time: it is neither an improvement nor none
-            seen = trial.observation
-            since += 1
-            if seen is None or not seen.feasible or seen.objective is None:
-                continue
-            loss = progress.objective.loss(seen.objective)
-            if best is None or loss < best - settings.by * abs(best):
-                best, since = loss, 0
-        if best is not None and since >= settings.trials:
-            return f"{count(since, 'trial')} in a row improved nothing"
+class _NoImprovement:
+    """How many trials have ended since the last one that improved something.
+
+    It is asked at every event, and a search may have thousands of trials: each of them is looked at once.
+    """
+
+    def __init__(self, settings: NoImprovementSettings) -> None:
+        self._settings = settings
+        self._read = 0
+        self._best: float | None = None
+        self._since = 0
+
+    def __call__(self, progress: Progress) -> str | None:
+        for trial in progress.ended[self._read :]:
+            self._take(trial, progress.objective)
+        self._read = len(progress.ended)
+        if self._best is not None and self._since >= self._settings.trials:
+            return f"{count(self._since, 'trial')} in a row improved nothing"
         return None
 
-    return rule
+    def _take(self, trial: Trial, objective: Objective) -> None:
+        if trial.proposal.fidelity < 1.0:
+            return  # a part of the input costs less and takes less time: it is neither an improvement nor none
+        seen = trial.observation
+        self._since += 1
+        if seen is None or not seen.feasible or seen.objective is None:
+            return
+        loss = objective.loss(seen.objective)
+        if self._best is None or loss < self._best - self._settings.by * abs(self._best):
+            self._best, self._since = loss, 0
 
 
 def _target(settings: TargetSettings) -> Rule:
@@ -136,7 +148,7 @@ def _all_failed(settings: AllFailedSettings) -> Rule:
 
 RULES: Mapping[str, tuple[type[Settings], Callable[[Any], Rule]]] = {
     "all_failed": (AllFailedSettings, _all_failed),
-    "no_improvement": (NoImprovementSettings, _no_improvement),
+    "no_improvement": (NoImprovementSettings, _NoImprovement),
     "spent_share": (SpentShareSettings, _spent_share),
     "target": (TargetSettings, _target),
 }
@@ -144,7 +156,7 @@ RULES: Mapping[str, tuple[type[Settings], Callable[[Any], Rule]]] = {
 
 
 def make_rules(specs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Rule]:
-    """The rules of a job YAML; ``all_failed`` is always among them.
+    """The rules of a job YAML, for one search; ``all_failed`` is always among them.
 
     Args:
         specs: Name and settings of each.
