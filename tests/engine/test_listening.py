@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tradewind.errors import UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Run, RunState
 from tradewind.stopper.base import StopperSettings
+from tradewind.stopper.curve import Curve
 
 
 class _Source(Runner, StreamsLogs, StreamsReports):
@@ -92,14 +94,34 @@ def test_an_engine_across_a_network_holds_up_nobody() -> None:
 def test_all_of_an_ended_run_is_read_from_its_folder(tmp_path: Path) -> None:
     listener = Listener(_Source(), StopperSettings(), "loss")
     (tmp_path / "metrics.jsonl").write_bytes(LINES + b'{"step": 3, "loss": 0.125}')
-    told = Reported("a", ((1, 0.5), (2, 0.25), (3, 0.125)), final=True)
+    points = [(1, 0.5), (2, 0.25), (3, 0.125)]
     ended = run("a", RunState.DONE, tmp_path)
-    assert listener.whole(ended) == [told]
-    assert listener.earlier([ended, run("b")]) == {0: told.points}
+    (told,) = listener.whole(ended)
+    assert (told.run_id, list(told.points), told.final) == ("a", points, True)
+    assert {number: list(known) for number, known in listener.earlier([ended, run("b")]).items()} == {0: points}
     assert listener.whole(run("b", RunState.DONE, tmp_path / "gone")) == []
     (tmp_path / "metrics.jsonl").unlink()
     os.mkfifo(tmp_path / "metrics.jsonl")
     assert listener.whole(ended) == []
+
+
+def test_what_a_resumed_search_reads_of_earlier_trials_takes_little_memory(tmp_path: Path) -> None:
+    trials, steps = 4, 2000
+    lines = "".join(f'{{"step": {step}, "loss": {1 / step}}}\n' for step in range(1, steps + 1))
+    (tmp_path / "metrics.jsonl").write_text(lines)
+    listener = Listener(_Source(), StopperSettings(), "loss")
+    ended = [Run(f"a{n}", n, state=RunState.DONE, folder=str(tmp_path)) for n in range(trials)]
+    tracemalloc.start()
+    try:
+        told = listener.earlier(ended)
+        curves = [Curve() for _ in told]
+        for curve, points in zip(curves, told.values(), strict=True):
+            assert curve.extend(points)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [len(curve.steps) for curve in curves] == [len(points) for points in told.values()] == [steps] * trials
+    assert kept < 64 * steps * trials  # bytes: 16 a point as it was read, 32 in its curve, and room to grow
 
 
 @pytest.mark.parametrize(

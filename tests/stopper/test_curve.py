@@ -31,7 +31,7 @@ def test_values_to_be_large_are_turned_round() -> None:
 def test_what_is_no_finite_number_is_the_worst(value: float) -> None:
     curve = Curve()
     curve.extend([(1, value), (2, 1.0)])
-    assert curve.losses == [math.inf, 1.0]
+    assert list(curve.losses) == [math.inf, 1.0]
     assert curve.average(2) == math.inf
 
 
@@ -44,7 +44,7 @@ def test_a_curve_is_the_same_in_one_piece_or_two(points: list[tuple[float, float
     two.extend(points[cut:])
     assert (one.steps, one.losses) == (two.steps, two.losses)
     assert two.fresh == known
-    assert one.steps == sorted(set(one.steps))
+    assert list(one.steps) == sorted(set(one.steps))
     for step in one.steps:
         upto = [loss for place, loss in zip(one.steps, one.losses, strict=True) if place <= step]
         assert one.best(step) == min(upto)

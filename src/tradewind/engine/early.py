@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.engine.events import Reported
 from tradewind.errors import SpecError
@@ -86,7 +86,7 @@ class EarlyStops:
         own = self.metric == problem.objective.metric
         self._kept = None if own else _bound(problem, self.metric)
 
-    def open(self, trials: Sequence[Trial], reports: Mapping[int, Sequence[tuple[float, float]]]) -> None:
+    def open(self, trials: Sequence[Trial], reports: Mapping[int, Collection[tuple[float, float]]]) -> None:
         """Take over what the trials of earlier sessions reported, by number."""
         for trial in trials:
             if self._stopper is not None and trial.state.ended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ class Opened:
     trials: Sequence[Trial] = ()
     runs: Sequence[Run] = ()
     elapsed: float = 0.0
-    reports: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    reports: Mapping[int, Collection[tuple[float, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Reported:
     """
 
     run_id: str
-    points: Sequence[tuple[float, float]]
+    points: Collection[tuple[float, float]]
     final: bool = False
 
 

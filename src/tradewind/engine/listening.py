@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from tradewind.deployer.environment import METRICS
 from tradewind.deployer.runner.base import Runner, StreamsLogs, StreamsReports
 from tradewind.engine.events import Reported
 from tradewind.errors import DeployError
-from tradewind.interpreter.points import Point, PointReader
+from tradewind.interpreter.points import Point, PointReader, Points
 from tradewind.plugins import CallsNetwork, Capability
 from tradewind.problem import Run, RunState
 
@@ -128,18 +128,19 @@ class Listener:
         """All that an ended run has reported, from its folder on this machine; nothing if it is not there."""
         self._readers.pop(run.run_id, None)
         name = METRICS if self._settings.file == "metrics" else self._settings.file
-        reader, points, path = self._reader(), list[Point](), Path(run.folder) / name
+        reader, points, path = self._reader(), Points(), Path(run.folder) / name
         if not run.folder or not path.is_file():
             return []
         try:
             with path.open("rb") as file:
                 while block := file.read(_BLOCK):
-                    points += reader.feed(block)
+                    points.extend(reader.feed(block))
         except OSError:
             return []
-        return [Reported(run.run_id, (*points, *reader.feed(b"", last=True)), final=True)]
+        points.extend(reader.feed(b"", last=True))
+        return [Reported(run.run_id, points, final=True)]
 
-    def earlier(self, runs: Iterable[Run]) -> Mapping[int, Sequence[Point]]:
+    def earlier(self, runs: Iterable[Run]) -> Mapping[int, Collection[Point]]:
         """All that the last runs of ended trials have reported, by the trial's number."""
         last = {run.trial: run for run in sorted(runs, key=lambda run: (run.trial, run.attempt)) if run.state.ended}
         return {number: told.points for number, run in last.items() for told in self.whole(run)}

@@ -5,13 +5,41 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Collection, Iterable, Iterator
 
 from tradewind.errors import InterpretationError
 from tradewind.interpreter.reading import LINE_LIMIT, lookup, parse_number
 
 Point = tuple[float, float]
 """Step and value."""
+
+
+class Points(Collection[Point]):
+    """Points in their order, in 16 bytes each: a program may report a million.
+
+    Args:
+        points: The first of them.
+    """
+
+    def __init__(self, points: Iterable[Point] = ()) -> None:
+        self._numbers = array("d")
+        self.extend(points)
+
+    def extend(self, points: Iterable[Point]) -> None:
+        """Add points at the end."""
+        for point in points:
+            self._numbers.extend(point)
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 2
+
+    def __iter__(self) -> Iterator[Point]:
+        numbers = iter(self._numbers)
+        return zip(numbers, numbers, strict=True)
+
+    def __contains__(self, point: object) -> bool:
+        return any(one == point for one in self)
 
 
 class PointReader:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 
 class Curve:
     """What one trial has reported so far. All values are losses: the smaller, the better.
+
+    Programs report every step of millions, and the curves of all trials are kept: a point takes 32 bytes.
 
     Args:
         maximise: The reported values are to be large; they are kept with their sign turned.
@@ -25,12 +28,12 @@ class Curve:
     def __init__(self, *, maximise: bool = False, fidelity: float = 1.0) -> None:
         self.maximise = maximise
         self.fidelity = fidelity
-        self.steps: list[float] = []
-        self.losses: list[float] = []
+        self.steps = array("d")
+        self.losses = array("d")
         self.fresh = 0
         self.over = self.finished = False
-        self._sums: list[float] = []
-        self._bests: list[float] = []
+        self._sums = array("d")
+        self._bests = array("d")
 
     def extend(self, points: Iterable[tuple[float, float]]) -> bool:
         """Add what was reported since; a step that is not beyond the one before it, or is no number, is passed over.
