@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tradewind.problem import (
     Value,
 )
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.searcher.coordinate_descent import CoordinateDescentSearcher
 from tradewind.testing import problems
 from tradewind.testing.problems import drive, evaluate, pending
 
@@ -164,6 +166,30 @@ def test_without_restarts_it_ends_in_a_local_optimum() -> None:
             value = level.item() if isinstance(level, np.generic) else level
             other = problem.value(best.configuration.but(**{parameter.name: value}))
             assert other is None or other >= best.spent - 1e-9
+
+
+@pytest.mark.parametrize("ready", [problems.huge_problem, problems.continuous_problem])
+def test_no_descent_starts_where_the_money_does_not_pay(
+    ready: Callable[[], problems.KnownProblem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = ready()
+    searcher = make("coordinate_descent", problem, 1)
+    trials = drive(make("coordinate_descent", problem, 1), problem, 12)
+    for trial in trials:
+        searcher.tell(trial)
+    descents = 0
+    descend = CoordinateDescentSearcher._descend
+
+    def counted(*given: Any) -> None:
+        nonlocal descents
+        descents += 1
+        assert descents < 20, "it walks through what the money does not pay"
+        descend(*given)
+
+    monkeypatch.setattr(CoordinateDescentSearcher, "_descend", counted)
+    answer = searcher.ask(SearchState(proposed=len(trials), money_left=0.0))
+    assert isinstance(answer, NothingLeft)
+    assert answer.final
 
 
 def test_it_walks_towards_feasible_ones() -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tradewind.errors import ConfigurationError, NoOfferError
@@ -79,7 +80,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
         waiting = {trial.key for trial in state.pending}
         walk = _Walk({**{trial.key: self._rank(trial) for trial in self.history}})
         left = state.money_left
-        for start in self._starts(walk):
+        for start in self._starts(walk, left):
             self._descend(start, walk, left)
             if walk.missing:
                 break
@@ -187,20 +188,27 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
     # ------------------------------------------------------------------ starts
 
-    def _starts(self, walk: _Walk) -> Iterator[Configuration]:
+    def _starts(self, walk: _Walk, money: float | None) -> Iterator[Configuration]:
         if self._first is None:
             return
         yield self._first
-        for number, configuration in enumerate(self._fresh(walk)):
+        for number, configuration in enumerate(self._fresh(walk, money)):
             if self.settings.restarts is not None and number >= self.settings.restarts:
                 return
             yield configuration
 
-    def _fresh(self, walk: _Walk) -> Iterator[Configuration]:
-        """Random configurations that the walk has not come across."""
+    def _fresh(self, walk: _Walk, money: float | None) -> Iterator[Configuration]:
+        """Random configurations that the walk has not come across, known or payable.
+
+        A descent from one that the money left does not pay would walk through others like it, and so would that from
+        each of a million.
+        """
         if self.problem.space.enumerable:
             candidates = self.problem.candidates
-            for i in self._shuffled:
+            payable = self.affordable(SearchState(money_left=money), candidates.hourly)
+            known = (candidates.index(trial.configuration) for trial in self.history)
+            payable[[i for i in known if i is not None]] = True
+            for i in self._shuffled[payable[self._shuffled]]:
                 if candidates.key(int(i)) not in walk.seen:
                     yield candidates.configuration(int(i))
             return
@@ -214,7 +222,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
             misses = misses + 1 if drawn is None else 0
             if misses > _MISSES:
                 return
-            if drawn is not None:
+            if drawn is not None and (self._key(drawn) in walk.known or self._payable(drawn, money)):
                 yield drawn
 
     @cached_property
@@ -223,9 +231,9 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
         return {}
 
     @cached_property
-    def _shuffled(self) -> list[int]:
+    def _shuffled(self) -> NDArray[np.intp]:
         rng = np.random.default_rng([self.seed & 0xFFFFFFFF])
-        return [int(i) for i in rng.permutation(len(self.problem.candidates))]
+        return rng.permutation(len(self.problem.candidates))
 
     @cached_property
     def _first(self) -> Configuration | None:
