@@ -186,6 +186,27 @@ def test_curves_of_earlier_sessions_are_compared_with() -> None:
         assert any(isinstance(one, Cancel) for one in out) is expected
 
 
+def test_a_run_that_goes_on_after_a_restart_is_not_judged_again_where_it_was() -> None:
+    world = Training(training(), [GOOD], stopper())
+    world.open()
+    first = replace(world.machine.book.trials[0], state=TrialState.RUNNING)
+    others = [replace(first, number=n, state=TrialState.SUCCEEDED) for n in range(1, 6)]
+    reports = {other.number: tuple((float(step), 0.1) for step in range(1, 10)) for other in others}
+    told = tuple((float(step), 0.9) for step in range(1, 6))
+    resumed, fresh = (EarlyStops(training(), stopper("successive_halving")) for _ in range(2))
+    resumed.open([first, *others], reports)
+    fresh.open(others, reports)
+    assert "came to step 3" in fresh.take(Reported("a", told), first, None)
+    assert resumed.take(Reported("a", ()), first, None) == ""
+    assert resumed.take(Reported("a", told), first, None) == ""
+    assert resumed.take(Reported("a", ((8.0, 0.9),)), first, None) == ""
+    assert "came to step 9" in resumed.take(Reported("a", ((9.0, 0.9),)), first, None)
+    # Its trial is repeated: the new run is told from its own beginning.
+    resumed.open([first], {})
+    resumed.close(replace(first, state=TrialState.PENDING))
+    assert "came to step 3" in resumed.take(Reported("b", told), first, None)
+
+
 def test_a_failed_or_lost_run_is_compared_with_nobody() -> None:
     fates = {0: Fate(4.5, RunState.FAILED), 1: Fate(4.5, RunState.FAILED)}
     world = Training(training(), [GOOD, GOOD, BAD, BAD], stopper(trials=2))

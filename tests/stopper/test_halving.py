@@ -6,6 +6,7 @@ from tests.stopper.curves import RECORDED, curve, recorded
 from tradewind import plugins
 from tradewind.errors import SpecError
 from tradewind.stopper.base import Stopper
+from tradewind.stopper.curve import Curve
 
 
 def halving(**settings: object) -> Stopper:
@@ -64,6 +65,24 @@ def test_a_trial_that_jumps_over_a_rung_is_judged_where_it_lands() -> None:
     jumper = curve([])
     jumper.extend([(1.0, 0.1), (2.0, 0.1), (5.0, 0.9)])
     assert "came to step 3" in halving().hopeless(jumper, came)
+
+
+def test_a_rung_that_no_step_hits_for_rounding_is_come_to() -> None:
+    def reported(loss: float) -> Curve:
+        made = curve([])
+        made.extend([(0.1, loss), (0.2, loss)])
+        made.extend([(0.3, loss)])  # below 0.1 * 3, which is 0.30000000000000004
+        return made
+
+    why = halving(first_step=0.1).hopeless(reported(0.9), [reported(0.1)] * 5)
+    assert why == "5 of the 6 trials that came to step 0.3 were better there, and 2 may go on"
+
+
+def test_a_share_of_the_trials_is_not_rounded_down_by_the_last_bit() -> None:
+    better = [curve([loss]) for loss in range(29)]  # 33 / 1.1 is 29.999999999999996
+    worse = [curve([100.0])] * 3
+    assert halving(eta=1.1).hopeless(curve([50.0]), better + worse) == ""
+    assert halving(eta=1.1).hopeless(curve([50.0]), [*better, curve([-1.0]), *worse[:2]])
 
 
 def test_equal_trials_do_not_stop_each_other() -> None:

@@ -76,6 +76,7 @@ class EarlyStops:
     def __init__(self, problem: Problem, stopper: Stopper | None) -> None:
         self._stopper = stopper
         self._curves: dict[int, Curve] = {}
+        self._adopted: set[int] = set()
         self.finished: list[float] = []
         self.stopped: list[tuple[float, float]] = []
         if stopper is None:
@@ -89,6 +90,8 @@ class EarlyStops:
     def open(self, trials: Sequence[Trial], reports: Mapping[int, Collection[tuple[float, float]]]) -> None:
         """Take over what the trials of earlier sessions reported, by number."""
         for trial in trials:
+            if trial.state == TrialState.RUNNING:
+                self._adopted.add(trial.number)
             if self._stopper is not None and trial.state.ended:
                 if trial.number in reports:
                     self._curve(trial).extend(reports[trial.number])
@@ -109,8 +112,13 @@ class EarlyStops:
             return ""
         if event.final:
             self._curves.pop(trial.number, None)  # it is told from the beginning
-        curve = self._curve(trial)
-        if not curve.extend(event.points) or event.final or self._spared(curve, best):
+        curve, points = self._curve(trial), event.points
+        if trial.number in self._adopted and points:
+            # It is told from the beginning: only where the run is now has not been judged yet.
+            self._adopted.discard(trial.number)
+            curve.extend(points[:-1])
+            points = points[-1:]
+        if not curve.extend(points) or event.final or self._spared(curve, best):
             return ""
         others = [
             other
@@ -137,6 +145,7 @@ class EarlyStops:
 
     def close(self, trial: Trial) -> None:
         """A run has ended: the curve of a trial that failed, or will run again, says nothing to the others."""
+        self._adopted.discard(trial.number)
         seen = trial.observation
         if seen is not None and trial.stopped_early:
             self.stopped.append((seen.runtime, trial.offer.hourly))

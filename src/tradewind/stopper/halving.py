@@ -9,6 +9,9 @@ from pydantic import Field
 from tradewind.stopper.base import Stopper, StopperSettings
 from tradewind.stopper.curve import Curve
 
+_ROUND = 1e-9
+"""What rounding may take from a product of steps or from a share of trials."""
+
 
 class HalvingSettings(StopperSettings):
     """Settings of `SuccessiveHalvingStopper`."""
@@ -42,14 +45,14 @@ class SuccessiveHalvingStopper(Stopper):
         total = len(came) + 1
         if total < self.settings.eta:
             return ""
-        better, room = sum(loss < own for loss in came), max(1, int(total / self.settings.eta))
+        better, room = sum(loss < own for loss in came), max(1, int(total / self.settings.eta + _ROUND))
         if better < room:
             return ""
         return f"{better} of the {total} trials that came to step {rung:g} were better there, and {room} may go on"
 
     def _rung(self, step: float) -> float | None:
-        """The last rung that a trial has come to, or None."""
-        rung = self.settings.first_step
+        """The last rung that a trial has come to, less what rounding may have added to it; None before the first."""
+        rung = self.settings.first_step * (1.0 - _ROUND)
         if step < rung:
             return None
         while rung * self.settings.eta <= step:
