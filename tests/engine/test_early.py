@@ -16,6 +16,7 @@ from tradewind.engine.early import EarlyStops, judged_by, saved
 from tradewind.engine.events import Cancel, Opened, Reported, RunChanged, Write
 from tradewind.engine.policy import Policy
 from tradewind.errors import SpecError
+from tradewind.interpreter.points import Points
 from tradewind.problem import STOPPED_EARLY, Objective, Problem, Run, RunState, Threshold, Trial, TrialState
 from tradewind.stopper.base import Stopper
 
@@ -201,6 +202,8 @@ def test_a_run_that_goes_on_after_a_restart_is_not_judged_again_where_it_was() -
     assert resumed.take(Reported("a", told), first, None) == ""
     assert resumed.take(Reported("a", ((8.0, 0.9),)), first, None) == ""
     assert "came to step 9" in resumed.take(Reported("a", ((9.0, 0.9),)), first, None)
+    resumed.open([first], {})
+    assert resumed.take(Reported("a", Points(told), final=True), first, None) == ""
     # Its trial is repeated: the new run is told from its own beginning.
     resumed.open([first], {})
     resumed.close(replace(first, state=TrialState.PENDING))

@@ -112,13 +112,14 @@ class EarlyStops:
             return ""
         if event.final:
             self._curves.pop(trial.number, None)  # it is told from the beginning
-        curve, points = self._curve(trial), event.points
-        if trial.number in self._adopted and points:
+        curve = self._curve(trial)
+        if not curve.extend(event.points):
+            return ""
+        if trial.number in self._adopted:
             # It is told from the beginning: only where the run is now has not been judged yet.
             self._adopted.discard(trial.number)
-            curve.extend(points[:-1])
-            points = points[-1:]
-        if not curve.extend(points) or event.final or self._spared(curve, best):
+            curve.fresh = len(curve.steps) - 1
+        if event.final or self._spared(curve, best):
             return ""
         others = [
             other
