@@ -50,7 +50,7 @@ def test_what_an_earlier_process_was_ending_is_not_wanted_by_the_next() -> None:
     assert first.abort("r1", "it can no longer win")
     assert not first.abort("r0", "once more")
     rows = list(first.rows([]))
-    assert [row.reason for row in rows] == [early, "being ended: it can no longer win"]
+    assert [row.reason for row in rows] == [f"being ended: {why}" for why in (early, "it can no longer win")]
     second = Underway()
     for row in (*rows, run(2, reason="its results are not here yet")):
         second.put(row)

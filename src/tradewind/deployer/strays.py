@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Set
+from typing import TYPE_CHECKING
 
 from tradewind.deployer.provisioner.base import ClusterState
-from tradewind.deployer.run_context import RunContext
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TeardownError, TradewindError
 from tradewind.problem import Handle
+
+if TYPE_CHECKING:
+    from tradewind.deployer.run_context import RunContext
 
 _PATIENCE_SECONDS = 30.0
 _GLANCE_SECONDS = 0.05
@@ -44,7 +47,7 @@ def give_back_strays(context: RunContext, owner: str, known: Set[str]) -> list[s
         try:
             if own is not None and handle.run_id not in own:
                 words.append(f"forgot run {handle.run_id}, whose machines are gone")
-            elif _end(runner, handle):
+            elif end_stray(runner, handle):
                 words.append(f"ended run {handle.run_id}, which nobody waited for")
             runner.forget(handle)
         except TradewindError as error:
@@ -60,11 +63,18 @@ def give_back_strays(context: RunContext, owner: str, known: Set[str]) -> list[s
     return words
 
 
-def _end(runner: Runner, handle: Handle) -> bool:
-    """End a run that no row knows; False when it had ended already.
+def end_stray(runner: Runner, handle: Handle) -> bool:
+    """End a job that no row knows with all its processes, and wait until it has ended.
+
+    Args:
+        runner: Who runs it.
+        handle: The job.
+
+    Returns:
+        False when it had ended already.
 
     Raises:
-        TeardownError: It does not end.
+        TeardownError: It is still there after a while.
     """
     if runner.poll([handle])[handle.run_id].state.ended:
         return False

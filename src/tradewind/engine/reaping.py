@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +21,12 @@ from tradewind.deployer.provisioner.base import (
 )
 from tradewind.deployer.runner.base import Runner, Simulates
 from tradewind.deployer.runner.handle import HandleData
+from tradewind.deployer.strays import end_stray
 from tradewind.engine.deploying import make_part
 from tradewind.engine.ending import end_study
 from tradewind.engine.leftovers import Decision, Fate, Finding, Kind, Known, Owner, Row
 from tradewind.errors import MissingProgramError, PluginError, StudyBusyError, TeardownError, TradewindError
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Handle
 from tradewind.store.base import Store, StudyRow, this_process
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class Yard:
                 _destroy(part, thing)
             else:
                 if decision.fate is not Fate.FORGET:
-                    _end(part, thing)
+                    end_stray(part, thing)
                 part.forget(thing)
         except TradewindError as error:
             return Outcome(decision, str(error))
@@ -322,34 +322,13 @@ def _destroy(part: Provisioner, cluster: Cluster) -> None:
     """
     cluster = part.destroy(cluster)
     again = time.monotonic() + _AGAIN_SECONDS
-
-    def gone() -> bool:
-        nonlocal cluster, again
-        if cluster.state is not ClusterState.GONE and time.monotonic() > again:
+    until = time.monotonic() + max(_PATIENCE_SECONDS, part.patience_seconds)
+    while cluster.state is not ClusterState.GONE:
+        if time.monotonic() > until:
+            raise TeardownError(f"the machines of run {cluster.run_id} are still there")
+        time.sleep(_PAUSE_SECONDS)
+        if time.monotonic() > again:
             again = time.monotonic() + _AGAIN_SECONDS
             cluster = part.destroy(cluster)
-        elif cluster.state is not ClusterState.GONE:
+        else:
             cluster = part.poll([cluster])[cluster.run_id]
-        return cluster.state is ClusterState.GONE
-
-    _until(gone, max(_PATIENCE_SECONDS, part.patience_seconds), f"the machines of run {cluster.run_id} are still there")
-
-
-def _end(part: Runner, handle: Handle) -> None:
-    """End a job with all its processes.
-
-    Raises:
-        TeardownError: It is still there after a while.
-    """
-    part.cancel(handle)
-    _until(
-        lambda: part.poll([handle])[handle.run_id].state.ended, _PATIENCE_SECONDS, f"run {handle.run_id} does not end"
-    )
-
-
-def _until(done: Callable[[], bool], seconds: float, problem: str) -> None:
-    until = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > until:
-            raise TeardownError(problem)
-        time.sleep(_PAUSE_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tradewind.problem import HERE, STOPPED_EARLY, Run, RunState
+from tradewind.problem import HERE, Run, RunState
 
 _ENDING = "being ended: "
 """So begins the reason in the row of a run that is being cancelled: who goes on after a crash does not repeat it."""
@@ -75,7 +75,7 @@ class Underway:
             return False
         self._aborting[run_id] = why
         run = self.runs[run_id]
-        self.put(replace(run, reason=why if why.startswith(STOPPED_EARLY) else _ENDING + why), stored=False)
+        self.put(replace(run, reason=_ENDING + why), stored=False)
         return True
 
     def aborted(self, run_id: str) -> bool:
@@ -92,7 +92,7 @@ class Underway:
 
     def take_up(self) -> None:
         """Take up what an earlier process began: the runs that it was ending are not wanted now either."""
-        marked = (run for run in self.runs.values() if run.reason.startswith((_ENDING, STOPPED_EARLY)))
+        marked = (run for run in self.runs.values() if run.reason.startswith(_ENDING))
         self._aborting = {run.run_id: run.reason.removeprefix(_ENDING) for run in marked}
 
     def why_cut(self, run: Run) -> str:
