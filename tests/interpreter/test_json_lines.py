@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tradewind import kit, plugins
 from tradewind.errors import InterpretationError, SpecError
 from tradewind.interpreter import json_lines
 from tradewind.interpreter.json_lines import MOST_METRICS, series
-from tradewind.interpreter.reading import LINE_LIMIT
+from tradewind.interpreter.reading import LINE_LIMIT, Aggregate, Tally, json_line
 from tradewind.testing.interpreters import make_output
 
 CURVE = b'{"step": 1, "loss": 4, "net": {"acc": 0.5}}\n{"step": 2, "loss": 1, "net": {"acc": 0.25}, "_private": 3}\n'
@@ -180,3 +181,41 @@ def test_learning_curves_of_too_many_metrics_keep_the_first(tmp_path: Path) -> N
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps({f"m{i}": i for i in range(MOST_METRICS + 5)}) + "\n" + "0\n")
     assert len(series(path)) == MOST_METRICS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}',
+        '{"a": NaN, "a": 2}',
+        "[1, 2]",
+        "1",
+        '{"a": 1} {"b": 2}',
+        '{"a": 1},',
+        '{"a": 1',
+        "",
+        '\ufeff{"a": 1}',
+        '{"a": "\ud800"}',
+        '{"a": 1e999}',
+    ],
+)
+def test_a_line_of_json_says_what_the_library_says(text: str) -> None:
+    def said(read_text: Callable[[str], Any]) -> str:
+        try:
+            return repr(read_text(text))
+        except ValueError:
+            return "no JSON"
+
+    assert said(json_line) == said(json.loads)
+
+
+def test_a_long_file_costs_one_tally_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Tally] = []
+
+    def make(how: Aggregate) -> Tally:
+        made.append(Tally(how))
+        return made[-1]
+
+    monkeypatch.setattr(json_lines, "Tally", make)
+    assert read(tmp_path, CURVE * 500) == {"loss": 1.0, "net.acc": 0.25}
+    assert [tally.count for tally in made] == [1000, 1000]

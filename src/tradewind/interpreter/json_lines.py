@@ -18,6 +18,7 @@ from tradewind.interpreter.reading import (
     LogReader,
     Tally,
     check_name,
+    json_line,
     locate,
     lookup,
     nothing_found,
@@ -146,7 +147,10 @@ class JsonLinesInterpreter(Interpreter):
             for name, raw in pairs:
                 value = self._value(name, raw, foreign)
                 if value is not None:
-                    tallies.setdefault(name, Tally(wanted.get(name, self.settings.aggregate))).add(value)
+                    tally = tallies.get(name)
+                    if tally is None:
+                        tally = tallies[name] = Tally(wanted.get(name, self.settings.aggregate))
+                    tally.add(value)
             if len(tallies) > MOST_METRICS:
                 raise InterpretationError(
                     "too-large",
@@ -214,11 +218,11 @@ def _records(lines: Iterator[str] | list[str], *, strict: bool, name: str) -> It
     With ``strict``, another line is an error; a line without its closing brace is one that was cut short.
     """
     for line in lines:
-        plain = line.strip().removeprefix("\ufeff")
+        plain = line.strip().removeprefix("\ufeff").lstrip()
         if not plain or not (strict or plain.startswith("{")):
             continue
         try:
-            record = json.loads(plain)
+            record = json_line(plain)
         except (ValueError, RecursionError):
             record = None
         if isinstance(record, dict):
@@ -250,7 +254,7 @@ def _flatten(record: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Ite
     for key, value in record.items():
         if key.startswith("_"):
             continue
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             if depth < DEEPEST:
                 yield from _flatten(value, f"{prefix}{key}.", depth + 1)
         else:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator
 
 from tradewind.errors import InterpretationError
-from tradewind.interpreter.reading import LINE_LIMIT, lookup, parse_number
+from tradewind.interpreter.reading import LINE_LIMIT, json_line, lookup, parse_number
 
 Point = tuple[float, float]
 """Step and value."""
@@ -88,10 +87,11 @@ class PointReader:
         yield self._place, value
 
     def _from_json(self, line: str) -> tuple[float, float | None] | None:
-        if not line.lstrip().startswith("{"):
+        line = line.strip(" \t")
+        if not line.startswith("{"):
             return None
         try:
-            record = json.loads(line)
+            record = json_line(line)
         except (ValueError, RecursionError):
             return None
         value, step = _number(lookup(record, self._metric)), _number(record.get(self._step))
