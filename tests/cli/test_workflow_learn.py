@@ -73,6 +73,20 @@ def test_a_workflow_without_run_times_teaches_nothing(
     assert "no task of workflow bare has a run time: there is nothing to learn (give tasks" in capsys.readouterr().err
 
 
+def test_learns_from_what_real_runs_measured(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("flow.yaml").write_text("name: real\ntasks: {a: {command: 'true', runtime: 10s}, b: {command: 'true'}}\n")
+    row = {"kind": "slow", "machine": "slow-1", "speed": 1.0, "expected": 10.0, "runtime": 10.0, "transfer": 0.0}
+    tasks = [{**row, "task": "a", "activity": "a", "seconds": 30.0}, {**row, "task": "b", "activity": "b", "seconds": 6.0}]
+    Path("results.json").write_text(json.dumps({"format": "tradewind-results-1", "workflow": "real", "tasks": tasks}))
+    line = [*words, "--method", "q_learning", "--episodes", "2", "--json"]
+    found = []
+    for more in ((), ("--measured", "results.json")):
+        assert run([*line, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["best"]["serial"])
+    assert found[0] in (10.0, 10.0 / 3)
+    assert found[1] in [a + b for a in (30.0, 10.0) for b in (6.0, 2.0)]
+
+
 def test_goes_on_where_it_was(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     line = [*words, *UNSURE, "--json", "--out", "kept"]
     assert run([*line, "--episodes", "5"]) == 0

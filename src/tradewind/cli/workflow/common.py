@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tradewind.workflow.graph import Workflow
     from tradewind.workflow.plan import Figures
     from tradewind.workflow.planner.base import Planner
 
@@ -36,7 +37,24 @@ Seed = Annotated[int, typer.Option(help="Of all chance.")]
 Gantt = Annotated[
     list[Path] | None, typer.Option(help="Draw the schedule there, .html or .png; repeatable.", **_NO_DEFAULT)
 ]
+Measured = Annotated[
+    list[Path] | None,
+    typer.Option(help="Run times as measured: a results.json or a folder of workflow run; repeatable.", **_NO_DEFAULT),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def with_measured(flow: Workflow, measured: Sequence[Path] | None) -> Workflow:
+    """A workflow with the run times that real runs have measured, if there are any.
+
+    Raises:
+        WorkflowError: Results cannot be read, or are of other activities.
+    """
+    if not measured:
+        return flow
+    from tradewind.workflow.execution.results import measured_runtimes, read_results
+
+    return measured_runtimes(flow, [read_results(path) for path in measured])
 
 
 def check_pictures(option: str, paths: Sequence[Path] | None) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli.workflow.common import Measured, with_measured
+
 if TYPE_CHECKING:
     from tradewind.workflow.graph import Workflow
     from tradewind.workflow.learning.folder import TrainingFolder
@@ -60,6 +62,7 @@ def learn(
     worlds: _Worlds = 30,
     search: _Search = "2s",
     png: _Png = None,
+    measured: Measured = None,
     lenient: _Lenient = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while learning.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
@@ -85,7 +88,7 @@ def learn(
     seconds = parse_duration(search)
     if seconds <= 0:
         raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
-    flow = read_workflow(file, lenient=lenient)
+    flow = with_measured(read_workflow(file, lenient=lenient), measured)
     _check_times(flow)
     learner = open_learner(method, flow, open_platform(vms).holding(flow), settings, seed)
     folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
@@ -110,7 +113,7 @@ def _check_times(flow: Workflow) -> None:
     from tradewind.errors import WorkflowError
 
     if not flow.runtimes.any():
-        hint = "give tasks a runtime; those that were measured come by workflow plan --measured"
+        hint = "give tasks a runtime; --measured takes those of a run"
         raise WorkflowError(f"no task of workflow {flow.name} has a run time: there is nothing to learn", hint=hint)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli import completing
-from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Seed, Set, Vms
+from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Measured, Seed, Set, Vms
 
 if TYPE_CHECKING:
     from tradewind.workflow.graph import Workflow
@@ -30,15 +30,12 @@ def plan(
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Write the plan there, as JSON.", show_default=False)] = None,
     gantt: Gantt = None,
-    measured: Annotated[
-        list[Path] | None,
-        typer.Option(help="Run times as measured: a results.json or a folder of workflow run; repeatable."),
-    ] = None,
+    measured: Measured = None,
     lenient: Lenient = False,
     as_json: Json = False,
 ) -> None:
     """Plan a workflow on machines: makespan, lower bound, gap, serial time, utilisation and cost."""
-    from tradewind.cli.workflow.common import check_folder, check_pictures, make_planner
+    from tradewind.cli.workflow.common import check_folder, check_pictures, make_planner, with_measured
     from tradewind.errors import WorkflowError
     from tradewind.workflow.files import folder_of, open_platform, read_workflow
 
@@ -47,11 +44,7 @@ def plan(
     if vms is None:
         raise WorkflowError("there are no machines to plan on", hint="--vms vms.yaml, or --vms paper3:16")
     part = make_planner(planner, set_, seed)
-    flow = read_workflow(file, lenient=lenient)
-    if measured:
-        from tradewind.workflow.execution.results import measured_runtimes, read_results
-
-        flow = measured_runtimes(flow, [read_results(path) for path in measured])
+    flow = with_measured(read_workflow(file, lenient=lenient), measured)
     _plan(part, flow, folder_of(file), open_platform(vms).holding(flow), out, gantt, as_json=as_json)
 
 
