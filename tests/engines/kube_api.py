@@ -225,6 +225,7 @@ class KubeApi:
         forbidden: Pairs of verb (``get``, ``list``, ``create``, ``patch``, ``delete``) and kind that are refused.
         quota: The most Jobs that there may be, or None.
         pod_quota: The most pods, or None; a Job whose pods exceed it waits.
+        admission: With which words every pod is refused, or empty.
         node_types: The instance types of the nodes.
         token: What callers must show.
         restricted: Whether the namespace admits only pods of the Pod Security level of that name.
@@ -251,6 +252,7 @@ class KubeApi:
             self.forbidden: set[tuple[str, str]] = set()
             self.quota: int | None = None
             self.pod_quota: int | None = None
+            self.admission = ""
             self.node_types = {"small"}
             self.token = TOKEN
             self.restricted = False
@@ -440,9 +442,19 @@ class KubeApi:
             status.setdefault("startTime", moment())
             words = _insecure(spec["template"]["spec"]) if self.restricted else ""
             if self.pod_quota is not None and len(self.objects["pods"]) + spec["completions"] > self.pod_quota:
-                words = "pods is forbidden: exceeded quota: few, requested: pods=1"
+                limits = f"requested: pods=1, used: pods={len(self.objects['pods'])}, limited: pods={self.pod_quota}"
+                words = f'pods "run" is forbidden: exceeded quota: few, {limits}'
+            words = self.admission or words
             if words:
-                event = {"metadata": {"name": f"event-{job['metadata']['name']}"}, "message": words, "type": "Warning"}
+                about = {"kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+                event = {
+                    "metadata": {"name": f"event-{job['metadata']['name']}"},
+                    "involvedObject": about,
+                    "reason": "FailedCreate",
+                    "message": f"Error creating: {words}",
+                    "type": "Warning",
+                    "lastTimestamp": moment(),
+                }
                 self.objects["events"][event["metadata"]["name"]] = event  # type: ignore[index]
                 return
             status["created"] = True

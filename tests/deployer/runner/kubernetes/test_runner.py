@@ -292,7 +292,9 @@ def test_who_only_looks_gives_up_nothing_that_waits(bench: KubeBench) -> None:
     time.sleep(1.5)
     theirs = hasty.find(None)
     assert [each.run_id for each in theirs] == ["run-1"]
-    assert hasty.poll(theirs)["run-1"].state is RunState.SUBMITTING
+    status = hasty.poll(theirs)["run-1"]
+    assert status.state is RunState.SUBMITTING
+    assert status.reason.startswith("Unschedulable: 0/"), "it says why it waits"
     assert hasty.poll(hasty.find(OWNER_A))["run-1"].state is RunState.SUBMITTING, "the Job's own patience counts"
     job = patient._api.document("GET", patient._api.path("jobs", name_of("run-1")))
     assert ENDING not in job["metadata"]["annotations"]
@@ -412,13 +414,83 @@ def test_what_users_meet_is_one_typed_error(
 
 
 @pretended
-def test_a_quota_for_pods_is_a_matter_of_capacity(bench: KubeBench, cluster: KubeApi) -> None:
-    cluster.pod_quota = 0
+def test_a_quota_that_others_of_ours_have_used_up_is_waited_for(bench: KubeBench, cluster: KubeApi) -> None:
+    cluster.pod_quota = 1
+    runner = bench.make(schedule_seconds=2.5)
+    first = bench.submit(runner, shell(bench, "sleep 60"))
+    until(runner, first, lambda status: status.state is RunState.EXECUTING)
+    second = bench.submit(runner, bench.request("good", "run-2"))
+    time.sleep(3.0)
+    status = runner.poll([second])["run-2"]
+    assert status.state is RunState.SUBMITTING, status
+    assert "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1" in status.reason
+    runner.cancel(first)
+    ended(runner, first)
+    assert ended(runner, second).state is RunState.DONE
+    runner.close()
+
+
+@pretended
+def test_a_quota_that_others_have_used_up_is_a_matter_of_capacity(bench: KubeBench, cluster: KubeApi) -> None:
+    cluster.admission = 'pods "x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
     runner = bench.make(schedule_seconds=1.0)
-    handle = bench.submit(runner, bench.request("good"))
-    status = ended(runner, handle)
+    status = ended(runner, bench.submit(runner, bench.request("good")))
     assert (status.state, status.fault) == (RunState.FAILED, Fault.CAPACITY)
     assert "exceeded quota" in status.reason
+    runner.close()
+
+
+@pretended
+@pytest.mark.parametrize(
+    ("words", "fault", "hint"),
+    [
+        (
+            'pods "x" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false',
+            Fault.CREDENTIALS,
+            "set run_as",
+        ),
+        (
+            'pods "x" is forbidden: [maximum cpu usage per Container is 500m, but limit is 1, maximum memory usage per '
+            "Container is 64Mi, but limit is 512Mi]",
+            Fault.JOB,
+            "other sizes",
+        ),
+        (
+            'pods "x" is forbidden: exceeded quota: compute, requested: limits.cpu=1,limits.memory=512Mi, '
+            "used: limits.cpu=0,limits.memory=0, limited: limits.cpu=500m,limits.memory=1Gi",
+            Fault.JOB,
+            "one pod alone asks for more limits.cpu than the quota compute has",
+        ),
+        ('admission webhook "validate.kyverno.svc" denied the request: no', Fault.CREDENTIALS, "denied the request"),
+        ('pods "x" is forbidden: no PriorityClass with name high was found', Fault.CREDENTIALS, "PriorityClass"),
+    ],
+    ids=["pod security", "limit range", "quota", "webhook", "priority class"],
+)
+def test_a_pod_that_the_cluster_will_never_admit_ends_its_run_soon(
+    bench: KubeBench, cluster: KubeApi, words: str, fault: Fault, hint: str
+) -> None:
+    cluster.admission = words
+    runner = bench.make()
+    began = time.monotonic()
+    status = ended(runner, bench.submit(runner, bench.request("good")))
+    assert time.monotonic() - began < 20.0
+    assert (status.state, status.fault) == (RunState.FAILED, fault)
+    assert words in status.reason
+    assert hint in status.reason
+    runner.close()
+
+
+@pretended
+def test_a_pod_that_the_cluster_does_not_admit_for_the_moment_says_so_and_waits(
+    bench: KubeBench, cluster: KubeApi
+) -> None:
+    cluster.admission = 'Internal error occurred: failed calling webhook "v.kyverno.svc": connection refused'
+    runner = bench.make()
+    handle = bench.submit(runner, bench.request("good"))
+    status = until(runner, handle, lambda status: "failed calling webhook" in status.reason)
+    assert status.state is RunState.SUBMITTING
+    cluster.admission = ""
+    assert ended(runner, handle).state is RunState.DONE
     runner.close()
 
 

@@ -12,6 +12,7 @@ from tests.deployer.helpers import request_for
 
 from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import job_of
+from tradewind.deployer.runner.kubernetes.refused import latest_words, quantity
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.status import FOREVER, end_of, read_marked, verdict
 from tradewind.problem import Fault, RunState, RunStatus
@@ -59,6 +60,59 @@ def test_a_pod_that_never_started_was_not_stopped_by_the_time_limit() -> None:
     assert status({}, **late).reason == "it did not start before its time limit"
     found = status({"running": {"startedAt": BEGAN}}, **late)
     assert (found.state, found.fault) == (RunState.TIMED_OUT, Fault.JOB)
+
+
+@pytest.mark.parametrize(
+    ("state", "about", "reason"),
+    [
+        ({"waiting": {"reason": "ContainerCreating"}}, {}, ""),
+        ({"waiting": {"reason": "PodInitializing"}}, {}, ""),
+        (
+            {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}},
+            {},
+            "the image 'i:1': ImagePullBackOff Back-off pulling image",
+        ),
+        (
+            {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'}},
+            {},
+            'its container: CreateContainerConfigError secret "s" not found',
+        ),
+        (
+            {},
+            {
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/3 nodes are available: 3 Insufficient cpu.",
+                    }
+                ]
+            },
+            "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.",
+        ),
+    ],
+)
+def test_a_pod_that_waits_says_why(state: dict[str, Any], about: dict[str, Any], reason: str) -> None:
+    statuses = [{"name": "job", "image": "i:1", "state": state}]
+    pod = {"metadata": {"name": "p", "creationTimestamp": BEGAN}, "status": {"containerStatuses": statuses, **about}}
+    assert verdict(KubernetesData(), JOB, [pod], 1e9, FOREVER).status == RunStatus(RunState.SUBMITTING, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("500m", 0.5), ("4", 4.0), ("2Gi", 2.0**31), ("1e3", 1000.0), ("1.5k", 1500.0), ("1Ei", 2.0**60)],
+)
+def test_quantities(text: str, number: float) -> None:
+    assert quantity(text) == pytest.approx(number)
+
+
+def test_of_the_events_of_a_job_the_newest_counts() -> None:
+    def event(uid: str, when: str, message: str) -> dict[str, Any]:
+        return {"metadata": {}, "involvedObject": {"uid": uid}, "lastTimestamp": when, "message": message}
+
+    found = latest_words([event("a", ENDED, "Error creating: new"), event("a", BEGAN, "old"), event("b", BEGAN, "its")])
+    assert found == {"a": "new", "b": "its"}
 
 
 def test_the_end_is_that_of_the_jobs_own_container() -> None:

@@ -51,15 +51,18 @@ from tradewind.deployer.runner.kubernetes.job import (
     secret_of,
     service_of,
 )
+from tradewind.deployer.runner.kubernetes.refused import latest_words
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.status import (
     FOREVER,
     Patience,
     by_uid,
     end_of,
+    explained,
     figures,
     first_pod,
     job_of_pod,
+    lives,
     read_marked,
     verdict,
 )
@@ -73,6 +76,7 @@ _log = logging.getLogger("tradewind.deployer")
 
 _POLL_SECONDS = 3.0
 _AGAIN_SECONDS = 1.0
+_EVENTS_SECONDS = 5.0
 _LOG_SECONDS = 120.0
 _SECRET_BYTES = 1_000_000
 _ATTEMPTS = 20
@@ -109,6 +113,8 @@ class KubernetesRunner(
         self._patience = Patience(given.image_seconds, given.schedule_seconds)
         self._silent = False
         self._seen: dict[str, RunState] = {}
+        self._asked, self._said = float("-inf"), dict[str, str]()
+        self._busy = float("-inf")
 
     @property
     def kill_seconds(self) -> float:
@@ -217,18 +223,23 @@ class KubernetesRunner(
             return {handle.run_id: RunStatus(RunState.EXECUTING) for handle in handles}
         self._silent = False
         by_job, statuses = by_uid(pods), {}
+        if any(lives(pod, self.clock.now()) for pod in pods):
+            self._busy = self.clock.now()
         for handle in handles:
             name, now = name_of(handle.run_id), self.clock.now()
             job = jobs.get(name)
             mine = by_job.get(job["metadata"]["uid"], ()) if job is not None else ()
             data = told[handle.run_id]
-            found = verdict(data, job, mine, now, self._patience_with(data))
+            patience = self._patience_with(data)
+            found = verdict(data, job, mine, now, patience)
+            if found.ask and job is not None:
+                words = self._refusals().get(job["metadata"]["uid"], "")
+                found = explained(found, words, patience, now - self._busy)
             status = found.status
             if found.mark:
                 if not data.look:
-                    why = self._why(name) if found.ask else ""
-                    self._mark(name, replace(status, reason=f"{status.reason}{why}"))
-                status = RunStatus(RunState.SUBMITTING)  # until its pods have gone
+                    self._mark(name, status)
+                status = RunStatus(RunState.SUBMITTING, reason=status.reason)  # until its pods have gone
             statuses[handle.run_id] = status
         self._seen = {name: status.state for name, status in statuses.items()}
         return statuses
@@ -239,14 +250,19 @@ class KubernetesRunner(
             return FOREVER
         return Patience(**data.patience) if data.patience else self._patience
 
-    def _why(self, name: str) -> str:
-        """What the cluster's events say about a Job."""
-        query = {"fieldSelector": f"involvedObject.name={name},type=Warning"}
+    def _refusals(self) -> Mapping[str, str]:
+        """What the cluster's events say of Jobs that it makes no pods for, by uid; asked for once in a while."""
+        if self.clock.now() < self._asked + _EVENTS_SECONDS:
+            return self._said
+        self._asked = self.clock.now()
+        query = {"fieldSelector": "involvedObject.kind=Job,reason=FailedCreate,type=Warning"}
         try:
             events = self._api.document("GET", self._api.path("events"), query=query, seconds=_POLL_SECONDS)["items"]
-        except (TradewindError, NotThere):
-            return ""
-        return f": {events[-1].get('message', '')}" if events else ""
+        except (TradewindError, NotThere) as error:
+            _log.info("the events of Kubernetes cannot be read: %s", error)
+        else:
+            self._said = latest_words(events)
+        return self._said
 
     def _mark(self, name: str, status: RunStatus) -> None:
         """Write down how a run ends, and let its pods go; the next poll tries again where that fails."""

@@ -9,13 +9,14 @@ import math
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from tradewind.deployer.runner.endings import SIGNALLED, code_of, failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING
+from tradewind.deployer.runner.kubernetes.refused import refused_for_good
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration
 
@@ -26,6 +27,10 @@ _PULLING = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageIns
 _CANNOT = {"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 _CANNOT_START = {"ContainerCannotRun", "StartError"}
 _TERMINATING_SECONDS = 60.0
+_PROMPT_SECONDS = 2.0
+"""A Job that has no pod after so long may have been refused one."""
+_USUAL = {"ContainerCreating", "PodInitializing", ""}
+"""Reasons of a container to wait that say nothing."""
 _ARCHIVE = re.compile(rb"T (\d+)\n")
 
 
@@ -53,7 +58,7 @@ class Verdict:
     Attributes:
         status: Where it is.
         mark: True when it can only be ended now, for the reason that the status says.
-        ask: True when the cluster's events may tell why it has no pod.
+        ask: True when the cluster's events may tell why it has no pod; see `explained`.
     """
 
     status: RunStatus
@@ -116,7 +121,7 @@ def verdict(
     pod = first_pod(pods)
     mark = ending_of_mark(job)
     if mark is not None:
-        if any(_lives(each, now) for each in pods):
+        if any(lives(each, now) for each in pods):
             return Verdict(RunStatus(RunState.EXECUTING, mark["runtime"]))
         fault = Fault(mark["fault"]) if mark["fault"] else None
         return Verdict(RunStatus(RunState(mark["state"]), mark["runtime"], mark["reason"], fault))
@@ -129,7 +134,7 @@ def verdict(
         return Verdict(_ended(data, pod, ended))
     if pod["status"].get("phase") == "Failed":
         return Verdict(_failed(data, pod))
-    if not _lives(pod, now):
+    if not lives(pod, now):
         return Verdict(gone("its node is lost"))
     running = _container(pod).get("running")
     if running is not None:
@@ -137,7 +142,7 @@ def verdict(
     return _waiting(pod, now, patience)
 
 
-def _lives(pod: Document, now: float) -> bool:
+def lives(pod: Document, now: float) -> bool:
     """False for a pod that has ended, for one that cannot begin any more, and for one whose node is lost."""
     status, deleted = pod["status"], seconds_of(pod["metadata"].get("deletionTimestamp"))
     if status.get("phase") in ("Succeeded", "Failed"):
@@ -160,10 +165,35 @@ def _without_pod(job: Document, now: float, patience: Patience) -> Verdict:
             return Verdict(gone("its pod is gone"))
     # Time in a queue, in which the Job is suspended, does not count.
     age = now - (seconds_of(job.get("status", {}).get("startTime")) or now)
-    if job["spec"].get("suspend") or age < patience.schedule_seconds:
-        return Verdict(RunStatus(RunState.SUBMITTING))
+    if job["spec"].get("suspend"):
+        return Verdict(RunStatus(RunState.SUBMITTING, reason="its Job is suspended, as by a queue that it waits in"))
+    if age < patience.schedule_seconds:
+        return Verdict(RunStatus(RunState.SUBMITTING), ask=age > _PROMPT_SECONDS)
     words = f"Kubernetes made no pod within {format_duration(patience.schedule_seconds)}"
     return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True, ask=True)
+
+
+def explained(found: Verdict, words: str, patience: Patience, quiet: float) -> Verdict:
+    """A verdict about a run that has no pod, with what the cluster says of it; it ends where no waiting helps.
+
+    Args:
+        found: The verdict without.
+        words: The message of the newest event, or empty.
+        patience: How long it may stay where nothing happens.
+        quiet: Seconds for which no other run of ours has had a pod: as long as one has, a quota is full for a reason.
+    """
+    if not words:
+        return found
+    status = found.status
+    refused = refused_for_good(words)
+    if refused is not None:
+        fault, hint = refused
+        reason = f"Kubernetes makes no pod for it: {words} ({hint})"
+        return Verdict(RunStatus(RunState.FAILED, 0.0, reason, fault), mark=True)
+    waits = not found.mark or ("exceeded quota" in words and quiet < patience.schedule_seconds)
+    if waits:
+        return Verdict(RunStatus(RunState.SUBMITTING, reason=f"Kubernetes makes no pod for it yet: {words}"))
+    return replace(found, status=replace(status, reason=f"{status.reason}: {words}"))
 
 
 def _container(pod: Document, name: str = CONTAINER, kind: str = "containerStatuses") -> Document:
@@ -244,7 +274,7 @@ def _failed(data: KubernetesData, pod: Document) -> RunStatus:
 
 def _waiting(pod: Document, now: float, patience: Patience) -> Verdict:
     age = now - (seconds_of(pod["metadata"].get("creationTimestamp")) or now)
-    submitting = Verdict(RunStatus(RunState.SUBMITTING))
+    why = ""
     for kind in ("initContainerStatuses", "containerStatuses"):
         for status in pod.get("status", {}).get(kind) or []:
             waiting = (status.get("state") or {}).get("waiting") or {}
@@ -256,13 +286,17 @@ def _waiting(pod: Document, now: float, patience: Patience) -> Verdict:
             if reason in _CANNOT and age > patience.image_seconds:
                 words = f"the container cannot be made: {reason} {message}"
                 return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.INFRASTRUCTURE), mark=True)
+            if reason not in _USUAL and not why:
+                about = f"the image {status.get('image', '')!r}" if reason in _PULLING else "its container"
+                why = f"{about}: {reason} {message}".strip()
     for condition in pod.get("status", {}).get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] == "False" and age > patience.schedule_seconds:
-            words = (
-                f"no node for it within {format_duration(patience.schedule_seconds)}: {condition.get('message', '')}"
-            )
-            return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True)
-    return submitting
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            message = condition.get("message", "")
+            if age > patience.schedule_seconds:
+                words = f"no node for it within {format_duration(patience.schedule_seconds)}: {message}"
+                return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True)
+            why = why or f"{condition.get('reason', '')}: {message}".strip(" :")
+    return Verdict(RunStatus(RunState.SUBMITTING, reason=why))
 
 
 @dataclass(frozen=True, slots=True)
