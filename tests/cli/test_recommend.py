@@ -96,13 +96,23 @@ def test_no_history_has_an_exit_code_of_its_own(job: Path, capsys: pytest.Captur
     assert "tradewind tune job.yaml" in text
 
 
-def test_runs_that_all_failed_are_no_ground(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job.write_text(JOB.replace("sleep", "exit 3; sleep"))
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("1..4", "none of the 4 runs of sized can be answered from: of 4 runs, none came to its end"),
+        ("[1]", "the only run of sized cannot be answered from: of 1 run, none came to its end"),
+    ],
+    ids=("several", "one"),
+)
+def test_runs_that_all_failed_are_no_ground(
+    job: Path, capsys: pytest.CaptureFixture[str], values: str, said: str
+) -> None:
+    job.write_text(JOB.replace("sleep", "exit 3; sleep").replace("1..4", values))
     assert run(["tune", "job.yaml", "--quiet", "--json"]) == 6
     capsys.readouterr()
     code, text = recommended(capsys)
     assert code == 15
-    assert "none of the 4 runs of sized can be answered from: of 4 runs, none came to its end" in text
+    assert said in text
 
 
 def test_runs_of_another_space_are_no_ground(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:

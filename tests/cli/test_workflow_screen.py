@@ -12,7 +12,7 @@ PROGRESS = Progress(
     cost=1.59, notes=(),
 )  # fmt: skip
 TIMES = "1m 15s, 1h 05m left by the plan"
-ALL = f"620 of 1000 tasks done, 18 running, 18 of 25 machines (5 given back, 2 later), $1.59 this run so far, {TIMES}"
+ALL = f"620 of 1,000 tasks done, 18 running, 18 of 25 machines (5 given back, 2 later), $1.59 this run so far, {TIMES}"
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ ALL = f"620 of 1000 tasks done, 18 running, 18 of 25 machines (5 given back, 2 l
     [
         (None, f"[##############----------] {ALL}"),
         (159, ALL),
-        (110, f"620 of 1000 tasks done, 18 running, 18 of 25 machines, $1.59 this run so far, {TIMES}"),
-        (85, f"620 of 1000 tasks done, 18 running, $1.59 this run, {TIMES}"),
-        (79, f"620 of 1000 tasks done, $1.59 this run, {TIMES}"),
-        (60, "620 of 1000 tasks done, $1.59 this run, 1m 15s"),
+        (110, f"620 of 1,000 tasks done, 18 running, 18 of 25 machines, $1.59 this run so far, {TIMES}"),
+        (85, f"620 of 1,000 tasks done, 18 running, $1.59 this run, {TIMES}"),
+        (79, f"620 of 1,000 tasks done, $1.59 this run, {TIMES}"),
+        (60, "620 of 1,000 tasks done, $1.59 this run, 1m 15s"),
     ],
 )
 def test_what_matters_least_is_left_out_where_the_terminal_is_narrow(most: int | None, words: str) -> None:

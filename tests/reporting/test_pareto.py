@@ -74,6 +74,11 @@ def test_only_feasible_whole_runs_count(store: Store, build: Build) -> None:
     assert "3 of 6 feasible trials" in sentence(found)
 
 
+def test_a_single_trial_is_not_one_of_many(store: Store, build: Build) -> None:
+    data = StudyData.load(store, build([make_trial(0, {"p": 0}, 1.0)], spec=BOTH))
+    assert sentence(front(data)) == "The only feasible trial is the best in all objectives at once."
+
+
 def test_a_metric_to_be_large(store: Store, build: Build) -> None:
     accuracy = [0.9, 0.8, None, 0.95]
     trials = [

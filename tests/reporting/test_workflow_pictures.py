@@ -112,7 +112,7 @@ def test_a_large_gantt_page_stays_readable() -> None:
         {"task": f"t{i}", "activity": "x", "vm": f"vm-{i}", "start": 0.0, "finish": 1.0} for i in range(400)
     ]
     page = gantt_html(many)
-    assert "100 machines run nothing" in page
+    assert "100 machines without a task" in page
     names = [float(y) for y in re.findall(r'<text [^>]*y="([\d.]+)"[^>]*class="vm"', page)]
     assert min(b - a for a, b in itertools.pairwise(names)) >= 11
 

@@ -319,7 +319,7 @@ def test_a_graph_whose_files_say_more_than_its_edges_comes_back() -> None:
         ({"graph": None}, "no 'graph'"),
         ({"vms": [{"name": "a"}]}, "its machines are not as they should be"),
         ({"storage": "nfs"}, "its storage is 'nfs'"),
-        ({"tasks": []}, "3 tasks have no machine in the plan"),
+        ({"tasks": []}, "the plan has no machine for 3 tasks, the first is"),
         ({"tasks": [{"task": "clean", "vm": "zz", "start": 0, "finish": 1}]}, "no machine 'zz'"),
         ({"tasks": [{"task": "zz", "vm": "a", "start": 0, "finish": 1}]}, "no task 'zz'"),
         ({"tasks": 7}, "not as it should be"),

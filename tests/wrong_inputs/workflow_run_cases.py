@@ -87,7 +87,7 @@ RUNS: Sequence[Case] = [
         "bare",
         "a plan of tasks without commands",
         3,
-        "1 of 2 tasks have no command, the first is 'a' (--synthetic lets them take their time and do nothing)",
+        "no command for 1 of 2 tasks, the first is 'a' (--synthetic lets them take their time and do nothing)",
         _BARE,
     ),
     _run(

@@ -114,7 +114,8 @@ def advise_from(
     if not found:
         why = f": {basis[0]}" if basis else ""
         hint = f"tradewind tune {spec.file} makes one"
-        raise NoHistoryError(f"none of the {runs} runs of {spec.name} can be answered from{why}", hint=hint)
+        what = f"the only run of {spec.name} cannot" if runs == 1 else f"none of the {runs:,} runs of {spec.name} can"
+        raise NoHistoryError(f"{what} be answered from{why}", hint=hint)
     offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
     given = {key: plain_number(value) for key, value in spec.job.parameters.values.items()}
     following = _following(made, found) if explore else None

@@ -125,7 +125,8 @@ def sentence(found: Front) -> str:
     if not len(found.rows):
         return "No feasible trial has a value of every objective."
     if len(found.rows) == 1:
-        return f"One of {found.among:,} feasible trials is the best in all objectives at once."
+        which = f"One of {found.among:,} feasible trials" if found.among > 1 else "The only feasible trial"
+        return f"{which} is the best in all objectives at once."
     return (
         f"{len(found.rows):,} of {found.among:,} feasible trials: no other trial is as good as one of them in all "
         f"objectives at once. The first is the best by {found.objectives[0].metric} alone."

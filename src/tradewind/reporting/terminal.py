@@ -12,7 +12,7 @@ from tradewind.reporting.series import best_so_far, wants_log
 from tradewind.reporting.textplot import step_plot
 from tradewind.reporting.why import why
 from tradewind.reporting.words import goal_words, percent, value_words
-from tradewind.units import format_duration, format_money
+from tradewind.units import count, format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ def print_report(data: StudyData, console: Console) -> None:
         console.print(tables.facts(tables.best_facts(data.best, objective), console.width))
     rows = [int(row) for row in data.ranking[:_BEST]]
     if rows:
-        _title(console, f"Best {len(rows)} of {int(data.feasible.sum()):,} feasible trials")
+        _title(console, f"Best {len(rows)} of {count(int(data.feasible.sum()), 'feasible trial')}")
         lines = [tables.TrialLine.row(data, row) for row in rows]
         tables.print_trials(console, lines, objective)
     traded = front(data)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tradewind.stopper.base import Stopper, StopperSettings
 from tradewind.stopper.curve import Curve
+from tradewind.units import count
 
 
 class MedianSettings(StopperSettings):
@@ -40,6 +41,6 @@ class MedianStopper(Stopper):
         if own <= median:
             return ""
         return (
-            f"its best by step {step:g} is {curve.value(own):.4g}, and the median of {len(means)} trials "
+            f"its best by step {step:g} is {curve.value(own):.4g}, and the median of {count(len(means), 'trial')} "
             f"{curve.value(median):.4g}"
         )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tradewind.errors import WorkflowError
+from tradewind.units import count
 from tradewind.workflow.graph import Indices, Numbers, Workflow
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.readers.lined import finite
@@ -196,7 +197,7 @@ def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: flo
         WorkflowError: A task has no machine, begins before a parent has ended, or a machine runs more than it can.
     """
     if not len(schedule.vm) == len(schedule.start) == len(schedule.finish) == len(flow):
-        raise WorkflowError(f"the plan has {len(schedule.vm)} tasks, and workflow {flow.name} has {len(flow)}")
+        raise WorkflowError(f"the plan has {count(len(schedule.vm), 'task')}, and workflow {flow.name} has {len(flow)}")
     for task, vm in enumerate(schedule.vm):
         if not 0 <= vm < len(platform.vms):
             raise WorkflowError(f"task {flow.tasks[task].id!r} is on machine {vm}, which is not there")
@@ -279,7 +280,9 @@ def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -
         raise WorkflowError(f"a row of its tasks is not as it should be: {error}", file=file) from None
     missing = [flow.tasks[task].id for task in np.flatnonzero(vm < 0)]
     if missing:
-        raise WorkflowError(f"{len(missing)} tasks have no machine in the plan, the first is {missing[0]!r}", file=file)
+        raise WorkflowError(
+            f"the plan has no machine for {count(len(missing), 'task')}, the first is {missing[0]!r}", file=file
+        )
     return Schedule(vm, start, finish)
 
 

@@ -200,7 +200,7 @@ def test_the_lot_with_wrong_words(
         ("plan.json", "--gantt", "x.pdf"): (3, "--gantt x.pdf: it is neither .html nor .png"),
         ("plan.json", "--gantt", "no/x.png"): (3, "--gantt no/x.png: there is no folder no"),
         ("plan.json", "--wall", "soon"): (3, "soon"),
-        ("bare.json",): (3, "1 of 1 tasks have no command, the first is 'a'"),
+        ("bare.json",): (3, "no command for 1 of 1 task, the first is 'a'"),
         ("plan.json", "--folder", "plan.json/x"): (
             3,
             f"cannot make the folder {tmp_path}/plan.json/x: Not a directory",

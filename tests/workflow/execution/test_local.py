@@ -438,7 +438,7 @@ def test_where_the_inputs_were_does_not_make_it_another_plan(tmp_path: Path) -> 
 
 def test_tasks_without_a_command(tmp_path: Path) -> None:
     plan = plan_of(Workflow("w", (Task("a", "a", 1.0),), ((),)))
-    assert "1 of 1 tasks have no command, the first is 'a' (--synthetic" in refused(plan, tmp_path / "run")
+    assert "no command for 1 of 1 task, the first is 'a' (--synthetic" in refused(plan, tmp_path / "run")
 
 
 @pytest.mark.parametrize(("name", "words"), [("/tmp/out", "not in the folder of the run"), ("../x", "leave out ..")])

@@ -67,16 +67,16 @@ def line(progress: Progress, *, bar: bool = True, most: int | None = None) -> st
         bar: Begin with a bar.
         most: Columns that there are: what matters least is left out until the rest fits. None has room for all.
     """
-    from tradewind.units import format_duration, format_money
+    from tradewind.units import count, format_duration, format_money
 
     full = progress.done * _BAR // max(1, progress.tasks)
     money = format_money(progress.cost)
     absent = [f"{progress.back} given back"] if progress.back else []
     absent += [f"{progress.later} later"] if progress.later else []
-    up = f"{progress.up} of {progress.machines} machines" if progress.done < progress.tasks else ""
+    up = f"{progress.up} of {count(progress.machines, 'machine')}" if progress.done < progress.tasks else ""
     words = {
         "bar": f"[{'#' * full}{'-' * (_BAR - full)}] " if bar else "",
-        "done": f"{progress.done} of {progress.tasks} tasks done",
+        "done": f"{progress.done:,} of {count(progress.tasks, 'task')} done",
         "running": f", {progress.running} running" if progress.running else "",
         "failed": f", {progress.failed} failed" if progress.failed else "",
         "machines": f", {up}" if up else "",

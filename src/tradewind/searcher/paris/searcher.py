@@ -216,7 +216,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             return NothingLeft("the reference runs have not ended", final=False)
         forecast = self._forecast
         if forecast is None:
-            reason = f"no pair of reference runs succeeded: {len(told)} configurations were run"
+            reason = f"no pair of reference runs succeeded; configurations run: {len(told)}"
             return NothingLeft(reason, final=not state.pending)
         return Verifier(self, forecast, self.settings.verify, apart).ask(state, count)
 

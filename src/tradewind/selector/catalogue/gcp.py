@@ -23,6 +23,7 @@ from tradewind.selector.catalogue.price_list import (
     repriced,
     shipped_offers,
 )
+from tradewind.units import count
 
 _COMPUTE_ENGINE = "6F81-5844-456A"
 _MOST_PAGES = 500
@@ -89,7 +90,7 @@ class GcpCatalogue(PriceListCatalogue):
                 if offer.family == family:
                     price = tidy(offer.vcpu * prices["Core"] + offer.memory_gib * prices["Ram"])
                     found.append(repriced(offer, price, region=region, source=self.home, spot=spot))
-        yield f"gcp: {len(found)} machine types in {len({o.region for o in found})} regions"
+        yield f"gcp: {count(len(found), 'machine type')} in {count(len({o.region for o in found}), 'region')}"
         return found
 
     def _skus(self, key: str) -> Iterator[Mapping[str, Any]]:

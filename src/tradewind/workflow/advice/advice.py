@@ -262,10 +262,14 @@ def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...
     first = f"{describe(best.offers)} is the {what} set found{within}."
     left = searched.sets - len(searched.trials)
     if not searched.proven:
-        second = f"{left} of {searched.sets} sets were not tried, and some of them could be better: {searched.why}."
+        rest = "was not tried, and it" if left == 1 else "were not tried, and some of them"
+        second = f"{left} of {count(searched.sets, 'set')} {rest} could be better: {searched.why}."
     elif left:
         better = "cheaper" if wanted.metric == COST else "quicker"
-        second = f"None of the {left} sets that were not tried can be {better}, whoever plans: their bounds say so."
+        none = (
+            f"None of the {left} sets that were not tried can" if left > 1 else "The one set that was not tried cannot"
+        )
+        second = f"{none} be {better}, whoever plans: {'their bounds say' if left > 1 else 'its bound says'} so."
     else:
         second = f"All {searched.sets} sets were tried."
     return first, second
@@ -282,7 +286,8 @@ def _mixed_reasons(wanted: Wanted, mixing: Mixing, best: Choice, single: Choice 
         found.append("No set of one type was found that does so." if single is None else
                      f"{_words(f'The {kind} set of one type found is', single)}.")  # fmt: skip
     types = "2" if wanted.mix == 2 else f"2 to {wanted.mix}"
-    tried = f"Of {mixing.sets} sets of {types} types, {len(mixing.planned)} were planned"
+    were = "was" if len(mixing.planned) == 1 else "were"
+    tried = f"Of {count(mixing.sets, 'set')} of {types} types, {len(mixing.planned)} {were} planned"
     if mixing.proven:
         found.append(f"{tried}; none of the others can be {better}: their bounds say so.")
     else:
@@ -296,7 +301,11 @@ def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ..
     found = []
     if unknown:
         every = len(unknown) == len(searched.offers)
-        which = "every type counts" if every else f"{len(unknown)} of {len(searched.offers)} types count"
+        which = (
+            "every type counts"
+            if every
+            else f"{len(unknown)} of {len(searched.offers)} types count{'s' if len(unknown) == 1 else ''}"
+        )
         found.append(
             f"the catalogue does not say how fast a vCPU is: {which} as speed 1, the machine that the run times "
             "are for; say better with --speed c7i=1.3"

@@ -17,6 +17,7 @@ import numpy as np
 
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError
+from tradewind.units import count
 from tradewind.workflow.execution.asking import Asking
 from tradewind.workflow.execution.earlier import mark_of
 from tradewind.workflow.execution.events import (
@@ -354,7 +355,7 @@ class Controller:
                 case Arm(task, vm, attempt, after):
                     self._send(task, vm, attempt, after)
                 case Replan(tasks, vms):
-                    self._notes.append(f"planning {len(tasks)} tasks again for {len(vms)} machines")
+                    self._notes.append(f"planning {count(len(tasks), 'task')} again for {count(len(vms), 'machine')}")
                     self._planning.begin(each, self.machine)
                 case GiveBack(vm):
                     self._give_back(vm)

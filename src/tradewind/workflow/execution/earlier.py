@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tradewind.deployer.runner.base import Runner, ThisMachine
 from tradewind.errors import DeployError, WorkflowError
+from tradewind.units import count
 from tradewind.workflow.execution.agent import proof
 from tradewind.workflow.execution.calling import call
 from tradewind.workflow.execution.fleet import STOP
@@ -73,7 +74,8 @@ def dismiss(runner: Runner, run_id: str) -> None:
             runner.forget(handle)
             handles.remove(handle)
         if handles and time.monotonic() > until:
-            raise DeployError(f"{len(handles)} machines of the earlier run do not go", hint="try again in a minute")
+            left = count(len(handles), "machine")
+            raise DeployError(f"{left} of the earlier run cannot be ended", hint="try again in a minute")
         time.sleep(0.02)
 
 
@@ -231,8 +233,8 @@ def _told(there: Sequence[_Left]) -> str:
     names = [each.name for each in there]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     be = ("are still" if len(names) > 1 else "is still") if certain else "may still be"
-    count = f"{len(names)} machines" if len(names) > 1 else "a machine"
-    return f"{count} of this run {be} on {where}: {', '.join(names[:3])}{more}"
+    machines = f"{len(names)} machines" if len(names) > 1 else "a machine"
+    return f"{machines} of this run {be} on {where}: {', '.join(names[:3])}{more}"
 
 
 def _place(home: Mapping[str, str]) -> str:

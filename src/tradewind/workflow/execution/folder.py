@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.errors import DeployError, WorkflowError
+from tradewind.units import count
 from tradewind.whole import write_whole
 from tradewind.workflow.execution.journal import key_of
 from tradewind.workflow.graph import Task, Workflow
@@ -232,7 +233,7 @@ def check_commands(flow: Workflow) -> None:
     """
     if bare := [task.id for task in flow.tasks if not task.command]:
         raise WorkflowError(
-            f"{len(bare)} of {len(flow)} tasks have no command, the first is {bare[0]!r}",
+            f"no command for {len(bare)} of {count(len(flow), 'task')}, the first is {bare[0]!r}",
             hint="--synthetic lets them take their time and do nothing",
         )
 

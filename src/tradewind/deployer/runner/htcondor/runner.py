@@ -34,6 +34,7 @@ from tradewind.deployer.runner.notes import Notes
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
+from tradewind.units import count
 
 _GONE = (3, 4)
 _FIND_SECONDS = 10.0
@@ -141,7 +142,7 @@ class HtCondorRunner(
             middle = len(requests) // 2
             return {**self._submit(requests[:middle], lock), **self._submit(requests[middle:], lock)}
         if len(jobs) != len(requests):
-            wrong = UnreachableError(f"condor_submit has made {len(jobs)} jobs of {len(requests)}")
+            wrong = UnreachableError(f"condor_submit has made {count(len(jobs), 'job')} of {len(requests)}")
             return self._there_or(requests, wrong)
         answers: dict[str, Handle | TradewindError] = {}
         for request, (cluster, process) in zip(requests, jobs, strict=True):

@@ -125,7 +125,7 @@ class Driver:
             asked = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items())
             most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
             have = ", ".join(f"{name} {amount:g}" for name, amount in most.items())
-            raise Refusal("capacity", f"{fit} of the {count} nodes needed have {asked}; the most that one has: {have}")
+            raise Refusal("capacity", f"nodes with {asked}: {fit} of the {count} needed; the most that one has: {have}")
 
     def nodes(self, namespace: str) -> Document:
         """CPUs, GiB of memory and GPUs of the nodes that are alive and take runs, by name."""
