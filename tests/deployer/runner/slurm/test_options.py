@@ -66,11 +66,11 @@ def test_a_container_of_slurm_is_that_of_the_tasks(tmp_path: Path) -> None:
     ["QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerNode", "QOSMaxMemoryPerJob", "AssocMaxCpuPerJobLimit", "QOSMinGRES"],
 )
 def test_limits_of_a_single_job_do_not_go_away(reason: str) -> None:
-    found = hopeless(waiting(reason))
+    found = hopeless(waiting(reason), "")
     assert reason in found
     assert "one job may" in found
 
 
 @pytest.mark.parametrize("reason", ["QOSMaxJobsPerUserLimit", "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "Resources"])
 def test_limits_of_all_jobs_together_are_waited_for(reason: str) -> None:
-    assert hopeless(waiting(reason)) == ""
+    assert hopeless(waiting(reason), "") == ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.files import document, leave_mark, replace_document
+from tradewind.deployer.runner.slurm.allowance import Allowance
 from tradewind.deployer.runner.slurm.backlog import Backlog
 from tradewind.deployer.runner.slurm.handle import SlurmRun
 from tradewind.deployer.runner.slurm.queue import Evidence, Queue, Row, Snapshot
@@ -53,7 +54,11 @@ class Follower:
     queue: Queue
     backlog: Backlog
     settle: float
+    allowance: Allowance = field(init=False)
     _seen: dict[str, _Seen] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.allowance = Allowance(self.queue)
 
     def poll(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
         """Where some runs are, by run id."""
@@ -74,6 +79,7 @@ class Follower:
 
     def _ask(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
         statuses = {}
+        self.allowance.begin()
         snapshot = self.queue.look()
         missing = []
         if snapshot is not None:
@@ -105,7 +111,7 @@ class Follower:
             return None
         seen.missing_since = None
         seen.raw = row.raw
-        why = hopeless(row)
+        why = hopeless(row, self.allowance.beyond(row))
         if why:
             self.queue.hasten()  # Slurm's first word is often not its last
         seen.stuck_since = (seen.stuck_since or time.monotonic()) if why else None

@@ -245,7 +245,14 @@ class Queue:
         # Those that were not asked for yet are asked for next time.
         return {**{job: Evidence("COMPLETING") for job in list(jobs)[_AT_ONCE:]}, **found}
 
-    def _heard(self, tool: str, name: str, *words: str) -> str | None:
+    def heard(self, tool: str, name: str, *words: str) -> str | None:
+        """What a program says; None where it does not answer, and then it is not asked again for a while.
+
+        Args:
+            tool: What is left alone for a while: programs may answer one question and not another.
+            name: The program.
+            words: Its arguments.
+        """
         patience = self._deaf.setdefault(tool, _Patience())
         if not patience.over:
             return None
@@ -264,7 +271,7 @@ class Queue:
         return answer.stdout.decode(errors="replace")
 
     def _controller(self, job: str, name: str) -> Evidence | None:
-        text = self._heard("scontrol", "scontrol", "--oneliner", "show", "job", job)
+        text = self.heard("scontrol", "scontrol", "--oneliner", "show", "job", job)
         facts = dict(_FIELDS.findall(text or ""))
         if "JobState" not in facts or facts.get("JobName") != name:
             return None
@@ -279,7 +286,7 @@ class Queue:
         # The file of ended jobs does not know the elements of arrays.
         by_number = "--completion" in words
         asked = {(raw or job) if by_number else job: job for job, (_, raw) in jobs.items()}
-        text = self._heard(
+        text = self.heard(
             f"sacct {words[0]}",
             "sacct",
             "--noheader",

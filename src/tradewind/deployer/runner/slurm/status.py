@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.deployer.runner import endings
+from tradewind.deployer.runner.slurm.allowance import SHARED
 from tradewind.deployer.runner.slurm.handle import SlurmData
 from tradewind.deployer.runner.slurm.programs import TOO_MUCH
 from tradewind.deployer.runner.slurm.queue import WAITS, Evidence, Row
@@ -57,10 +58,17 @@ def waiting(row: Row) -> RunStatus | None:
     return RunStatus(RunState.SUBMITTING, reason=reason) if row.state in WAITS else None
 
 
-def hopeless(row: Row) -> str:
-    """Why Slurm will never start a job that waits, or an empty text."""
-    why = _HOPELESS.get(row.reason, "") if row.state in WAITS else ""
-    if row.state in WAITS and TOO_MUCH.fullmatch(row.reason):
+def hopeless(row: Row, beyond: str) -> str:
+    """Why Slurm will never start a job that waits, or an empty text.
+
+    Args:
+        row: The job.
+        beyond: What `Allowance.beyond` says of it.
+    """
+    if row.state not in WAITS:
+        return ""
+    why = _HOPELESS.get(row.reason, "") or beyond
+    if TOO_MUCH.fullmatch(row.reason):
         why = "it asks for more, or less, than one job may: offer other sizes, set deploy.longest, or name another qos"
     return f"Slurm will never start it: {why} ({row.reason})" if why else ""
 
@@ -75,7 +83,7 @@ def given_up(row: Row, why: str) -> dict[str, Any]:
         row: The job.
         why: What `hopeless` says of it.
     """
-    if row.reason in _TOO_LARGE or TOO_MUCH.fullmatch(row.reason):
+    if row.reason in _TOO_LARGE or TOO_MUCH.fullmatch(row.reason) or SHARED.fullmatch(row.reason):
         return {"state": "refused", "fault": Fault.JOB, "reason": why, "runtime": 0.0}
     if row.reason in _NOT_ALLOWED:
         return {"state": "refused", "fault": Fault.CREDENTIALS, "reason": why, "runtime": 0.0}
