@@ -162,3 +162,20 @@ def test_a_metric_that_no_run_said_is_said_to_be_unknown(searched: Path, capsys:
 
 def test_time_and_cost_have_their_columns_anyway(searched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert recommended(capsys)[1]["recommendations"][0]["objective"] is None
+
+
+def test_recorded_runs_of_several_sizes_tell_what_the_size_does(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{size},{workers},{10 * size / workers}" for size in (2, 4, 8) for workers in (1, 2, 3, 4)]
+    job.with_name("runs.csv").write_text("\n".join(["size,workers,s", *rows]) + "\n")
+    recorded = "deploy: {runner: {use: replay, file: runs.csv, time: s}, billing"
+    text = JOB.replace("deploy: {billing", recorded).replace("deadline: 10s", "deadline: 10m")
+    job.write_text(text)
+    for size in ("2", "8"):
+        assert run(["tune", "job.yaml", "--quiet", "--param", f"size={size}"]) == 0
+    capsys.readouterr()
+    code, found = recommended(capsys, "--param", "size=4")
+    first = found["recommendations"][0]
+    assert (code, first["configuration"]["workers"]) == (0, 4)
+    assert first["runtime"] == pytest.approx(10.0, rel=0.1), "as it was recorded with size 4, which no search looked up"
+    assert run(["tune", "job.yaml", "--quiet", "--param", "size=5"]) == 3
+    assert "no run was recorded with size=5 (size is 2, 4, 8 there" in capsys.readouterr().err

@@ -583,7 +583,8 @@ DATA = [
         "runs-column",
         "recorded runs without a column",
         3,
-        "/…/job/runs.csv:1: there is no column 'runtime' (columns: level, workers, time)",
+        "/…/job/runs.csv:1: there is no column 'runtime' (columns: level, workers, time; "
+        "the setting time names the one with the run time)",
         files=job(more=_REPLAY) | {"runs.csv": _RUNS.replace("runtime", "time")},
     ),
     Case(
@@ -618,7 +619,7 @@ DATA = [
         "runs-empty",
         "no recorded run",
         3,
-        "/…/job/runs.csv:1: there is no column 'runtime' (columns: )",
+        "/…/job/runs.csv:1: there is no column 'runtime' (columns: ; the setting time names the one with the run time)",
         files=job(more=_REPLAY) | {"runs.csv": ""},
     ),
     Case(

@@ -136,7 +136,7 @@ def _check_offers(spec: Spec, problem: Problem, deployer: Deployer) -> None:
     from tradewind.deployer.runner.base import AnswersFromRecords
 
     if isinstance(deployer.runner, AnswersFromRecords):
-        deployer.runner.covers(problem.space)
+        deployer.runner.covers(problem.space, spec.job.parameters.values)
     for offer in cast("Selector", problem.resolver).offers:
         if why := deployer.provisioner.refuses(offer):
             raise spec.error(

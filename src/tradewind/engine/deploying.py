@@ -148,6 +148,7 @@ def request_maker(
             ports=job.ports,
             results=spec.results,
             places=spec.places,
+            parameters=job.parameters.values,
         )
 
     return make

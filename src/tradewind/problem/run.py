@@ -150,6 +150,7 @@ class RunRequest:
         results: The address that what the run kept is uploaded to, or empty.
         places: How servers of inputs and results are entered, by the beginning of their address; passwords are
             references.
+        parameters: The job's parameters, in which it differs from other jobs of the same program.
     """
 
     run_id: str
@@ -171,6 +172,7 @@ class RunRequest:
     ports: tuple[int, ...] = ()
     results: str = ""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    parameters: Mapping[str, float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,15 +180,15 @@ def test_a_parameter_that_no_column_answers_is_refused(tmp_path: Path) -> None:
     one, two = Categorical(name="level", values=(1,)), Categorical(name="level", values=(1, 2))
     workers, real = Integer(name="workers", low=1, high=4), Float(name="rate", low=0, high=1)
     runner = make(tmp_path, columns={"kind": "vm"})
-    runner.covers(Space([workers, one]))
-    runner.covers(Space([workers, Categorical(name="kind", values=("small", "large"))]))
+    runner.covers(Space([workers, one]), {})
+    runner.covers(Space([workers, Categorical(name="kind", values=("small", "large"))]), {})
     for parameter in (two, real):
         with pytest.raises(
             RecordError, match=rf"no column '{parameter.name}' \(columns: workers, vm, ms, state, accuracy, price\)"
         ) as caught:
-            runner.covers(Space([workers, parameter]))
+            runner.covers(Space([workers, parameter]), {})
         assert caught.value.hint == f"map it with columns: {{{parameter.name}: COLUMN}}, or list it under ignore:"
-        make(tmp_path, ignore=[parameter.name]).covers(Space([workers, parameter]))
+        make(tmp_path, ignore=[parameter.name]).covers(Space([workers, parameter]), {})
     ignoring = make(tmp_path, ignore=["workers"])
     assert outcome(ignoring, ask(tmp_path, workers=77, vm="large")).runtime == 2.0
 
@@ -203,20 +203,20 @@ def test_machines_need_a_column_of_their_own(tmp_path: Path) -> None:
 
     one = instance(a=small)
     with pytest.raises(RecordError, match="no column 'nodes'"):
-        make(tmp_path).covers(Space([one, nodes]))
-    make(tmp_path, columns={"nodes": "workers"}).covers(Space([one, nodes]))
+        make(tmp_path).covers(Space([one, nodes]), {})
+    make(tmp_path, columns={"nodes": "workers"}).covers(Space([one, nodes]), {})
     several = Space([instance(a=small, b=large, c=far)])
     for columns in ({}, {"region": "vm"}, {"vcpu": "workers"}):
         with pytest.raises(RecordError, match="no column 'instance'"):
-            make(tmp_path, columns=columns).covers(several)
-    make(tmp_path, columns={"instance_type": "vm"}).covers(several)
+            make(tmp_path, columns=columns).covers(several, {})
+    make(tmp_path, columns={"instance_type": "vm"}).covers(several, {})
     cpus = Ordinal(name="cpus", values=(2, 4), attribute="vcpu")  # a machine that is looked up by its type
-    make(tmp_path, columns={"instance_type": "vm"}).covers(Space([cpus]))
+    make(tmp_path, columns={"instance_type": "vm"}).covers(Space([cpus]), {})
     with pytest.raises(RecordError, match="no column 'cpus'"):
-        make(tmp_path, columns={"region": "vm"}).covers(Space([cpus]))
-    make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=replace(large, vcpu=64.0))]))
+        make(tmp_path, columns={"region": "vm"}).covers(Space([cpus]), {})
+    make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=replace(large, vcpu=64.0))]), {})
     with pytest.raises(RecordError, match="no column 'instance'"):
-        make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=twin)]))
+        make(tmp_path, columns={"vcpu": "workers"}).covers(Space([instance(a=small, b=twin)]), {})
 
 
 def test_trials_without_a_parameter_that_was_not_active_are_told_apart(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_trials_without_a_parameter_that_was_not_active_are_told_apart(tmp_path:
     asked: list[dict[str, Any]] = [{"codec": "a", "level": 2}, {"codec": "b"}]
     assert [outcome(runner, ask(tmp_path, f"r{i}", **each)).runtime for i, each in enumerate(asked)] == [2, 3]
     level = Categorical(name="level", values=(1, 2))
-    runner.covers(Space([Categorical(name="codec", values=("a", "b")), level]))
+    runner.covers(Space([Categorical(name="codec", values=("a", "b")), level]), {})
 
 
 @pytest.mark.parametrize(
@@ -370,3 +370,57 @@ def test_values_have_one_spelling() -> None:
     assert plain(False) == plain("no")
     assert plain(None) == ""
     assert plain("t2.small") == "t2.small"
+
+
+SIZED = """\
+size,workers,s
+10,1,100
+10,2,60
+20,1,200
+20,2,120
+"""
+
+
+def test_job_parameters_choose_among_the_recorded_runs(tmp_path: Path) -> None:
+    runner = make(tmp_path, SIZED, time="s", unit=1.0, status="", repeat="mean")
+    for size, other, took in ((10.0, 5.0, 60.0), (20.0, 7.0, 120.0)):
+        request = replace(ask(tmp_path, f"run-{size}", workers=2), parameters={"size": size, "unknown": other})
+        assert outcome(runner, request).runtime == took
+    mapped = make(tmp_path, SIZED, time="s", unit=1.0, status="", columns={"scale": "size"})
+    assert outcome(mapped, replace(ask(tmp_path, "run-3", workers=1), parameters={"scale": 20})).runtime == 200.0
+    ignored = make(tmp_path, SIZED, time="s", unit=1.0, status="", ignore=["size"])
+    assert outcome(ignored, replace(ask(tmp_path, "run-4", workers=1), parameters={"size": 30})).runtime == 100.0
+
+
+def test_job_parameters_that_nobody_recorded_are_refused_before_the_first_trial(tmp_path: Path) -> None:
+    space = Space([Integer(name="workers", low=1, high=2)])
+    given: dict[str, Any] = {"time": "s", "unit": 1.0, "status": ""}
+    runner = make(tmp_path, SIZED, **given)
+    runner.covers(space, {"size": 20.0, "unknown": 5.0})
+    with pytest.raises(RecordError, match=r"no run was recorded with size=30 \(size is 10, 20 there; nearest: true"):
+        runner.covers(space, {"size": 30.0})
+    make(tmp_path, SIZED, **given, nearest=True).covers(space, {"size": 30.0})
+    make(tmp_path, SIZED, **given, ignore=["size"]).covers(space, {"size": 30.0})
+
+
+def test_a_mapped_name_that_nothing_has(tmp_path: Path) -> None:
+    offers = {"a": OFFER, "b": replace(OFFER, instance_type="b", facts={"ghz": 3.0})}
+    space = Space([Instance(name="instance", values=("a", "b"), offers=offers)])
+    for name in ("instance_type", "ghz", "nodes", "fraction"):
+        with pytest.raises(RecordError) as caught:
+            make(tmp_path, columns={name: "vm", "instance_typ": "vm"}).covers(space, {})
+        assert "columns maps 'instance_typ', which is no parameter and no fact of an offer" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [
+        ("\t", r"by tabs \(write delimiter: \"\\t\"\)"),
+        (";", "by semicolons"),
+        ("|", r"by '\|'"),
+    ],
+)
+def test_other_separators_are_named(tmp_path: Path, mark: str, words: str) -> None:
+    with pytest.raises(RecordError, match=words):
+        make(tmp_path, ROWS.replace(",", mark))
+    assert len(make(tmp_path, ROWS.replace(",", mark), delimiter=mark).table) == 5

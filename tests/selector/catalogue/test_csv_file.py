@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,18 @@ def test_the_form_of_the_paper(tmp_path: Path) -> None:
         "aws", "m5.large", vcpu=2, memory_gib=8, price_per_hour=0.096, category="general",
         source=str(tmp_path / "own.csv"),
     )  # fmt: skip
+
+
+def test_a_packed_file_is_unpacked(tmp_path: Path) -> None:
+    [offer] = read(tmp_path, gzip.compress((HEADER + ROW).encode()))
+    assert offer.instance_type == "m5.large"
+    with pytest.raises(CatalogueError, match="is no gzip file"):
+        read(tmp_path, gzip.compress((HEADER + ROW).encode())[:20])
+
+
+def test_all_columns_that_are_missing_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match="the columns 'Provider', 'Category' are missing"):
+        read(tmp_path, "instance_type,vcpus,ram_gib,usd_per_hour\n")
 
 
 def test_names_in_any_case_and_order_and_more_columns(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tradewind.clock import Clock, SystemClock
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
-from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space, Value
 
 
 class LimitsCpu(Capability):
@@ -69,11 +69,16 @@ class AnswersFromRecords(Capability):
     """Answers runs from recorded ones, and refuses a space that its records cannot tell apart."""
 
     @abstractmethod
-    def covers(self, space: Space) -> None:
+    def covers(self, space: Space, parameters: Mapping[str, Value]) -> None:
         """Nothing, where the records have all that a configuration of the space says.
 
+        Args:
+            space: The space.
+            parameters: The job's parameters, the same for all of its runs.
+
         Raises:
-            RecordError: A parameter has several values and no column.
+            RecordError: A parameter of the space has several values and no column, or no run was recorded with the
+                job's parameters.
         """
 
 

@@ -17,6 +17,7 @@ from tradewind.problem import Value
 FRACTION = "fraction"
 """The name under which the share of the input is looked up."""
 
+_TIME = "; the setting time names the one with the run time"
 _TRUE = frozenset({"true", "yes"})
 _FALSE = frozenset({"false", "no"})
 
@@ -119,6 +120,10 @@ def read_csv(path: Path, layout: Layout) -> list[Recorded]:
 def _rows(path: Path, file: IO[str], layout: Layout) -> Iterator[Recorded]:
     reader = csv.reader(file, delimiter=layout.delimiter)
     header = [name.strip() for name in next(reader, [])]
+    if len(header) == 1 and (other := next((mark for mark in "\t;|," if mark in header[0]), None)):
+        shown = {"\t": "tabs", ",": "commas", ";": "semicolons"}.get(other, repr(other))
+        hint = 'write delimiter: "\\t"' if other == "\t" else f'write delimiter: "{other}"'
+        raise RecordError(f"its columns are separated by {shown}", file=str(path), line=1, hint=hint)
     wanted = [
         layout.time,
         layout.cost,
@@ -133,7 +138,7 @@ def _rows(path: Path, file: IO[str], layout: Layout) -> Iterator[Recorded]:
                 f"there is no column {name!r}",
                 file=str(path),
                 line=1,
-                hint=f"columns: {', '.join(filter(None, header))}",
+                hint=f"columns: {', '.join(filter(None, header))}" + _TIME * (name == layout.time),
             )
     for cells in reader:
         if not cells:
@@ -255,6 +260,10 @@ class Table:
                 index.setdefault(_cells(run, names), []).append(run)
             self._index[names] = index
         return self._index[names].get(tuple(plain(value(name)) for name in names), [])
+
+    def values(self, name: str) -> list[str]:
+        """What a column has, each value once, in the order of the file."""
+        return list(dict.fromkeys(run.values.get(name, "") for run in self._runs))
 
     def nearest(self, names: tuple[str, ...], value: Callable[[str], Value | None]) -> list[Recorded]:
         """The recorded runs at the smallest distance.

@@ -15,9 +15,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from tradewind import plugins
 from tradewind.deployer.runner.base import AnswersFromRecords
 from tradewind.deployer.runner.clockwork import Answer, ClockworkRunner
-from tradewind.deployer.runner.records import FRACTION, Layout, Recorded, Table, read_csv, read_records
+from tradewind.deployer.runner.records import FRACTION, Layout, Recorded, Table, plain, read_csv, read_records
 from tradewind.errors import RecordError
 from tradewind.problem import Categorical, Instance, Nodes, Ordinal, Parameter, RunRequest, Space, Value
+
+_SHOWN = 8
 
 
 class ReplaySettings(plugins.Settings):
@@ -99,11 +101,11 @@ def _table(settings: str, _changed: int) -> Table:
 class ReplayRunner(ClockworkRunner, AnswersFromRecords):
     """Answers runs from recorded ones, on a simulated clock: a search of hours takes a second.
 
-    A configuration is looked up by the columns that bear the names of its parameters (see ``columns``). Its run takes
-    the recorded time, on a clock that jumps; metrics go into the run's metrics file. A configuration that was never
-    recorded fails, unless ``nearest`` is set. A parameter with several values and no column is refused at the start,
-    ``instance`` and ``nodes`` too (``columns: {nodes: n}``), unless it is under ``ignore``. Time limits are kept to the
-    second.
+    A configuration is looked up by the columns that bear the names of its parameters (see ``columns``), and so are the
+    job's parameters where there are such columns. Its run takes the recorded time, on a clock that jumps; metrics go
+    into the run's metrics file. A configuration that was never recorded fails, unless ``nearest`` is set. A parameter
+    with several values and no column is refused at the start, ``instance`` and ``nodes`` too (``columns: {nodes: n}``),
+    unless it is under ``ignore``. Time limits are kept to the second.
     """
 
     name = "replay"
@@ -137,8 +139,9 @@ class ReplayRunner(ClockworkRunner, AnswersFromRecords):
         """The parameters that recorded runs are told apart by."""
         return tuple(name for name in names if name not in self.settings.ignore)
 
-    def covers(self, space: Space) -> None:
-        """Refuse parameters without a column; see `AnswersFromRecords.covers`."""
+    def covers(self, space: Space, parameters: Mapping[str, Value]) -> None:
+        """Refuse parameters without a column, or without a row; see `AnswersFromRecords.covers`."""
+        self._refuse_unknown(space, parameters)
         for name in self._asked(space.names):
             if name in self.table.columns or _settled(space[name], self.settings.columns):
                 continue
@@ -149,11 +152,32 @@ class ReplayRunner(ClockworkRunner, AnswersFromRecords):
                 hint=f"map it with columns: {{{name}: COLUMN}}, or list it under ignore:",
             )
 
+    def _refuse_unknown(self, space: Space, parameters: Mapping[str, Value]) -> None:
+        """Refuse names under ``columns`` that nothing has, and job parameters with which no run was recorded."""
+        offers = [o for each in space.parameters if isinstance(each, Instance) for o in each.offers.values()]
+        for name in self.settings.columns if offers else ():
+            own = name in space.names or name in parameters or name == FRACTION
+            if not own and all(offer.attribute(name) is None for offer in offers):
+                raise RecordError(
+                    f"columns maps {name!r}, which is no parameter and no fact of an offer",
+                    file=self._source,
+                    hint="instance_type, nodes, region, ... are facts of an offer",
+                )
+        asked = tuple(name for name in self._asked(parameters) if name in self.table.columns)
+        if self.settings.nearest or self.table.exactly(asked, parameters.get):
+            return
+        words = ", ".join(f"{name}={plain(parameters[name])}" for name in asked)
+        there = f"{asked[0]} is {_some(self.table.values(asked[0]))} there" if len(asked) == 1 else ""
+        hint = f"{there}; " * bool(there) + "nearest: true takes the nearest"
+        raise RecordError(f"no run was recorded with {words}", file=self._source, hint=hint)
+
     def answer(self, request: RunRequest) -> Answer:
         """Look a run up; see `ClockworkRunner.answer`."""
         found = self._look_up(request)
         if found is None:
-            words = ", ".join(f"{name}={value}" for name, value in request.configuration.items())
+            parameters = {name: plain(value) for name, value in request.parameters.items()}
+            chosen = {**parameters, **request.configuration}
+            words = ", ".join(f"{name}={value}" for name, value in chosen.items())
             return Answer(0.0, f"no run was recorded for {words}")
         return Answer(found.seconds, found.failed, found.metrics, found.profile)
 
@@ -161,10 +185,13 @@ class ReplayRunner(ClockworkRunner, AnswersFromRecords):
         def value(name: str) -> Value | None:
             if name in request.configuration:
                 return request.configuration[name]
+            if name in request.parameters:
+                return request.parameters[name]
             return request.fidelity if name == FRACTION else request.offer.attribute(name)
 
         table = self.table
-        names = table.names(self._asked(request.configuration), tuple(self.settings.columns))
+        asked = self._asked((*request.configuration, *request.parameters))
+        names = table.names(asked, tuple(self.settings.columns))
         if not names:
             raise RecordError(
                 "no column has the name of a parameter",
@@ -200,6 +227,11 @@ def _settled(parameter: Parameter, mapped: Mapping[str, str]) -> bool:
         return False
     # An attribute only chooses the machine: where the machine's type is looked up, it says no more.
     return parameter.attribute in mapped or bool({"instance_type", "type"} & set(mapped))
+
+
+def _some(values: Sequence[str]) -> str:
+    """The first of some values, in words."""
+    return ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
 
 
 def _choose(found: Sequence[Recorded], repeat: str, chance: random.Random) -> Recorded:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import math
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +45,7 @@ _REQUIRED = {
     "category": "Category",
     "price_per_hour": "Price",
 }
+_MOST_BYTES = 1 << 28
 _RESERVED = frozenset(("nodes", "source", "facts", "hourly", "key"))
 _YES_NO = {"": False, "no": False, "false": False, "0": False, "yes": True, "true": True, "1": True}
 
@@ -114,7 +117,7 @@ class _Row:
 
 
 def _text(path: Path) -> str:
-    """The text of the file, without a byte-order mark.
+    """The text of the file, unpacked and without a byte-order mark.
 
     Raises:
         CatalogueError: It cannot be read, or is not UTF-8.
@@ -123,6 +126,8 @@ def _text(path: Path) -> str:
         raw = path.read_bytes()
     except OSError as error:
         raise CatalogueError(f"cannot be read: {error.strerror}", file=str(path), hint="check the path") from None
+    if raw[:2] == b"\x1f\x8b":
+        raw = _unpacked(raw, path)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise CatalogueError("is UTF-16 text", file=str(path), line=1, hint="save it as 'CSV UTF-8'")
     try:
@@ -130,6 +135,17 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise CatalogueError("is not UTF-8 text", file=str(path), line=line, hint="save it as 'CSV UTF-8'") from None
+
+
+def _unpacked(raw: bytes, path: Path) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            text = file.read(_MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CatalogueError(f"is no gzip file: {error}", file=str(path), hint="unpack it") from None
+    if len(text) > _MOST_BYTES:
+        raise CatalogueError(f"unpacks to more than {_MOST_BYTES >> 20} MiB", file=str(path), hint="leave rows out")
+    return text
 
 
 def _table(path: Path, text: str) -> Iterator[_Row]:
@@ -182,9 +198,10 @@ def _header(cells: Sequence[str], file: str, line: int) -> list[tuple[str, str]]
         if column[1] in _RESERVED:
             raise CatalogueError(f"a column cannot be named {cell.strip()!r}", file=file, line=line, hint="rename it")
         columns.append(column)
-    for field, name in _REQUIRED.items():
-        if ("field", field) not in columns:
-            raise CatalogueError(f"the column {name!r} is missing", file=file, line=line, hint=_header_hint())
+    missing = [repr(name) for field, name in _REQUIRED.items() if ("field", field) not in columns]
+    if missing:
+        what = f"the column {missing[0]} is" if len(missing) == 1 else f"the columns {', '.join(missing)} are"
+        raise CatalogueError(f"{what} missing", file=file, line=line, hint=_header_hint())
     return columns
 
 
