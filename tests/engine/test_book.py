@@ -4,10 +4,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tradewind.engine.book import TrialBook
-from tradewind.problem import Objective, Trial
+from tradewind.problem import Objective, Trial, standing
+from tradewind.problem.standing import Measured, Standing
 from tradewind.reporting.data import StudyData
 from tradewind.store.base import Change, Store
 from tradewind.store.sql import SqlSettings, SqlStore
@@ -105,3 +107,31 @@ def test_they_agree_where_configurations_were_run_again(store: Store, best: int,
     data = StudyData.load(store, study.id)
     assert data.best is not None
     assert data.best.number == best
+
+
+def test_repeated_runs_are_reckoned_with_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    seconds = rng.lognormal(4.0, 0.2, 120)
+    trials = [again(n, f"k{n % 40}", s, s, feasible=s < 60.0) for n, s in enumerate(seconds.tolist())]
+    measured = [one for one in (Measured.of(trial, Objective()) for trial in trials) if one is not None]
+    expected = [Standing(measured[:n], 60.0).best_run for n in range(41, len(trials) + 1)]
+    told = standing._told
+    reckoned: list[int] = []
+
+    def counting(runs: Sequence[Measured]) -> standing._Told:
+        reckoned.append(len(runs))
+        return told(runs)
+
+    monkeypatch.setattr(standing, "_told", counting)
+    book = TrialBook(Objective(), 60.0)
+    best = []
+    for one in trials:
+        book.end(one)
+        best.append(book.best)
+    assert [one and one.number for one in best[40:]] == [one and one.number for one in expected]
+    assert len(reckoned) < len(trials)  # a configuration at each of its runs, and not all of them at each run
+    reckoned.clear()
+    book = TrialBook(Objective(), 60.0)
+    for one in trials:
+        book.end(one)
+    assert (book.best, len(reckoned)) == (best[-1], 40)  # who takes up a study asks once, at the end

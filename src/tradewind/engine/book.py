@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tradewind.problem import Objective, Trial
-from tradewind.problem.standing import Measured, Standing
+from tradewind.problem.standing import GrowingStanding, Measured, Standing
 
 
 class TrialBook:
@@ -16,19 +16,19 @@ class TrialBook:
     Attributes:
         trials: All trials by number.
         ended: Those that inform, in the order in which they ended.
-        best: The best feasible trial on the whole input, or None; of equals the one with the shortest run time, then
-            the lowest number. Where a configuration was run several times, see `Standing`.
         last: The trial that ended last, or None.
         counts: Ended trials by state.
     """
 
     def __init__(self, objective: Objective, deadline: float | None = None) -> None:
         self._objective = objective
-        self._deadline = deadline
         self._repeated = False
+        self._growing = GrowingStanding(deadline)
+        self._least: Trial | None = None
+        self._usual: Trial | None = None  # the best where configurations were run again
+        self._stood = False  # `_usual` is up to date
         self.trials: dict[int, Trial] = {}
         self.ended: list[Trial] = []
-        self.best: Trial | None = None
         self.last: Trial | None = None
         self.counts: dict[str, int] = {}
         self._by_key: dict[str, Trial] = {}
@@ -44,6 +44,20 @@ class TrialBook:
     def pending(self) -> list[Trial]:
         """Trials that have not ended, by number."""
         return [self.trials[n] for n in sorted(self._open)]
+
+    @property
+    def best(self) -> Trial | None:
+        """The best feasible trial on the whole input, or None.
+
+        Of equals the one with the shortest run time, then the lowest number. Where a configuration was run several
+        times, see `Standing`.
+        """
+        if not self._repeated:
+            return self._least
+        if not self._stood:  # reckoned when it is wanted: a search of thousands of trials that is resumed wants it once
+            run = Standing.of(self._growing).best_run
+            self._usual, self._stood = None if run is None else self.trials[run.number], True
+        return self._usual
 
     @property
     def best_value(self) -> float | None:
@@ -78,19 +92,14 @@ class TrialBook:
         self.ended.append(trial)
         self._repeated = self._repeated or (trial.key in self._by_key and trial.proposal.fidelity >= 1.0)
         self._by_key[trial.key] = trial
-        if self._repeated:
-            self.best = self._best_of_repeats()
-            return
+        if (measured := Measured.of(trial, self._objective)) is not None:
+            self._growing.add(measured)
+            self._stood = False
         seen = trial.observation
         if trial.proposal.fidelity < 1.0 or seen is None or not seen.feasible or seen.objective is None:
             return
-        if self.best is None or self._beats(trial, self.best):
-            self.best = trial
-
-    def _best_of_repeats(self) -> Trial | None:
-        found = (Measured.of(trial, self._objective) for trial in self.ended)
-        run = Standing([one for one in found if one is not None], self._deadline).best_run
-        return None if run is None else self.trials[run.number]
+        if self._least is None or self._beats(trial, self._least):
+            self._least = trial
 
     def _beats(self, trial: Trial, other: Trial) -> bool:
         """True for the better objective, and of equals for the shorter run time, then the lower number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,6 +112,61 @@ def _log(one: Measured) -> float:
     return math.log(max(one.runtime, 1e-12))
 
 
+class _Group:
+    """The runs of one configuration by number, one of which has finished, and what they say together."""
+
+    def __init__(self, runs: Sequence[Measured], limit: float) -> None:
+        told = _told(runs)
+        self.runs = list(runs)  # more may come
+        self.times = len(told.losses)
+        self.loss = _mean([loss for loss in told.losses if math.isfinite(loss)])
+        self.log_time = _mean(told.logs)
+        self.kept = _mean([float(_kept(one, limit)) for one in runs])
+        self.freedom = len(told.varied) - 1
+        mean = _mean(told.varied)
+        self.squares = [(log - mean) ** 2 for log in told.varied] if self.freedom else []
+        self.good = [one for one in runs if one.feasible and one.finished]
+
+    @cached_property
+    def least(self) -> Measured:
+        """The best single run of those that are good; there must be one."""
+        return min(self.good, key=lambda one: one.rank)
+
+
+def _kept(one: Measured, limit: float) -> bool:
+    return one.feasible or one.censored or (one.finished and _log(one) > limit)
+
+
+class GrowingStanding:
+    """Gathers the runs of a search that goes on, for `Standing.of`: a run is reckoned with once, when it is added.
+
+    Args:
+        deadline: Seconds, or None.
+
+    Attributes:
+        limit: Its logarithm; infinite without one.
+    """
+
+    def __init__(self, deadline: float | None) -> None:
+        self.limit = math.inf if deadline is None else math.log(max(deadline, 1e-12))
+        self._runs: dict[str, list[Measured]] = {}
+        self._groups: dict[str, _Group] = {}
+        self._changed: dict[str, None] = {}
+
+    def add(self, one: Measured) -> None:
+        """Take a run that has ended."""
+        insort(self._runs.setdefault(one.key, []), one, key=lambda run: run.number)
+        self._changed[one.key] = None
+
+    def groups(self) -> list[_Group]:
+        """Those with a finished run, in the order of their first runs: a bound alone says too little to compare."""
+        for key in self._changed:
+            if any(one.finished for one in self._runs[key]):
+                self._groups[key] = _Group(self._runs[key], self.limit)
+        self._changed.clear()
+        return sorted(self._groups.values(), key=lambda group: group.runs[0].number)
+
+
 class Standing:
     """Where the configurations stand that were run to their end.
 
@@ -132,23 +188,28 @@ class Standing:
     """
 
     def __init__(self, measured: Iterable[Measured], deadline: float | None) -> None:
-        groups: dict[str, list[Measured]] = {}
-        for one in sorted(measured, key=lambda one: one.number):
-            groups.setdefault(one.key, []).append(one)
-        # A bound alone says too little of a configuration to compare it with others.
-        self.runs = [runs for runs in groups.values() if any(one.finished for one in runs)]
-        self._limit = math.inf if deadline is None else math.log(max(deadline, 1e-12))
-        told = [_told(runs) for runs in self.runs]
-        self.times = np.array([len(one.losses) for one in told], dtype=float)
-        self.loss = np.array([_mean([loss for loss in one.losses if math.isfinite(loss)]) for one in told])
-        self.log_time = np.array([_mean(one.logs) for one in told])
-        self.kept = np.array([_mean([float(self._kept(one)) for one in runs]) for runs in self.runs])
-        freedom = sum(len(one.varied) - 1 for one in told)
-        squares = math.fsum((log - _mean(one.varied)) ** 2 for one in told if len(one.varied) > 1 for log in one.varied)
-        self.spread = spread_of_repeats(squares, freedom) if freedom else None
+        growing = GrowingStanding(deadline)
+        for one in measured:
+            growing.add(one)
+        self._take(growing.groups(), growing.limit)
 
-    def _kept(self, one: Measured) -> bool:
-        return one.feasible or one.censored or (one.finished and _log(one) > self._limit)
+    @classmethod
+    def of(cls, growing: GrowingStanding) -> Standing:
+        """Where they stand after the runs that were added so far."""
+        made = cls.__new__(cls)
+        made._take(growing.groups(), growing.limit)
+        return made
+
+    def _take(self, groups: Sequence[_Group], limit: float) -> None:
+        self._groups, self._limit = groups, limit
+        self.runs = [group.runs for group in groups]
+        self.times = np.array([group.times for group in groups], dtype=float)
+        self.loss = np.array([group.loss for group in groups])
+        self.log_time = np.array([group.log_time for group in groups])
+        self.kept = np.array([group.kept for group in groups])
+        freedom = sum(group.freedom for group in groups)
+        squares = math.fsum(square for group in groups for square in group.squares)
+        self.spread = spread_of_repeats(squares, freedom) if freedom else None
 
     @property
     def varies(self) -> bool:
@@ -174,7 +235,7 @@ class Standing:
     @cached_property
     def feasible(self) -> NDArray[np.bool_]:
         """Which configurations have a feasible run, shape (k,)."""
-        return np.array([any(one.feasible and one.finished for one in runs) for runs in self.runs], dtype=bool)
+        return np.array([bool(group.good) for group in self._groups], dtype=bool)
 
     @cached_property
     def value(self) -> NDArray[np.float64]:
@@ -188,7 +249,7 @@ class Standing:
         if not self.feasible.any():
             return None
         if not self.varies:
-            return min((self._least(place).rank, place) for place in np.flatnonzero(self.feasible).tolist())[1]
+            return min((group.least.rank, place) for place, group in enumerate(self._groups) if group.good)[1]
         return int(np.argmin(np.where(self.feasible, self.value, math.inf)))
 
     @cached_property
@@ -197,9 +258,9 @@ class Standing:
         if self.best is None:
             return None
         if not self.varies:
-            return self._least(self.best)
+            return self._groups[self.best].least
         usual = float(self.loss[self.best])
-        return min(self._good(self.best), key=lambda one: (abs(one.loss - usual), one.number))
+        return min(self._groups[self.best].good, key=lambda one: (abs(one.loss - usual), one.number))
 
     @property
     def best_loss(self) -> float | None:
@@ -207,9 +268,3 @@ class Standing:
         if self.best is None or self.best_run is None:
             return None
         return float(self.loss[self.best]) if self.varies else self.best_run.loss
-
-    def _good(self, place: int) -> list[Measured]:
-        return [one for one in self.runs[place] if one.feasible and one.finished]
-
-    def _least(self, place: int) -> Measured:
-        return min(self._good(place), key=lambda one: one.rank)
