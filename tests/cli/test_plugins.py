@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.cli.app import run
+from tradewind.cli.export import Format
 from tradewind.cli.plugins import part_rows, setting_rows, type_words
 from tradewind.errors import PluginError
 from tradewind.plugins import Settings
@@ -164,6 +165,11 @@ def test_settings_are_described_in_words() -> None:
         "free": ("anything", "null"),
         "class": ("one of a, b", "null"),
     }
+
+
+def test_of_an_enumeration_its_choices_are_told() -> None:
+    """As Literals are: nobody can type the name of a class."""
+    assert type_words(Format | None) == "one of csv, json, jsonl, records, parquet"
 
 
 def test_nested_models_are_called_by_their_name() -> None:

@@ -92,7 +92,7 @@ def test_a_sender_that_is_silent_shows_and_calls_go_on(tmp_path: Path, monkeypat
         with there.context.presence.here("worker", "", lambda: {"threads": threads}):
             eventually(lambda: there.context.presence.of("worker", os.getpid()))
             answer = here.get("/readyz")
-            assert (answer.status_code, answer.json()["ready"]) == (200, True)
+            assert (answer.status_code, answer.json()["ready"], answer.json()["degraded"]) == (200, True, True)
             assert answer.json()["checks"]["notices"] == "nobody sends them for some time: email"
             figures = here.get("/metrics").text
         assert 'tradewind_thread_restarts_total{thread="email"} 2' in figures

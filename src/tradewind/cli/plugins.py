@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -191,6 +192,8 @@ def type_words(annotation: Any) -> str:
     if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset):
         inner = [a for a in arguments if a is not Ellipsis]
         return "list of " + " or ".join(dict.fromkeys(type_words(a) for a in inner))
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return "one of " + ", ".join(str(choice.value) for choice in annotation)
     return str(getattr(annotation, "__name__", annotation))
 
 

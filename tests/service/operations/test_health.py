@@ -49,7 +49,7 @@ def test_it_is_alive(here: TestClient) -> None:
 
 def test_it_is_ready(here: TestClient) -> None:
     answer = here.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "checks": CHECKS})
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "degraded": False, "checks": CHECKS})
 
 
 def test_probes_need_no_name(there: House) -> None:

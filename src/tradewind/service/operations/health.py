@@ -75,7 +75,7 @@ class Health:
         return found
 
     def complaints(self) -> dict[str, str]:
-        """What does not work although the server does, by name; empty words where it does."""
+        """What does not work although the server takes calls, by name; empty words where it does."""
         if not self._context.settings.runs:
             return {}
         with suppress(TradewindError, FutureTimeout):  # that the database is away is said above
@@ -164,8 +164,13 @@ def ready(request: Request) -> Response:
     checks = health.readiness()
     well = not any(checks.values())
     # Pages and runs do not wait for notices: who sends calls here goes on sending them.
-    checks |= health.complaints()
-    document = {"ready": well, "checks": {name: why or "ok" for name, why in checks.items()}}
+    complaints = health.complaints()
+    checks |= complaints
+    document = {
+        "ready": well,
+        "degraded": any(complaints.values()),
+        "checks": {name: why or "ok" for name, why in checks.items()},
+    }
     return JSONResponse(document, 200 if well else 503)
 
 
