@@ -25,6 +25,7 @@ from typing import Any
 IDLE, RUNNING, REMOVED, COMPLETED, HELD = 1, 2, 3, 4, 5
 CONFIG: dict[str, Any] = {
     "slots": 6,
+    "no_match": "",  # what the negotiator says of each job, and gives none a machine
     "down": False,  # the schedd does not answer
     "deny": False,  # it does not let us
     "slow": {},  # program -> seconds before it does anything
@@ -400,7 +401,10 @@ class Starter:
                     return pool.remove(job, "via condor_rm (by user test)")
                 if evaluate(job["periodic_remove"], job["ad"]):
                     return pool.remove(job, "The job attribute PeriodicRemove expression evaluated to TRUE")
-            if evaluate(job["requirements"], job["ad"]) and self.take_slot():
+                if refusal := pool.config["no_match"]:
+                    job["ad"].update(LastRejMatchReason=refusal, LastRejMatchTime=int(time.time()))
+                    pool.save(job)
+            if not refusal and evaluate(job["requirements"], job["ad"]) and self.take_slot():
                 return self.go(job)
             time.sleep(0.02)
 

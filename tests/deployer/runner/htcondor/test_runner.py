@@ -24,7 +24,7 @@ from tradewind.deployer.runner.htcondor import asking as htcondor_asking
 from tradewind.deployer.runner.htcondor.events import read_log
 from tradewind.deployer.runner.htcondor.runner import HtCondorRunner
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor.status import status_of, story_of
+from tradewind.deployer.runner.htcondor.status import status_of, story_of, why_idle
 from tradewind.deployer.runner.htcondor.submit import quoted
 from tradewind.errors import (
     CapacityError,
@@ -525,6 +525,39 @@ def test_every_refusal_is_one_typed_error(
     condor.config()
     assert runner_over(condor, tmp_path).find(None) == []
     assert condor.of("run-1") is None
+
+
+def test_a_run_that_no_machine_matches_says_so_while_it_waits(
+    plain: HtCondorRunner, condor: Condor, tmp_path: Path
+) -> None:
+    condor.config(no_match="no match found ")
+    handle = plain.submit(request_for(tmp_path, ("true",)), [])
+    status = until(plain, handle, lambda status: bool(status.reason))
+    assert status.state is RunState.SUBMITTING
+    [ad] = condor.jobs()
+    assert status.reason == f"no match found (condor_q -better-analyze {ad['ClusterId']}.0 says more)"
+    condor.config()
+    done = ended(plain, handle)
+    assert (done.state, done.reason) == (RunState.DONE, "")
+
+
+@pytest.mark.parametrize(
+    ("ad", "words"),
+    [
+        ({}, ""),
+        ({"JobStatus": 1}, ""),
+        (
+            {"JobStatus": 1, "LastRejMatchReason": "insufficient priority", "LastRejMatchTime": 5},
+            "insufficient priority",
+        ),
+        ({"JobStatus": 1, "LastRejMatchReason": "no", "LastRejMatchTime": 5, "LastMatchTime": 6}, ""),
+        ({"JobStatus": 2, "LastRejMatchReason": "no", "LastRejMatchTime": 5}, ""),
+    ],
+)
+def test_why_a_job_waits_is_the_last_word_of_the_negotiator(ad: dict[str, Any], words: str) -> None:
+    found = why_idle({"ClusterId": 1, "ProcId": 0, **ad})
+    assert found.startswith(words)
+    assert bool(found) is bool(words)
 
 
 def test_requests_that_cannot_be_met(plain: HtCondorRunner, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tradewind.errors import CapacityError, CredentialsError, DeployError, Missi
 ATTRIBUTES = (
     "ClusterId,ProcId,JobStatus,ExitCode,ExitBySignal,ExitSignal,HoldReason,HoldReasonCode,HoldReasonSubCode,"
     "RemoveReason,NumJobStarts,JobCurrentStartExecutingDate,CompletionDate,EnteredCurrentStatus,RemoteWallClockTime,"
+    "LastRejMatchReason,LastRejMatchTime,LastMatchTime,"
     "TradewindRun,TradewindOwner,TradewindExpires,TradewindLasts,TradewindFolder"
 )
 """What is asked of each job."""

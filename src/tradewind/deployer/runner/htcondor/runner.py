@@ -28,7 +28,7 @@ from tradewind.deployer.runner.htcondor.folder import Exchange
 from tradewind.deployer.runner.htcondor.handle import HtCondorData
 from tradewind.deployer.runner.htcondor.programs import Condor, find_programs
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, story_of
+from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, story_of, why_idle
 from tradewind.deployer.runner.htcondor.submit import description, text_of_ad
 from tradewind.deployer.runner.notes import Notes
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
@@ -231,7 +231,9 @@ class HtCondorRunner(
         told = HtCondorData.of(handle)
         program, wall = told.program, told.wall
         if not story.final:
-            return status_of(story, {}, program, wall, None)
+            status = status_of(story, {}, program, wall, None)
+            waits = status.state is RunState.SUBMITTING
+            return replace(status, reason=why_idle(self._asker.said(handle))) if waits else status
         return status_of(story, result_of(exchange.result), program, wall, exchange.cancelled)
 
     def _asked(self, handle: Handle, exchange: Exchange | None, story: Story) -> Story | None:

@@ -35,6 +35,21 @@ def expiry_of(ad: Mapping[str, Any]) -> float | None:
     return expires
 
 
+def why_idle(ad: Mapping[str, Any] | None) -> str:
+    """Why a job waits, in the words of the negotiator when it last looked for a machine; empty where it said nothing.
+
+    Args:
+        ad: The job, as condor_q tells it, or None.
+    """
+    if ad is None or int(ad.get("JobStatus", 0)) != _IDLE or not ad.get("LastRejMatchReason"):
+        return ""
+    if float(ad.get("LastMatchTime") or 0) > float(ad.get("LastRejMatchTime") or 0):
+        return ""  # it has a machine by now, and is about to begin
+    return (
+        f"{str(ad['LastRejMatchReason']).strip()} (condor_q -better-analyze {ad['ClusterId']}.{ad['ProcId']} says more)"
+    )
+
+
 def story_of(ad: Mapping[str, Any]) -> Story:
     """What the attributes of a job tell, in the words of its event log."""
     status = int(ad.get("JobStatus", 0))
