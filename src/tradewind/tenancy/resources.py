@@ -98,7 +98,7 @@ def words(amounts: Mapping[str, float]) -> str:
 OVERALL = ("dollars", "requests")
 """Limits of a tenant that are no resources of a cluster: USD in all, and requests carried out at a time.
 
-The service keeps them.
+The service keeps them; where a search is submitted, the dollars are looked at too (`tradewind.tenancy.money`).
 """
 
 

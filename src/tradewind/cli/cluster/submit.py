@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli import completing
+
+if TYPE_CHECKING:
+    from tradewind.store.cluster import ClusterStore, JobRow
 
 _Demand = Annotated[
     list[str] | None,
@@ -76,7 +79,8 @@ def submit(
             old = known.get(tenant, TenantRow(tenant))
             opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
         kept = {key: value for key, value in options.items() if value is not None}
-        row = opened.submit(JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster or ""))
+        wanted = JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster or "")
+        row = _submit(opened, wanted, store)
         running = opened.is_run(row.cluster)
     if as_json:
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
@@ -85,3 +89,29 @@ def submit(
     if not running:
         which, how = (f"Cluster {cluster} does not run", f" --name {cluster}") if cluster else ("No cluster runs", "")
         typer.echo(f"{which}: tradewind cluster start{how}")
+
+
+def _submit(clusters: ClusterStore, wanted: JobRow, store: str | None) -> JobRow:
+    """Add a search, if the dollars of its tenant's quota allow it.
+
+    Raises:
+        QuotaError: They do not.
+    """
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+    from tradewind.errors import QuotaError
+    from tradewind.tenancy.money import check_money
+
+    tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)
+    if tenant is None or "dollars" not in tenant.quota:
+        return clusters.submit(wanted)
+    with closing(open_store(store)) as studies:
+        check_money(tenant, clusters.jobs(tenant=tenant.name), studies, wanted)
+        row = clusters.submit(wanted)
+        try:  # of two that were submitted at the same moment, the first one counts for the second
+            check_money(tenant, clusters.jobs(tenant=tenant.name, before=row.id), studies, wanted)
+        except QuotaError:
+            clusters.want(row.id, "cancel")
+            raise
+    return row
