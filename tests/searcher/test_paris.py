@@ -5,6 +5,7 @@ import csv
 import itertools
 import math
 import threading
+import tracemalloc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -159,6 +160,20 @@ def test_machines_of_the_same_name_are_told_apart_by_provider(tmp_path: Path) ->
     assert table.most_together == 2
     assert labels(machines) == ["1xone/m", "1xtwo/m", "1xn"]
     assert named(machines) == {"1xone/m": 0, "1xtwo/m": 1, "1xn": 2, "1xtwo/n": 2}
+
+
+@pytest.mark.parametrize("measured", [(), (7, 2000, 2999)])
+def test_a_table_of_few_machines_of_thousands_for_sale_takes_little_memory(measured: Sequence[int]) -> None:
+    machines = [Machine(f"type{i}", 1, "cloud") for i in range(3000)]
+    runs = [Measurement(f"job{job}", machines[i], 10.0 + i, {}) for i in measured for job in range(4)]
+    table = Table.of(runs, machines)
+    tracemalloc.start()
+    try:
+        assert table.most_together == (4 if measured else 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 2**20  # a square of all machines takes 72 MB
 
 
 def test_the_same_type_of_two_providers_is_predicted_by_its_own_runs() -> None:
