@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -88,6 +89,15 @@ class RayCluster:
     def raylet(self, name: str) -> psutil.Process:
         """The process without which a node is dead."""
         return next(each for each in self._tree(name) if each.name() == "raylet")
+
+    def processes(self, words: str) -> list[psutil.Process]:
+        """Those of its processes that call themselves so, `ray::` with a class or a function."""
+        found = []
+        for process in {each for name in self._nodes for each in self._tree(name)}:
+            with suppress(psutil.Error):
+                if words in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
 
     def kill(self, name: str) -> None:
         """A node ends as if its power went."""

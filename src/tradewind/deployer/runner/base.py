@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tradewind.clock import Clock, SystemClock
@@ -228,7 +228,12 @@ class Runner(Plugin, ABC):
 
 
 def wait_by_polling(
-    runner: Runner, handles: Sequence[Handle], before: Mapping[str, RunState | None], seconds: float, every: float
+    runner: Runner,
+    handles: Sequence[Handle],
+    before: Mapping[str, RunState | None],
+    seconds: float,
+    every: float,
+    pause: Callable[[float], None] | None = None,
 ) -> None:
     """`Runner.wait` of an engine that says nothing by itself: its runs are polled until one has changed its state.
 
@@ -238,11 +243,12 @@ def wait_by_polling(
         before: The states that are known, by run id; None where none is, which is a change.
         seconds: How long, at most.
         every: Seconds between two polls.
+        pause: Waits so many seconds, or until a run has ended where the engine can tell; without it, time passes.
     """
     until = time.monotonic() + seconds
     if any(state is not None and state.ended for state in before.values()):
         return
     while (left := until - time.monotonic()) > 0:
-        runner.clock.sleep(min(left, every))
+        (pause or runner.clock.sleep)(min(left, every))
         if handles and {name: status.state for name, status in runner.poll(handles).items()} != before:
             return

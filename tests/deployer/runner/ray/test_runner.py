@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import signal
+import tarfile
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from tests.deployer.forks import controllers
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
@@ -25,6 +27,7 @@ from tests.waiting import eventually
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.ray import driver as ray_driver
 from tradewind.deployer.runner.ray import link as ray_link
+from tradewind.deployer.runner.ray.files import packed
 from tradewind.deployer.runner.ray.runner import RayRunner, RaySettings
 from tradewind.errors import (
     CapacityError,
@@ -123,8 +126,83 @@ def test_files_go_there_and_come_back(bench: RayBench) -> None:
     assert kept == {"c", "kept", "kept/a"}
     assert not (request.workdir / "kept").exists()
     runner.forget(handle)
-    assert [path.name for path in bench.folder.glob("scratch/*")] == ["tradewind-ray-bundles"]
+    # What is left is for the next run.
+    eventually(lambda: names_of_scratch(bench) == {"bundles", "code"})
     assert runner.find(None) == []
+
+
+def names_of_scratch(bench: RayBench) -> set[str]:
+    return {path.name.removeprefix("tradewind-ray-").partition("-")[0] for path in bench.folder.glob("scratch/*")}
+
+
+def test_the_next_run_begins_in_the_process_of_the_one_before(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing of the one before reaches it."""
+    monkeypatch.setenv("MY_TOKEN", "hush-4712")
+    runner = bench.make(resources={"one": 1})
+    wardens = set()
+    for number, secrets in enumerate(({"TOKEN": "env:MY_TOKEN"}, {}, {})):
+        request = shell(bench, "echo $PPID; env", f"run-{number}", secrets=secrets, env={f"ONLY_{number}": "x"})
+        handle = bench.submit(runner, request)
+        assert ended(runner, handle).state is RunState.DONE
+        runner.collect(handle, request)
+        warden, *environment = (request.folder / "stdout").read_text().splitlines()
+        wardens.add(warden)
+        assert ("TOKEN=hush-4712" in environment) == bool(secrets)
+        assert [each for each in environment if each.startswith("ONLY_")] == [f"ONLY_{number}=x"]
+        runner.forget(handle)
+    assert len(wardens) == 1
+    runner.close()
+
+
+def test_a_log_is_read_after_the_end_and_much_output_comes_too(bench: RayBench) -> None:
+    runner = bench.make()
+    request = shell(bench, "echo one; head -c 3000000 /dev/urandom > $TRADEWIND_OUTPUTS/much")
+    handle = bench.submit(runner, request)
+    assert ended(runner, handle).state is RunState.DONE
+    assert runner.read_log(handle, "stdout", 1) == b"ne\n"
+    runner.collect(handle, request)
+    assert (request.folder / "outputs" / "much").stat().st_size == 3_000_000
+    runner.forget(handle)
+    eventually(lambda: names_of_scratch(bench) == {"bundles", "code"})
+    runner.close()
+
+
+def test_what_is_packed_is_little_and_inside_the_folder(tmp_path: Path) -> None:
+    for name in ("work", "outputs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "stdout").write_text("said")
+    (tmp_path / "work" / "kept").write_text("kept")
+    (tmp_path / "work" / "left").write_text("left")
+    (tmp_path / "outputs" / "link").symlink_to("/etc/passwd")
+    content = zlib.decompress(packed(tmp_path, ["kept"], 100))
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        assert sorted(tar.getnames()) == ["outputs/kept", "stdout"]
+    assert packed(tmp_path, ["kept"], 7) == b""
+    (tmp_path / "outputs" / "much").write_bytes(bytes(300_000))
+    assert packed(tmp_path, ["kept"], 10**9) == b""
+
+
+@pytest.mark.slow
+def test_the_keeper_goes_when_there_is_nothing_to_do_and_comes_again(bench: RayBench) -> None:
+    runner = bench.make(keep_seconds=0.5)
+    assert ended(runner, bench.submit(runner, bench.request("good"))).state is RunState.DONE
+    eventually(lambda: not bench.cluster.processes("ray::Keeper"))
+    assert ended(runner, bench.submit(runner, bench.request("good", "run-2"))).state is RunState.DONE
+    runner.close()
+
+
+@pytest.mark.slow
+def test_a_run_has_an_actor_of_its_own_where_it_is_wanted(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hush")
+    runner = bench.make(actors=True)
+    request = shell(bench, "test $TOKEN = hush", secrets={"TOKEN": "env:MY_TOKEN"})
+    assert ended(runner, bench.submit(runner, request)).state is RunState.DONE
+    handle = bench.submit(runner, bench.request("long", "run-2"))
+    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    runner.cancel(handle)
+    assert ended(runner, handle).state is RunState.CANCELLED
+    eventually(lambda: not processes_of("run-2"))
+    runner.close()
 
 
 @pytest.mark.slow
@@ -403,28 +481,29 @@ def test_the_example_is_searched(bench: RayBench) -> None:
     assert result["best"]["observation"]["metrics"]["pi"] > 3.1
 
 
+_VICTIMS = {"task": "ray::carry", "keeper": "ray::Keeper", "actor": "ray::RunActor"}
+
+
 @pytest.mark.slow
-def test_a_dead_actor_and_a_dead_node_are_the_infrastructures_fault(bench: RayBench) -> None:
-    runner = bench.make(resources={"two": 1})
-    for victim in ("actor", "node"):
+def test_what_dies_around_a_run_is_the_infrastructures_fault(bench: RayBench) -> None:
+    for victim in (*_VICTIMS, "node"):
+        runner = bench.make(resources={"two": 1}, actors=victim == "actor")
         handle = bench.submit(runner, bench.request("long", f"run-{victim}"))
         until(runner, handle, lambda status: status.state is RunState.EXECUTING)
         assert processes_of(f"run-{victim}")
-        if victim == "actor":
-            [actor] = [
-                p for p in psutil.process_iter(["cmdline"]) if "ray::RunActor" in " ".join(p.info["cmdline"] or [])
-            ]
-            actor.kill()
-        else:
+        if victim == "node":
             bench.cluster.raylet("two").kill()
+        else:
+            [process] = bench.cluster.processes(_VICTIMS[victim])
+            process.kill()
         status = ended(runner, handle)
         assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
         eventually(lambda name=victim: not processes_of(f"run-{name}"))  # type: ignore[misc]
         with pytest.raises(DeployError) if victim == "node" else nullcontext():
             runner.collect(handle, bench.request("long", f"run-{victim}"))
         runner.forget(handle)
-    assert runner.find(None) == []
-    runner.close()
+        assert runner.find(None) == []
+        runner.close()
 
 
 @pytest.mark.slow

@@ -22,16 +22,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.runner.ray import files, keeper, store
 from tradewind.deployer.runner.ray import node as ray_node
-from tradewind.deployer.runner.ray.node import get, put
+from tradewind.deployer.runner.ray.keepers import Keepers
+from tradewind.deployer.runner.ray.store import get, get_bytes, put
 
 Document = dict[str, Any]
 
 _KINDS = ("end", "cancel", "state", "run")
+_KEPT = ("state", "cancel", "packed", "end", "claim")
 _TASK_SECONDS = 60.0
 _LEAVE_SECONDS = 5.0
+_ROOM_SECONDS = 2.0
 _KNOWN_SECONDS = 60.0
 _PIECE = 4 << 20
+_AT_ONCE = 64  # each search that waits for its runs takes one
 
 
 class Refusal(Exception):  # noqa: N818  (it is an answer)
@@ -58,16 +63,25 @@ class Driver:
 
         ray.init(address=address or "auto", namespace="tradewind", log_to_driver=False, logging_level=logging.ERROR)
         self._ray: Any = ray
-        self._ray.cloudpickle.register_pickle_by_value(ray_node)
+        modules = (files, keeper, ray_node, store)
+        for module in modules:
+            self._ray.cloudpickle.register_pickle_by_value(module)
         self._actor: Any = ray.remote(ray_node.RunActor)
-        self._tasks = {f.__name__: ray.remote(f) for f in (ray_node.gather, ray_node.piece, ray_node.remove)}
+        self._tasks = {f.__name__: ray.remote(f) for f in (files.gather, files.piece, files.remove)}
         self._code = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
         self._sources = code
+        self._told: set[str] = set()  # parts of the store that have the sources
+        self._room: tuple[float, list[Document]] = (0.0, [])
+        self._deletes = ThreadPoolExecutor(len(_KEPT))
+        texts = [Path(module.__file__ or "").read_bytes() for module in modules]
+        self._keepers = Keepers(ray, hashlib.sha256(b"".join((*texts, self._code.encode()))).hexdigest())
 
     def submit(self, namespace: str, order: Document) -> Document:
-        """Make the actor of a run, unless there is one or the run has ended."""
+        """Have a run carried out, unless it is already or has ended."""
         key, space = order["key"], space_of(namespace)
-        put(space, f"code/{self._code}", self._sources, overwrite=False)
+        if space not in self._told:
+            put(space, f"code/{self._code}", self._sources, overwrite=False)
+            self._told.add(space)
         put(space, f"run/{key}", order.pop("record"), overwrite=False)
         if get(space, f"claim/{key}") is not None:
             return {}
@@ -79,29 +93,38 @@ class Driver:
         secrets = order.pop("values")
         resources = dict(order["resources"])
         options: Document = {
+            "num_cpus": resources.pop("CPU"),
+            "num_gpus": resources.pop("GPU", 0),
+            "memory": resources.pop("memory", None),
+            "resources": resources or None,
+        }
+        options = {name: value for name, value in options.items() if value is not None}
+        if order["actor"] or order["group"]:
+            self._make_actor(namespace, order, secrets, options)
+        elif not self._keepers.submit(order, secrets, options):
+            raise Refusal("unreachable", "the cluster has not taken the run")
+        return {}
+
+    def _make_actor(self, namespace: str, order: Document, secrets: dict[str, str], options: Document) -> None:
+        options |= {
             "name": order["name"],
             "namespace": namespace,
             "lifetime": "detached",
             "get_if_exists": True,
             "max_restarts": 0,
             "max_concurrency": 4,
-            "num_cpus": resources.pop("CPU"),
-            "num_gpus": resources.pop("GPU", 0),
-            "memory": resources.pop("memory", None),
-            "resources": resources or None,
         }
         if order["group"]:
             options["scheduling_strategy"] = self._group(order)
-        actor = self._actor.options(**{k: v for k, v in options.items() if v is not None}).remote(order)
+        actor = self._actor.options(**options).remote(order)
         if secrets:
             actor.begin.remote(secrets)
         # Ray makes the actor known later: until then a poll would take the run for one that is gone.
         until = time.monotonic() + _KNOWN_SECONDS
-        while order["name"] not in self._live(namespace) and get(space, f"claim/{key}") is None:
+        while order["name"] not in self._live(namespace) and get(order["space"], f"claim/{order['key']}") is None:
             if time.monotonic() > until:
                 raise Refusal("unreachable", "the cluster has not taken the run")
             time.sleep(0.01)
-        return {}
 
     def _group(self, order: Document) -> Any:
         from ray.util.placement_group import get_placement_group, placement_group
@@ -118,14 +141,22 @@ class Driver:
         """Refuse what no node could ever have: Ray would let it wait for ever."""
         if order["grows"]:
             return
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         wanted, count = order["resources"], max(1, order["group"])
-        fit = sum(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
-        if fit < count:
+
+        def fit() -> int:
+            return sum(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in self._room[1])
+
+        if (time.monotonic() - self._room[0] > _ROOM_SECONDS) or fit() < count:
+            now = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+            self._room = time.monotonic(), now
+        nodes = self._room[1]
+        if fit() < count:
             asked = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items())
             most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
             have = ", ".join(f"{name} {amount:g}" for name, amount in most.items())
-            raise Refusal("capacity", f"nodes with {asked}: {fit} of the {count} needed; the most that one has: {have}")
+            raise Refusal(
+                "capacity", f"nodes with {asked}: {fit()} of the {count} needed; the most that one has: {have}"
+            )
 
     def nodes(self, namespace: str) -> Document:
         """CPUs, GiB of memory and GPUs of the nodes that are alive and take runs, by name."""
@@ -147,14 +178,21 @@ class Driver:
         return {each["name"] for each in named if each["namespace"] == namespace}
 
     def poll(self, namespace: str, keys: dict[str, str]) -> Document:
-        """What the store knows of some runs (run id -> key), and which of their actors live."""
-        live = self._live(namespace)
-        # In this order: an actor that has ended since has left its result.
+        """What the store knows of some runs (run id -> key), and which of them are waiting or carried out."""
+        live, kept = self._live(namespace), self._keepers.live(space_of(namespace))
+        # In this order: one that has ended since has left its result.
         found = self._read(space_of(namespace), [f"{kind}/{key}" for key in keys.values() for kind in _KINDS])
         return {
-            run_id: {**{kind: found.get(f"{kind}/{key}") for kind in _KINDS}, "live": run_id in live}
+            run_id: {**{kind: found.get(f"{kind}/{key}") for kind in _KINDS}, "live": run_id in live or key in kept}
             for run_id, key in keys.items()
         }
+
+    def pause(self, namespace: str, keys: list[str], pause_seconds: float) -> None:
+        """Wait until one of some runs may have ended, for some seconds at most."""
+        space, until = space_of(namespace), time.monotonic() + pause_seconds
+        kept = self._keepers.changed([f"{space}|{key}" for key in keys], pause_seconds)
+        if not kept and not self._read(space, [f"end/{key}" for key in keys]):
+            time.sleep(max(0.0, until - time.monotonic()))
 
     def _read(self, space: str, keys: list[str]) -> dict[str, Any]:
         from ray.experimental import internal_kv
@@ -166,8 +204,9 @@ class Driver:
         found = client.internal_kv_multi_get([key.encode() for key in keys], space.encode())
         return {key.decode(): json.loads(value) for key, value in found.items()}
 
-    def begin(self, namespace: str, name: str, values: dict[str, str]) -> None:
+    def begin(self, namespace: str, key: str, name: str, values: dict[str, str]) -> None:
         """Send a run its secrets once more."""
+        self._keepers.tell(f"{space_of(namespace)}|{key}", values)
         with contextlib.suppress(ValueError):
             self._ray.get_actor(name, namespace).begin.remote(values)
 
@@ -180,6 +219,7 @@ class Driver:
         unborn = put(space, f"claim/{key}", {"by": "cancel"}, overwrite=False)
         if unborn:
             put(space, f"end/{key}", {"state": "cancelled", "reason": reason, "exit_code": None, "runtime": 0.0})
+        self._keepers.cancel(f"{space}|{key}", reason, unborn=unborn, again=again)
         try:
             actor = self._ray.get_actor(name, namespace)
         except ValueError:
@@ -209,6 +249,9 @@ class Driver:
         place = get(space_of(namespace), f"state/{key}")
         if place is None:
             return False
+        if packed := get_bytes(space_of(namespace), f"packed/{key}"):
+            Path(target).write_bytes(zlib.decompress(packed))
+            return True
         size, content = self._on(place["node"], "gather", place["folder"], patterns, limit)
         if size < 0:
             raise Refusal("large", "there is more")
@@ -217,7 +260,7 @@ class Driver:
                 file.write(content)
                 if file.tell() >= size:
                     break
-                content = self._on(place["node"], "piece", f"{place['folder']}/{ray_node.PACKED}", file.tell())
+                content = self._on(place["node"], "piece", f"{place['folder']}/{files.PACKED}", file.tell())
         return True
 
     def read(self, namespace: str, key: str, stream: str, offset: int) -> str | None:
@@ -252,9 +295,9 @@ class Driver:
                 _delete(space, f"piece/{digest}/", prefix=True)
         self._drop_group(name)
         # The record goes last: until then the run is found.
-        for kind in ("state", "cancel", "end", "claim", "run"):
-            _delete(space, f"{kind}/{key}")
-        if place is not None:
+        list(self._deletes.map(lambda kind: _delete(space, f"{kind}/{key}"), _KEPT))
+        _delete(space, f"run/{key}")
+        if place is not None and not self._keepers.remove(place["node"], place["folder"]):
             with contextlib.suppress(Refusal):
                 self._on(place["node"], "remove", place["folder"])
 
@@ -339,7 +382,7 @@ def main() -> None:
         answer({"id": 0, "error": kind, "message": str(error)})
         return
     answer({"id": 0, "answer": {}})
-    pool = ThreadPoolExecutor(16)
+    pool = ThreadPoolExecutor(_AT_ONCE)
     for line in sys.stdin:
         call = json.loads(line)
         if call["op"] == "leave":

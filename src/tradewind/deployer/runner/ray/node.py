@@ -1,14 +1,15 @@
-"""What runs on the nodes of a Ray cluster: the actor of a run, and the tasks that read its files.
+"""What runs on the nodes of a Ray cluster: a run, and the tasks that read its files.
 
-It is sent there by value, so that nothing but Ray need be installed: it uses the standard library and Ray only. The
-actor starts a warden (see `tradewind.deployer.runner.ray.warden`), whose sources are in the cluster's store, and the
-warden starts the job. The actor writes where the run is into that store, which the head keeps, and goes when the run
-has ended, so that its CPUs are free again; its files stay until the run is settled.
+It is sent there by value, so that nothing but Ray need be installed: it uses the standard library and Ray only. A run
+is carried out by a task of the keeper (see `tradewind.deployer.runner.ray.keeper`) or by an actor of its own. Either
+has a warden (see `tradewind.deployer.runner.ray.warden`), whose sources are in the cluster's store, and the warden
+starts the job. Where the run is, and how it ended, is written into that store, which the head keeps. When the run has
+ended its CPUs are free again; its files stay until it is settled.
 
 Keys in the store, each followed by the run: ``run/`` what was asked for, ``claim/`` who may start it (written once, by
-the actor or by who cancels it), ``state/`` where it is, ``cancel/`` that and why it shall end, ``end/`` how it ended.
-An archive of files is in ``bundle/`` and ``piece/``, once for all runs that have a note in ``uses/``; the last of them
-to be settled takes it away.
+who carries it out or by who cancels it), ``state/`` where it is, ``cancel/`` that and why it shall end, ``packed/``
+what it leaves if that is little, ``end/`` how it ended. An archive of files is in ``bundle/`` and ``piece/``, once for
+all runs that have a note in ``uses/``; the last of them to be settled takes it away.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
+import types
 import zlib
 from pathlib import Path
 from typing import Any
+
+from tradewind.deployer.runner.ray.files import OUTPUTS, PREFIX, extract, packed, sweep
+from tradewind.deployer.runner.ray.store import get, get_bytes, put, put_bytes
 
 BOOTSTRAP = """
 import os, sys, types
@@ -46,38 +51,12 @@ main()
 FOLDER = "{folder}"
 """What stands in an order's environment for the run's folder, which only the node knows."""
 
-PACKED = "collect.tar"
-"""The file, in the run's folder, that `gather` makes."""
-
-STDOUT, STDERR, METRICS, OUTPUTS = "stdout", "stderr", "metrics.jsonl", "outputs"
-_PREFIX = "tradewind-ray-"
-_PIECE = 4 << 20
+_HELD = "tradewind_ray_held"
 _RETRY_SECONDS = 1.0
-_KEPT_SECONDS = 86400.0
 
 
-def put(space: str, key: str, document: Any, *, overwrite: bool = True) -> bool:
-    """Write a document into the cluster's store; False when it was there and is not to be overwritten."""
-    from ray.experimental import internal_kv
-
-    value = json.dumps(document).encode()
-    return not internal_kv._internal_kv_put(key.encode(), value, overwrite, namespace=space.encode()) or overwrite
-
-
-def get_bytes(space: str, key: str) -> bytes:
-    """A value of the cluster's store; empty if there is none."""
-    from ray.experimental import internal_kv
-
-    return internal_kv._internal_kv_get(key.encode(), namespace=space.encode()) or b""
-
-
-def get(space: str, key: str) -> Any:
-    """A document of the cluster's store, or None."""
-    return json.loads(get_bytes(space, key) or b"null")
-
-
-class RunActor:
-    """One run: claims it, starts it, writes down where it is and how it ended, and goes.
+class Run:
+    """One run: claims it, starts it, writes down where it is and how it ended.
 
     Args:
         order: What the runner asked for; see `tradewind.deployer.runner.ray.driver`.
@@ -92,9 +71,8 @@ class RunActor:
         self._secrets: dict[str, str] = {}
         self._warden: subprocess.Popen[bytes] | None = None
         self._reason: str | None = None
-        threading.Thread(target=self._live, name="tradewind-run", daemon=True).start()
 
-    def begin(self, secrets: dict[str, str]) -> None:
+    def tell(self, secrets: dict[str, str]) -> None:
         """Take the values of the secrets, without which the job is not started."""
         if not self._told.is_set():
             self._secrets = secrets
@@ -108,13 +86,10 @@ class RunActor:
             if self._warden is not None:
                 self._send({"op": "cancel", "run_id": self._order["run_id"], "reason": reason, "grace": 0.0})
 
-    def _live(self) -> None:
-        try:
-            if not put(self._space, f"claim/{self._key}", {"by": "actor"}, overwrite=False):
-                return
+    def live(self) -> None:
+        """Carry the run out, unless somebody else has it or it is cancelled already."""
+        if put(self._space, f"claim/{self._key}", {"by": "actor"}, overwrite=False):
             self._end(self._carry_out())
-        finally:
-            self._go()
 
     def _carry_out(self) -> dict[str, Any]:
         """The result of the run."""
@@ -129,7 +104,9 @@ class RunActor:
             if order["secrets"] and not self._told.wait(max(1.0, order["lasts"])):
                 return _result("preempted", "its secrets did not come before its lease ended")
             self._unpack(folder)
-            return self._run(folder, place)
+            result = self._run(folder, place)
+            self._pack(folder)
+            return result
         except OSError as error:
             return _result("preempted", f"the node cannot start it: {error.strerror or error}: {error.filename or ''}")
         except Exception as error:
@@ -138,8 +115,8 @@ class RunActor:
     def _folder(self) -> Path:
         name = hashlib.sha256(f"{self._space}/{self._key}".encode()).hexdigest()[:24]
         scratch = Path(self._order["scratch"] or tempfile.gettempdir())
-        _sweep(scratch)
-        folder = scratch / (_PREFIX + name)
+        sweep(scratch)
+        folder = scratch / (PREFIX + name)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lease(folder)
         return folder
@@ -154,8 +131,8 @@ class RunActor:
         """Make the working folder and the inputs."""
         for name, digest in self._order["bundles"].items():
             (folder / name).mkdir(exist_ok=True)
-            with self._bundle(digest, folder.with_name(f"{_PREFIX}bundles")).open("rb") as file:
-                _extract(file, folder / name)
+            with self._bundle(digest, folder.with_name(f"{PREFIX}bundles")).open("rb") as file:
+                extract(file, folder / name)
         for name in ("work", "inputs", OUTPUTS):
             (folder / name).mkdir(exist_ok=True)
 
@@ -172,13 +149,22 @@ class RunActor:
         os.utime(path)
         return path
 
+    def _pack(self, folder: Path) -> None:
+        """Leave what it brings back in the store, if that is little: a task that fetches it has to be started first."""
+        with contextlib.suppress(OSError):
+            content = packed(folder, self._order["outputs"], self._order["limit"])
+            if content:
+                put_bytes(self._space, f"packed/{self._key}", content)
+
     def _run(self, folder: Path, place: dict[str, Any]) -> dict[str, Any]:
         order = self._order
         environment = self._environment(folder)
-        warden = self._start_warden(folder)
+        package = self._package(folder.with_name(f"{PREFIX}code-{order['code'][:16]}"))
+        warden = take_warden(package) or start_warden(package)
         assert warden.stdout is not None
         with self._lock:
             if self._reason is not None:
+                leave_warden(package, warden)
                 return _result("cancelled", self._reason)
             self._warden = warden
             self._send({**order["warden"], "folder": str(folder), "cwd": f"{folder}/work", "env": environment})
@@ -188,23 +174,29 @@ class RunActor:
                 self._note("executing", {**place, "started": time.time()})
                 with contextlib.suppress(OSError):  # the disk is full: the job goes on
                     self._lease(folder)
-            elif event["event"] == "refused":
+                continue
+            with self._lock:
+                self._warden = None
+            leave_warden(package, warden)
+            if event["event"] == "refused":
                 return self._refused(event)
-            else:
-                result: dict[str, Any] = event["result"]
-                return result
+            result: dict[str, Any] = event["result"]
+            return result
         return _result("preempted", "the process that watched it was killed")
 
-    def _start_warden(self, folder: Path) -> subprocess.Popen[bytes]:
-        package = folder / "code"
-        for name, text in get(self._space, f"code/{self._order['code']}").items():
-            (package / name).parent.mkdir(parents=True, exist_ok=True)
-            (package / name).write_text(text, encoding="utf-8")
-        command = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, str(package)]
-        with (folder / "warden.log").open("ab") as log:
-            warden = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-        warden.wait()  # what goes on is its child
-        return warden
+    def _package(self, place: Path) -> Path:
+        """The warden's sources on this node."""
+        if not place.exists():
+            part = Path(tempfile.mkdtemp(prefix=f"{place.name}.", dir=place.parent))
+            for name, text in get(self._space, f"code/{self._order['code']}").items():
+                (part / name).parent.mkdir(parents=True, exist_ok=True)
+                (part / name).write_text(text, encoding="utf-8")
+            try:
+                part.rename(place)
+            except OSError:  # another run was first
+                shutil.rmtree(part)
+        os.utime(place)
+        return place
 
     def _environment(self, folder: Path) -> dict[str, str]:
         order = self._order
@@ -252,6 +244,33 @@ class RunActor:
             except Exception:
                 time.sleep(_RETRY_SECONDS)
 
+
+class RunActor:
+    """A run in an actor of its own, which goes when the run has ended.
+
+    Args:
+        order: What the runner asked for.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+        self._run = Run(order)
+        threading.Thread(target=self._live, name="tradewind-run", daemon=True).start()
+
+    def begin(self, secrets: dict[str, str]) -> None:
+        """Take the values of the secrets."""
+        self._run.tell(secrets)
+
+    def cancel(self, reason: str) -> None:
+        """End the job."""
+        self._run.cancel(reason)
+
+    def _live(self) -> None:
+        try:
+            self._run.live()
+        finally:
+            self._go()
+
     def _go(self) -> None:
         import ray
 
@@ -261,6 +280,44 @@ class RunActor:
                 ray.util.remove_placement_group(group)
         finally:
             ray.kill(ray.get_runtime_context().current_actor)
+
+
+def _kept_wardens() -> dict[str, subprocess.Popen[bytes]]:
+    """The wardens of this process that wait for their next run, by their sources.
+
+    Ray makes the functions of this module anew for each task, with globals of their own: a module is what lasts.
+    """
+    module = sys.modules.setdefault(_HELD, types.ModuleType(_HELD))
+    kept: dict[str, subprocess.Popen[bytes]] = module.__dict__.setdefault("wardens", {})
+    return kept
+
+
+def take_warden(package: Path) -> subprocess.Popen[bytes] | None:
+    """A warden that waits for a run; None when there is none that lives."""
+    warden = _kept_wardens().pop(str(package), None)
+    # It says nothing without a run: what can be read is its end.
+    if warden is None:
+        return None
+    assert warden.stdout is not None
+    return None if select.select([warden.stdout], [], [], 0)[0] else warden
+
+
+def leave_warden(package: Path, warden: subprocess.Popen[bytes]) -> None:
+    """Keep a warden that has nothing to do for the next run in this process; it ends with the process."""
+    _kept_wardens()[str(package)] = warden
+
+
+def start_warden(package: Path) -> subprocess.Popen[bytes]:
+    """Start a warden.
+
+    Args:
+        package: Its sources.
+    """
+    command = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, str(package)]
+    with (package / "warden.log").open("ab") as log:
+        warden = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+    warden.wait()  # what goes on is its child
+    return warden
 
 
 def _result(state: str, reason: str) -> dict[str, Any]:
@@ -278,77 +335,3 @@ def _addresses(order: dict[str, Any]) -> list[str]:
     table = ray.util.placement_group_table(ray.util.get_placement_group(order["name"]))
     nodes = [node for _, node in sorted((int(i), node) for i, node in table["bundles_to_node_id"].items())]
     return [addresses[node] for node in sorted(nodes, key=lambda node: node != here)]
-
-
-def _extract(stream: Any, folder: Path) -> None:
-    """Unpack an archive that the runner made."""
-    with tarfile.open(fileobj=stream, mode="r|") as tar:
-        if hasattr(tarfile, "data_filter"):
-            tar.extractall(folder, filter="data")
-        else:
-            tar.extractall(folder)  # noqa: S202  (an old Python; the runner made it)
-
-
-def _sweep(scratch: Path) -> None:
-    """Remove the files of runs that nobody settled for a day after their lease ended, and archives unused for a day."""
-    for note in scratch.glob(f"{_PREFIX}*/expires"):
-        try:
-            expires = float(note.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            continue
-        if time.time() > expires + _KEPT_SECONDS:
-            shutil.rmtree(note.parent, ignore_errors=True)
-    for archive in scratch.glob(f"{_PREFIX}bundles/*"):
-        with contextlib.suppress(OSError):
-            if time.time() > archive.stat().st_mtime + _KEPT_SECONDS:
-                archive.unlink()
-
-
-def gather(folder: str, patterns: list[str], limit: int) -> tuple[int, bytes]:
-    """Pack the logs, the metrics and the kept outputs of a run into one tar.
-
-    Args:
-        folder: The run's folder on this node.
-        patterns: Which files below the working folder are kept, beside all in the outputs folder.
-        limit: Bytes that they may have together.
-
-    Returns:
-        The size of the tar, and its first piece. A size of -1: there is more than the limit.
-    """
-    root = Path(folder).resolve()
-    work, outputs = root / "work", root / OUTPUTS
-    wanted = {name: root / name for name in (STDOUT, STDERR, METRICS)}
-    for found in [each for pattern in patterns for each in work.glob(pattern)]:
-        wanted |= {f"{OUTPUTS}/{os.path.relpath(path, work)}": path for path in _files(found)}
-    wanted |= {f"{OUTPUTS}/{path.relative_to(outputs)}": path for path in _files(outputs)}
-    # Nothing outside of the run's folder is sent, whatever the job linked to.
-    inside = {name: path for name, path in wanted.items() if path.is_file() and root in path.resolve().parents}
-    if sum(path.stat().st_size for path in inside.values()) > limit:
-        return -1, b""
-    target = root / PACKED
-    with tarfile.open(target, "w", dereference=True) as tar:
-        for name, path in inside.items():
-            tar.add(path, name, recursive=False)
-    return target.stat().st_size, piece(str(target), 0)
-
-
-def _files(place: Path) -> list[Path]:
-    if not place.is_dir():
-        return [place]
-    return [Path(top) / name for top, _, names in os.walk(place) for name in names]
-
-
-def piece(path: str, offset: int) -> bytes:
-    """Some bytes of a file from an offset on; none when there is no such file."""
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(offset)
-            return file.read(_PIECE)
-    except OSError:
-        return b""
-
-
-def remove(folder: str) -> None:
-    """Remove the files of a run."""
-    if Path(folder).name.startswith(_PREFIX):
-        shutil.rmtree(folder, ignore_errors=True)

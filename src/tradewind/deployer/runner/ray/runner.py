@@ -32,9 +32,10 @@ from tradewind.deployer.runner.base import (
 from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.limits import cpus_of, memory_of
+from tradewind.deployer.runner.ray.files import METRICS
 from tradewind.deployer.runner.ray.handle import RayData
 from tradewind.deployer.runner.ray.link import RayLink, find_ray
-from tradewind.deployer.runner.ray.node import FOLDER, METRICS
+from tradewind.deployer.runner.ray.node import FOLDER
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
@@ -64,6 +65,16 @@ class RaySettings(plugins.Settings):
     )
     reserve_memory: bool = Field(True, description="Ask for the offer's memory too, not for its CPUs and GPUs only")
     autoscales: bool = Field(False, description="The cluster makes nodes: wait for ones that it does not have yet")
+    actors: bool = Field(
+        False,
+        description="Give each run of one node an actor of its own: its start takes a second of processor time more, "
+        "and it outlives a head that comes back (a cluster whose store is in Redis)",
+    )
+    keep_seconds: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds without a run after which the actor goes that keeps the runs of all who use the cluster",
+    )
     scratch: str = Field("", description="A folder on the nodes for the files of runs; empty for their temporary one")
     workdir_bytes: int = Field(500 * 2**20, gt=0, description="The most that the working folder may have, in bytes")
     output_bytes: int = Field(2**30, gt=0, description="The most that a run may bring back, in bytes")
@@ -83,11 +94,12 @@ class RayRunner(
     StreamsReports,
     SurvivesController,
 ):
-    """Runs jobs on the nodes of a Ray cluster, each as a detached actor that goes when its job has ended.
+    """Runs jobs on the nodes of a Ray cluster, each as a task of a detached actor that keeps them all.
 
-    Ray finds the node with the offer's CPUs, memory and GPUs; it counts CPUs and does not hold a job to them. The actor
+    Ray finds the node with the offer's CPUs, memory and GPUs; it counts CPUs and does not hold a job to them. The task
     watches the job: its time, and its memory 20 times a second. Where a run is, and how it ended, is in the store of
-    the cluster's head. Several nodes are a placement group, one bundle on each; the command starts on the first.
+    the cluster's head. Several nodes are a placement group, one bundle on each, and an actor of the run's own; the
+    command starts on the first.
     """
 
     name = "ray"
@@ -176,6 +188,10 @@ class RayRunner(
             "lasts": data.lasts,
             "resources": {name: amount for name, amount in wanted.items() if amount or name == "CPU"},
             "group": offer.nodes if offer.nodes > 1 else 0,
+            "actor": given.actors,
+            "keep_seconds": given.keep_seconds,
+            "outputs": list(request.outputs),
+            "limit": given.output_bytes,
             "grows": given.autoscales,
             "scratch": given.scratch,
             "env": dict(request.env),
@@ -220,14 +236,22 @@ class RayRunner(
             return
         try:
             values = resolve_secrets(secrets)
-            self._call("begin", seconds=_POLL_SECONDS, name=handle.run_id, values=values)
+            self._call("begin", seconds=_POLL_SECONDS, key=_key(handle), name=handle.run_id, values=values)
         except TradewindError:  # the next poll tries again
             return
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         """Return when a run has changed its state, or after ``seconds``."""
         before = {name: status.state for name, status in self.poll(handles).items()} if handles else {}
-        wait_by_polling(self, handles, before, seconds, _AGAIN_SECONDS)
+        keys = [_key(handle) for handle in handles]
+
+        def pause(left: float) -> None:
+            try:
+                self._call("pause", seconds=left + _POLL_SECONDS, patient=False, keys=keys, pause_seconds=left)
+            except TradewindError:
+                self.clock.sleep(left)
+
+        wait_by_polling(self, handles, before, seconds, _AGAIN_SECONDS, pause)
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""

@@ -1,0 +1,121 @@
+"""The files of runs on the nodes of a Ray cluster; sent there by value, with the standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import tarfile
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+PACKED = "collect.tar"
+"""The file, in the run's folder, that `gather` makes."""
+
+STDOUT, STDERR, METRICS, OUTPUTS = "stdout", "stderr", "metrics.jsonl", "outputs"
+PREFIX = "tradewind-ray-"
+_PIECE = 4 << 20
+_LITTLE = 1 << 18
+_KEPT_SECONDS = 86400.0
+
+
+def extract(stream: Any, folder: Path) -> None:
+    """Unpack an archive that the runner made."""
+    with tarfile.open(fileobj=stream, mode="r|") as tar:
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(folder, filter="data")
+        else:
+            tar.extractall(folder)  # noqa: S202  (an old Python; the runner made it)
+
+
+def sweep(scratch: Path) -> None:
+    """Remove the files of runs that nobody settled for a day after their lease ended, and what is unused for a day."""
+    for note in scratch.glob(f"{PREFIX}*/expires"):
+        try:
+            expires = float(note.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            continue
+        if time.time() > expires + _KEPT_SECONDS:
+            shutil.rmtree(note.parent, ignore_errors=True)
+    for kept in (*scratch.glob(f"{PREFIX}bundles/*"), *scratch.glob(f"{PREFIX}code-*")):
+        with contextlib.suppress(OSError):
+            if time.time() > kept.stat().st_mtime + _KEPT_SECONDS:
+                shutil.rmtree(kept, ignore_errors=True) if kept.is_dir() else kept.unlink()
+
+
+def gather(folder: str, patterns: list[str], limit: int) -> tuple[int, bytes]:
+    """Pack the logs, the metrics and the kept outputs of a run into one tar.
+
+    Args:
+        folder: The run's folder on this node.
+        patterns: Which files below the working folder are kept, beside all in the outputs folder.
+        limit: Bytes that they may have together.
+
+    Returns:
+        The size of the tar, and its first piece. A size of -1: there is more than the limit.
+    """
+    inside = _chosen(folder, patterns)
+    if _size(inside) > limit:
+        return -1, b""
+    target = Path(folder).resolve() / PACKED
+    with target.open("wb") as file:
+        _tar(inside, file)
+    return target.stat().st_size, piece(str(target), 0)
+
+
+def packed(folder: Path, patterns: list[str], limit: int) -> bytes:
+    """What `gather` packs, compressed; empty if it is much or beyond the limit."""
+    inside = _chosen(str(folder), patterns)
+    if _size(inside) > min(limit, _LITTLE):
+        return b""
+    buffer = io.BytesIO()
+    _tar(inside, buffer)
+    content = zlib.compress(buffer.getvalue(), 1)
+    return content if len(content) <= _LITTLE else b""
+
+
+def _chosen(folder: str, patterns: list[str]) -> dict[str, Path]:
+    """The files of a run that are brought back, by their names there."""
+    root = Path(folder).resolve()
+    work, outputs = root / "work", root / OUTPUTS
+    wanted = {name: root / name for name in (STDOUT, STDERR, METRICS)}
+    for found in [each for pattern in patterns for each in work.glob(pattern)]:
+        wanted |= {f"{OUTPUTS}/{os.path.relpath(path, work)}": path for path in _files(found)}
+    wanted |= {f"{OUTPUTS}/{path.relative_to(outputs)}": path for path in _files(outputs)}
+    # Nothing outside of the run's folder is sent, whatever the job linked to.
+    return {name: path for name, path in wanted.items() if path.is_file() and root in path.resolve().parents}
+
+
+def _size(files: dict[str, Path]) -> int:
+    return sum(path.stat().st_size for path in files.values())
+
+
+def _tar(files: dict[str, Path], target: Any) -> None:
+    with tarfile.open(fileobj=target, mode="w", dereference=True) as tar:
+        for name, path in files.items():
+            tar.add(path, name, recursive=False)
+
+
+def _files(place: Path) -> list[Path]:
+    if not place.is_dir():
+        return [place]
+    return [Path(top) / name for top, _, names in os.walk(place) for name in names]
+
+
+def piece(path: str, offset: int) -> bytes:
+    """Some bytes of a file from an offset on; none when there is no such file."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            return file.read(_PIECE)
+    except OSError:
+        return b""
+
+
+def remove(folder: str) -> None:
+    """Remove the files of a run."""
+    if Path(folder).name.startswith(PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)

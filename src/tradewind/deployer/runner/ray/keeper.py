@@ -1,0 +1,198 @@
+"""The keeper of a Ray cluster: a small actor on its head that owns the tasks in which runs are carried out.
+
+A run must outlive the controller that asked for it, and a task of Ray ends with its owner. An actor for each run does
+outlive it, but each is a new process, which takes a second of processor time. Tasks share processes that Ray keeps:
+the second run begins within milliseconds. So one detached actor, the keeper, owns the tasks of all runs. It goes when
+there has been nothing to do for a while. If it is lost, so are the runs that it keeps (their tasks end, and with them
+their wardens and jobs), which the store still knows: it is on the head's node, where that store is.
+
+Like `tradewind.deployer.runner.ray.node` it is sent there by value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from typing import Any
+
+from tradewind.deployer.runner.ray.files import remove
+from tradewind.deployer.runner.ray.node import Run
+
+_KEEP_SECONDS = 30.0
+_LOOK_SECONDS = 1.0
+_LEAVE_SECONDS = 1.0
+
+
+def carry(order: dict[str, Any], keeper: Any) -> None:
+    """Carry a run out in this task.
+
+    Args:
+        order: What the runner asked for.
+        keeper: The `Keeper`, which says that it shall end, and tells its secrets.
+    """
+    run = Run(order)
+
+    def heed(word: Any) -> None:
+        with contextlib.suppress(Exception):  # the keeper is gone, and this task ends too
+            reason = word.result()
+            if reason is not None:
+                run.cancel(reason)
+
+    def tell(word: Any) -> None:
+        with contextlib.suppress(Exception):
+            run.tell(word.result())
+
+    # Not `ray.get`: a task that waits in it gives its CPUs to another one.
+    name = f"{order['space']}|{order['key']}"
+    keeper.word.remote(name).future().add_done_callback(heed)
+    if order["secrets"]:
+        keeper.secrets.remote(name).future().add_done_callback(tell)
+    run.live()
+
+
+class _Kept:
+    """A run whose task is waiting or at work."""
+
+    def __init__(self) -> None:
+        self.task: Any = None
+        self.secrets: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        self.word: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.over = asyncio.Event()
+
+
+class Keeper:
+    """Owns the tasks of runs; see the module. Runs are named by their part of the store, a bar, and their key.
+
+    It goes when there has been nothing to do for as long as the last run said.
+    """
+
+    def __init__(self) -> None:
+        import ray
+
+        self._keep_seconds = _KEEP_SECONDS
+        self._me: Any = ray.get_runtime_context().current_actor
+        self._carry: Any = ray.remote(carry)
+        self._remove: Any = ray.remote(remove)
+        self._runs: dict[str, _Kept] = {}
+        self._busy = time.monotonic()
+        self._lock = threading.Lock()
+        self._leaving = False
+        self._others: set[Any] = set()
+        threading.Thread(target=self._leave_some_time, name="tradewind-keeper", daemon=True).start()
+
+    async def submit(self, order: dict[str, Any], secrets: dict[str, str], options: dict[str, Any]) -> bool:
+        """Take a run; False when this keeper is about to go.
+
+        Args:
+            order: What the runner asked for.
+            secrets: The values of its secrets.
+            options: What its task must have, as Ray's ``options`` take it.
+        """
+        name = f"{order['space']}|{order['key']}"
+        with self._lock:
+            if self._leaving:
+                return False
+            self._busy = time.monotonic()
+            self._keep_seconds = order["keep_seconds"]
+            if name not in self._runs:
+                kept = self._runs[name] = _Kept()
+                kept.task = self._carry.options(**options, max_retries=0).remote(order, self._me)
+                self._hold(self._watch(name, kept))
+        if secrets:
+            await self.tell(name, secrets)
+        return True
+
+    def _hold(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._others.add(task)  # the loop itself does not keep it from being collected
+        task.add_done_callback(self._others.discard)
+
+    async def _watch(self, name: str, kept: _Kept) -> None:
+        """Wait for the end of a run's task, however it comes: what the run left in the store tells how it ended."""
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await kept.task
+        with self._lock:
+            self._busy = time.monotonic()
+            del self._runs[name]
+        if not kept.word.done():
+            kept.word.set_result(None)
+        kept.secrets.cancel()
+        kept.over.set()
+
+    async def live(self, space: str) -> list[str]:
+        """The keys of the runs whose task is waiting or at work."""
+        return [name.partition("|")[2] for name in self._runs if name.partition("|")[0] == space]
+
+    async def tell(self, name: str, secrets: dict[str, str]) -> None:
+        """Pass on the values of a run's secrets."""
+        kept = self._runs.get(name)
+        if kept is not None and not kept.secrets.done():
+            kept.secrets.set_result(secrets)
+
+    async def secrets(self, name: str) -> dict[str, str]:
+        """Wait for the values of a run's secrets."""
+        return await self._runs[name].secrets
+
+    async def word(self, name: str) -> str | None:
+        """Wait until a run shall end, and give the reason; None when it has ended by itself."""
+        return await self._runs[name].word
+
+    async def cancel(self, name: str, reason: str, *, unborn: bool, again: bool) -> None:
+        """End a run.
+
+        Args:
+            name: The run.
+            reason: Why.
+            unborn: Its task has not claimed it, and can no more.
+            again: It did not listen the first time.
+        """
+        import ray
+
+        kept = self._runs.get(name)
+        if kept is None:
+            return
+        if not kept.word.done():
+            kept.word.set_result(reason)
+        if unborn or again:
+            # Without force only where nothing runs: Ray would interrupt what reads the warden.
+            ray.cancel(kept.task, force=again and not unborn)
+
+    async def changed(self, names: list[str], seconds: float) -> bool:
+        """Wait until one of some runs has ended, at most for some seconds; False at once when one is not kept here."""
+        if not all(name in self._runs for name in names):
+            return False
+        waits = [asyncio.ensure_future(self._runs[name].over.wait()) for name in names]
+        if waits:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        return bool(waits)
+
+    async def remove(self, node: str, folder: str) -> None:
+        """Remove the files of a run from a node, in a process that runs have used if there is one."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self._busy = time.monotonic()
+        where = NodeAffinitySchedulingStrategy(node, soft=False)
+        work = self._remove.options(num_cpus=0, max_retries=0, scheduling_strategy=where).remote(folder)
+
+        async def see_to_it() -> None:
+            with contextlib.suppress(Exception):  # the node is gone, and the files with it
+                await work
+
+        self._hold(see_to_it())
+
+    def _leave_some_time(self) -> None:
+        import ray
+
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            with self._lock:
+                idle = not self._runs and not self._others
+                self._leaving = idle and time.monotonic() - self._busy > self._keep_seconds
+            if self._leaving:
+                time.sleep(_LEAVE_SECONDS)  # answers that are on their way arrive
+                ray.kill(self._me)
+                return
