@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 from tests.deployer.helpers import OFFER
 from tests.deployer.runner.docker.helpers import in_container
 
-from tradewind.deployer.runner.docker.engine import Engine
+from tradewind.deployer.runner.docker.engine import Engine, default_address
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.submit import start_run
 from tradewind.errors import PrerequisiteError
@@ -99,6 +99,25 @@ def test_an_engine_that_keeps_them_or_does_not_say_is_trusted(facts: dict[str, A
     engine = _Engine(**facts)
     submit(tmp_path, engine)
     assert engine.started == ["c1"]
+
+
+@pytest.mark.parametrize(
+    ("host", "files", "options", "mounts"),
+    [
+        ("unix:///tmp/d.sock", "auto", ["name=seccomp,profile=default"], True),
+        ("unix:///tmp/d.sock", "auto", ["name=seccomp,profile=default", "name=userns"], False),
+        ("unix:///tmp/d.sock", "mount", ["name=userns"], True),
+        ("unix:///tmp/d.sock", "copy", [], False),
+        ("ssh://far.example", "auto", [], False),
+    ],
+)
+def test_folders_are_mounted_where_the_users_in_containers_can_write_into_them(
+    host: str, files: Literal["auto", "mount", "copy"], options: list[str], mounts: bool
+) -> None:
+    settings = DockerSettings(host=host, files=files)
+    engine = Engine(default_address(settings), settings)
+    engine._facts = {"SecurityOptions": options}
+    assert engine.mounts is mounts
 
 
 def test_limits_that_are_not_asked_for_need_not_be_kept(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ class Engine:
     def mounts(self) -> bool:
         """True when jobs see this machine's folders, rather than copies."""
         choice = self._settings.files
-        return choice == "mount" or (choice == "auto" and self.address.local)
+        return choice == "mount" or (choice == "auto" and self.address.local and not self.remapped)
 
     def call(self, function: Callable[[Any], T], seconds: float = LOOK_SECONDS) -> T:
         """Do something with a client of the engine; it may be done twice, when a connection has become stale.
@@ -283,6 +283,11 @@ class Engine:
     def rootless(self) -> bool:
         """True when root in a container is the user who runs the engine."""
         return any("rootless" in str(option) for option in self.facts().get("SecurityOptions") or ())
+
+    @property
+    def remapped(self) -> bool:
+        """True when users in containers are nobody here (``userns-remap``): they could not write into our folders."""
+        return any("name=userns" in str(option) for option in self.facts().get("SecurityOptions") or ())
 
     def now(self) -> float:
         """The time on the engine's clock, as far as it has told it: no engine is asked here."""

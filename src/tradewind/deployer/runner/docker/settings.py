@@ -36,7 +36,7 @@ class DockerSettings(plugins.Settings):
     files: Literal["auto", "mount", "copy"] = Field(
         "auto",
         description="How the job gets its files: mount this machine's folders, or copy them into the container and "
-        "back; auto mounts where the engine is on this machine",
+        "back; auto mounts where the engine is on this machine and its containers' users are this machine's",
     )
     copy_limit: int = Field(
         2 << 30, gt=0, description="The most that is copied into a container, or out of it, in bytes"
