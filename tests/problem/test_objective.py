@@ -56,6 +56,9 @@ def test_how_far_from_feasible_a_run_is() -> None:
     assert bounds.miss(1.0, {"accuracy": 0.9}) == math.inf
     assert bounds.miss(1.0, {"accuracy": math.nan, "loss": 1.0}) == math.inf
     assert Constraints().miss(1e9, {}) == 0.0
+    # Of a bound of zero there is no share: two errors must not outweigh every other bound.
+    none = Constraints(100.0, (Threshold("errors", at_most=0.0),))
+    assert none.miss(150.0, {"errors": 2.0}) == pytest.approx(2.5)
 
 
 def test_a_job_is_known_by_what_decides_its_time() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Billing, Objective, Problem, Proposal, Threshold, Trial, TrialState
+from tradewind.problem import Billing, Instance, Nodes, Objective, Problem, Proposal, Threshold, Trial, TrialState
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.gp import GpSearcher
 from tradewind.testing import problems
@@ -157,6 +157,15 @@ def test_runs_are_cut_where_they_cannot_win() -> None:
     proposal = one(timed.ask(SearchState(proposed=20)))
     assert proposal.abort_cost is None
     assert proposal.abort_time == pytest.approx(min(1500.0, best_of(trials)))
+
+
+def test_nothing_is_cut_at_no_money_where_machines_are_free() -> None:
+    free = {name: replace(offer, price_per_hour=0.0) for name, offer in problems.offers(3).items()}
+    parameters = [Instance(name="instance", values=tuple(free), offers=free), Nodes(name="nodes", values=(1, 2))]
+    problem = problems.make_problem(parameters, lambda _c, o: problems.Outcome(90.0 / o.vcpu))
+    trials = drive(make(problem), problem, 6)
+    assert len(trials) == 6
+    assert {trial.proposal.abort_cost for trial in trials} == {None}
 
 
 def test_without_abort_nothing_is_cut() -> None:

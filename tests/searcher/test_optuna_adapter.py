@@ -156,6 +156,11 @@ def test_a_metric_that_is_missing_breaks_its_bound_and_no_value_is_a_failure() -
     told = known_study(searcher, SearchState())
     assert [t.state for t in told] == [OptunaState.COMPLETE, *[OptunaState.FAIL] * 3]
     assert max(told[0].constraints.values()) == 1.0
+    trial = evaluate(problem, Proposal(problem.candidates.configuration(9)), 9)
+    assert trial.observation is not None
+    seen = replace(trial.observation, objective=1.0, metrics={"m": 0.5})
+    searcher.tell(replace(trial, state=TrialState.SUCCEEDED, observation=seen))
+    assert known_study(searcher, SearchState())[-1].constraints["0 m at most"] == 0.5  # less than a missing one
 
 
 @pytest.mark.slow

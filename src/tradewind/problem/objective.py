@@ -72,11 +72,11 @@ class Threshold:
         return f"{low}{self.metric}{high}"
 
     def miss(self, value: float) -> float:
-        """How far a value is from keeping the bound, as a share of it; 0 within it, infinite for NaN."""
+        """How far a value is from keeping the bound, as a share of it (of 1 for 0); 0 within it, infinite for NaN."""
         if math.isnan(value):
             return math.inf
         bounds = ((self.at_least, -1.0), (self.at_most, 1.0))
-        shares = (sign * (value - bound) / max(abs(bound), 1e-12) for bound, sign in bounds if bound is not None)
+        shares = (sign * (value - bound) / (abs(bound) or 1.0) for bound, sign in bounds if bound is not None)
         return max(0.0, *shares)
 
 

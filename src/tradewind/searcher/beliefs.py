@@ -161,11 +161,8 @@ class Beliefs:
         self.parts = self._fit_time([r for r in rows if r[1].state != TrialState.FAILED])
         full = [(row, seen) for row, trial, seen in rows if trial.state == TrialState.SUCCEEDED]
         self.objective = self._fit_objective(full)
-        self.bounds = [
-            (threshold, model)
-            for threshold in problem.constraints.thresholds
-            if threshold.metric not in BY_TIME and (model := self._fit_bound(full, threshold))
-        ]
+        others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in BY_TIME]
+        self.bounds = [bound for threshold in others if (bound := self._fit_bound(full, threshold)) is not None]
         self.success = Success.fit([(row, trial.state) for row, trial, _ in rows], self.label_noise)
         self.best = outcomes.best_loss(problem.objective, full)
         self.aim: float | None = None
@@ -206,8 +203,12 @@ class Beliefs:
         aim = self._problem.objective
         return _scalar(outcomes.losses(aim, full), may_log=aim.goal == "minimise")
 
-    def _fit_bound(self, full: Sequence[tuple[Array, Observation]], threshold: Threshold) -> Scalar | None:
-        return _scalar(outcomes.figures(threshold.metric, full), may_log=True)
+    def _fit_bound(
+        self, full: Sequence[tuple[Array, Observation]], threshold: Threshold
+    ) -> tuple[Threshold, Scalar] | None:
+        known = outcomes.figures(threshold.metric, full)
+        model = _scalar(known, may_log=outcomes.may_log(threshold))
+        return None if model is None else (outcomes.with_room(threshold, [value for _, value in known]), model)
 
     def believing(self, x: Array) -> Beliefs:
         """A copy that takes its own expectations at pending trials, shape (n, features), for observed."""

@@ -55,7 +55,7 @@ class GpSearcher(ModelledSearcher):
         if not self.settings.abort:
             return Proposal(configuration, why=why)
         seconds, money = self.problem.constraints.deadline, None
-        if beliefs.best is not None and self.problem.objective.grows_with_time:
+        if beliefs.best is not None and beliefs.best > 0 and self.problem.objective.grows_with_time:
             limit = self.settings.abort_slack * beliefs.best
             if self.problem.objective.metric == COST:
                 money = limit

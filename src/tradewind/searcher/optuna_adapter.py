@@ -322,10 +322,13 @@ def trial_seed(seed: int, number: int) -> int:
 
 
 def _excess(value: float, bound: float) -> float:
-    """By which share of a bound a value is above it; a missing value is as bad as twice the bound."""
+    """By which share of a bound (of 1 for 0) a value is above it; a missing value is as bad as twice the bound.
+
+    The excesses of all bounds are added up: none may outweigh the others by its unit.
+    """
     if not math.isfinite(value):
         return 1.0 if math.isnan(value) or value > 0 else -1.0
-    return (value - bound) / max(abs(bound), 1e-12)
+    return (value - bound) / (abs(bound) or 1.0)
 
 
 def _names_constraints() -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,6 +49,36 @@ def within(mean: Array, sd: Array, threshold: Threshold, *, log: bool) -> Array:
     if log:
         low, high = (math.log(bound) if bound > 0 else -math.inf for bound in (low, high))
     return acquisition.probability_between(mean, sd, low, high)
+
+
+def with_room(threshold: Threshold, values: Sequence[float]) -> Threshold:
+    """A bound that values lie on exactly, moved outwards: a density does not see that those keep it.
+
+    A figure that is counted (no errors) or that ends somewhere (an accuracy of 1) often lies on its bound; a normal
+    density around it would then say that every second run breaks it. This is the correction for continuity: the bound
+    moves half the way to the nearest value beyond it, where there is none half of the least distance among the values,
+    and by its own size, or 1, where all lie on it.
+
+    Args:
+        threshold: The bound.
+        values: What was measured.
+    """
+
+    def moved(bound: float | None, sign: float) -> float | None:
+        if bound is None or bound not in values:
+            return bound
+        beyond = [sign * (value - bound) for value in values if sign * (value - bound) > 0.0]
+        others = sorted({*values})
+        apart = [high - low for low, high in pairwise(others)]
+        room = 0.5 * min(beyond or apart) if apart else abs(bound) or 1.0
+        return bound + sign * room
+
+    return replace(threshold, at_least=moved(threshold.at_least, -1.0), at_most=moved(threshold.at_most, 1.0))
+
+
+def may_log(threshold: Threshold) -> bool:
+    """False for a bound that a figure keeps at zero or below alone, where it has no logarithm."""
+    return threshold.at_most is None or threshold.at_most > 0.0
 
 
 @dataclass(frozen=True, slots=True)

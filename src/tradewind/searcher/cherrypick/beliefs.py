@@ -112,8 +112,7 @@ class Beliefs:
         self.bill = self._fit_bill(rows)
         self.objective = None if problem.objective.grows_with_time else self._fit_objective(seen)
         others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in BY_TIME]
-        fitted = [(threshold, self._fit_bound(seen, threshold)) for threshold in others]
-        self.bounds = [(threshold, figure) for threshold, figure in fitted if figure is not None]
+        self.bounds = [bound for threshold in others if (bound := self._fit_bound(seen, threshold)) is not None]
         self.success = Success.fit([(row, trial.state) for row, trial in rows])
         self.best = outcomes.best_loss(problem.objective, seen)
 
@@ -157,8 +156,12 @@ class Beliefs:
         aim = self._problem.objective
         return self._figure(outcomes.losses(aim, seen), may_log=aim.goal == "minimise")
 
-    def _fit_bound(self, seen: Sequence[tuple[Array, Observation]], threshold: Threshold) -> Figure | None:
-        return self._figure(outcomes.figures(threshold.metric, seen), may_log=True)
+    def _fit_bound(
+        self, seen: Sequence[tuple[Array, Observation]], threshold: Threshold
+    ) -> tuple[Threshold, Figure] | None:
+        known = outcomes.figures(threshold.metric, seen)
+        figure = self._figure(known, may_log=outcomes.may_log(threshold))
+        return None if figure is None else (outcomes.with_room(threshold, [value for _, value in known]), figure)
 
     def _figure(self, known: Sequence[tuple[Array, float]], *, may_log: bool) -> Figure | None:
         if not known:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tradewind.problem import COST, RUNTIME, Problem
+from tradewind.problem import COST, RUNTIME, Problem, Threshold
+from tradewind.searcher import outcomes
 from tradewind.searcher.done.expansion import Array, Expansion
 from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response
 from tradewind.searcher.done.places import Outlook, Places
@@ -75,6 +76,7 @@ class Model:
         self.runs: list[PastRun] = []
         self.time: Response | None = None
         self.success: Response | None = None
+        self.bounds: list[Threshold] = []
         self.figures: dict[str, tuple[Response, bool]] = {}
         self.used: list[PastRun] = []
         if not runs:
@@ -220,7 +222,9 @@ class Model:
         if not known:
             return
         z, values = self._inputs([run for run, _ in known]), np.array([value for _, value in known])
-        log = bool((values > 0).all())
+        bounds = [bound for bound in self._problem.constraints.thresholds if bound.metric == name]
+        self.bounds += [outcomes.with_room(bound, values.tolist()) for bound in bounds]
+        log = bool((values > 0).all()) and all(outcomes.may_log(bound) for bound in bounds)
         values = np.log(values) if log else values
         spread = LOG_SPREAD if log else max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
         family = self._family(spread)
@@ -376,9 +380,7 @@ class Model:
         from scipy.special import stdtr
 
         chance = np.ones(len(z))
-        for bound in self._problem.constraints.thresholds:
-            if bound.metric not in self.figures:
-                continue
+        for bound in self.bounds:
             response, log = self.figures[bound.metric]
             mean, sd = response.mean(z), self._deviation(response, z)
             limits = [-math.inf if bound.at_least is None else bound.at_least]

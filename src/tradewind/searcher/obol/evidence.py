@@ -14,6 +14,7 @@ from tradewind.searcher.obol.arrays import Floats, Ints, Rules
 from tradewind.searcher.obol.columns import Columns
 from tradewind.searcher.obol.ensemble import Ensemble, Money, Outlook
 from tradewind.searcher.obol.settings import ObolSettings
+from tradewind.searcher.outcomes import with_room, within
 from tradewind.searcher.window import BY_TIME, bill, bounds_time, window
 
 _LEAST = 1e-9
@@ -199,9 +200,7 @@ class Evidence:
         if not known:
             return np.ones(len(self._table.hourly))
         seen = self._plain([row for row, _ in known], [value for _, value in known]).outlook(self._every())
-        low = -math.inf if threshold.at_least is None else threshold.at_least
-        high = math.inf if threshold.at_most is None else threshold.at_most
-        return probability_between(seen.mean, seen.sd, low, high)
+        return within(seen.mean, seen.sd, with_room(threshold, [value for _, value in known]), log=False)
 
     # ------------------------------------------------------------------ other objectives
 

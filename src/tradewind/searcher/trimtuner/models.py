@@ -103,11 +103,8 @@ class Models:
         done = [t for t in told if t.trial.state == TrialState.SUCCEEDED]
         self.time = self._fit_time([t for t in told if t.trial.state != TrialState.FAILED])
         self.objective = None if self.from_time else self._fit_objective(done)
-        self.bounds = [
-            (threshold, model)
-            for threshold in problem.constraints.thresholds
-            if threshold.metric not in BY_TIME and (model := self._fit_bound(done, threshold)) is not None
-        ]
+        others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in BY_TIME]
+        self.bounds = [bound for threshold in others if (bound := self._fit_bound(done, threshold)) is not None]
         self.success = Success.fit([(t.row, t.trial.state) for t in told])
         self.whole = [t for t in told if t.share >= 1.0]
         self.best = min((v for t in self.whole if t.seen.feasible and (v := self._loss(t)) is not None), default=None)
@@ -175,12 +172,12 @@ class Models:
         x = self._stack([t for t, _ in known], of_time=False)
         return self._fit(x, np.array([loss for _, loss in known]), 1)
 
-    def _fit_bound(self, done: Sequence[Told], threshold: Threshold) -> Surrogate | None:
+    def _fit_bound(self, done: Sequence[Told], threshold: Threshold) -> tuple[Threshold, Surrogate] | None:
         known = [t for t in done if math.isfinite(t.seen.metrics.get(threshold.metric, math.nan))]
         if not known:
             return None
         y = np.array([t.seen.metrics[threshold.metric] for t in known])
-        return self._fit(self._stack(known, of_time=False), y, 2)
+        return outcomes.with_room(threshold, y.tolist()), self._fit(self._stack(known, of_time=False), y, 2)
 
     def believing(self, x: Array, share: Array) -> Models:
         """A copy that takes its own expectations at pending trials, features of shape (n, d), for observed."""
