@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.cli.app import run
+from tradewind.cli.workflow.common import say
 from tradewind.cli.workflow.screen import comparison
 
 WORKFLOW = """\
@@ -251,3 +252,18 @@ def test_one_of_a_thing_that_went_wrong_is_one() -> None:
     results = {"planned": planned, "actual": planned, "kept_cost": 0.1, "attempts": 2, "tasks": ["a"]}
     text = comparison({**results, "machines_lost": ["m"], "replans": 1})
     assert text.endswith("1 attempt more than tasks, 1 machine lost, planned again 1 time.")
+
+
+def test_texts_are_broken_between_words_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "critical path: " + " > ".join(f"NFCORE_FLOW.SEQUENCE_ASSEMBLY.PRESTO_UMI.STEP_{i}" for i in range(5))
+    say(text)
+    assert capsys.readouterr().out == text + "\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("tradewind.cli.workflow.common.width", lambda: 60)
+    say(text, indent="  ")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 4
+    assert max(map(len, lines)) < 60
+    assert " ".join(" ".join(lines).split()) == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,28 @@ def test_the_choice_is_shown_with_its_figures_and_written(tmp_path: Path, capsys
     assert open_platform(str(vms)) == written.platform
     assert run(["report", "advise-drawn1"]) == 0
     assert "advise-drawn1" in capsys.readouterr().out
+
+
+def test_figures_are_whole_in_a_narrow_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.cli.workflow.common.width", lambda: 200)
+    wide, _ = advise(tmp_path, capsys, "--deadline", "10m", "--refine", "0")
+    monkeypatch.setattr("tradewind.cli.workflow.common.width", lambda: 62)
+    narrow, _ = advise(tmp_path, capsys, "--deadline", "10m", "--refine", "0")
+
+    def table(text: str) -> list[str]:
+        lines = text.splitlines()
+        first = next(place for place, line in enumerate(lines) if line.split()[:1] == ["VMs"])
+        return lines[first : lines.index("", first)]
+
+    assert table(wide)[0].split() == ["VMs", "where", "slots", "makespan", "gap", "utilisation", "cost"]
+    assert "utilisation" not in table(narrow)[0]
+    assert max(map(len, table(narrow))) <= 62
+    assert [line.startswith("*") for line in table(narrow)].count(True) == 1
+    costs = [re.findall(r"\$[\d.]+", line) for line in table(wide)]
+    assert [re.findall(r"\$[\d.]+", line) for line in table(narrow)] == costs
+    assert "…" not in "".join(table(wide))
 
 
 def test_json_holds_what_the_screen_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

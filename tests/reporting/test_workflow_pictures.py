@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tradewind.errors import InputError
-from tradewind.reporting.workflow_dag import dag_html, dag_png, grouped, shortened, single
+from tradewind.reporting.workflow_dag import Drawing, Node, dag_html, dag_png, grouped, labels, single
 from tradewind.reporting.workflow_gantt import gantt_html, gantt_png
 from tradewind.reporting.workflow_layout import activities, lanes, usage
 
@@ -172,10 +172,58 @@ def test_edges_that_need_not_cross_do_not() -> None:
     assert all(drawing.nodes[parent].x == drawing.nodes[child].x for parent, child, _ in drawing.edges)
 
 
+def box(label: str, width: float) -> Drawing:
+    return Drawing(9.0, 9.0, (Node(label, "", "#000000", 0.0, 0.0, width, 9.0, critical=False),), (), True)
+
+
 def test_words_are_cut_in_the_middle() -> None:
-    assert shortened("short", 100) == "short"
-    cut = shortened("mProjectPP_ID000017_long", 80)
-    assert cut == "mProj…_long"
+    assert labels(box("short", 100)) == ["short"]
+    assert labels(box("mproject_id000017_long", 80)) == ["mproj…_long"]
+    assert len(labels(box("MPROJECT_ID000017_LONG", 80))[0]) == 9, "capitals are wider"
+
+
+def test_boxes_of_names_that_begin_and_end_alike_can_be_told_apart() -> None:
+    tasks = [
+        {
+            "task": f"{kind}{i}",
+            "activity": f"NFCORE_FLOW.ASSEMBLY_{kind}_READ_UMI",
+            "runtime": 1.0,
+            "depth": depth,
+        }
+        for depth, kind in enumerate(("MERGE", "SPLIT", "MASK"))
+        for i in range(3)
+    ]
+    shown = labels(grouped({"title": "t", "tasks": tasks, "edges": []}))
+    assert len(set(shown)) == 3
+    assert all(kind in words for kind, words in zip(("MERGE", "SPLIT", "MASK"), shown, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["gantt", "dag"])
+def test_long_names_stay_within_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    from matplotlib.figure import Figure
+
+    seen: list[tuple[float, float, float, float]] = []
+    save = Figure.savefig
+
+    def keep(figure: Any, *words: Any, **more: Any) -> None:
+        save(figure, *words, **more)
+        texts = [*figure.legends[0].get_texts(), *figure.texts, *(axes.title for axes in figure.axes)]
+        boxes = [text.get_window_extent() for text in texts if text.get_text()]
+        wide, high = figure.get_size_inches() * figure.dpi
+        seen.extend((box.x0, wide - box.x1, box.y0, high - box.y1) for box in boxes)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    names = [f"NFCORE_AIRRFLOW.AIRRFLOW.SEQUENCE_ASSEMBLY.PRESTO_UMI.PRESTO_STEP_NUMBER_{i}" for i in range(12)]
+    if kind == "gantt":
+        document = gantt(24)
+        for i, task in enumerate(document["tasks"]):
+            task["activity"] = names[i % 12]
+        gantt_png(document, tmp_path / "x.png")
+    else:
+        tasks = [{"task": n, "activity": n, "runtime": 1.0, "depth": i} for i, n in enumerate(names)]
+        dag_png({"title": "A title", "tasks": tasks, "edges": [[i, i + 1] for i in range(11)]}, tmp_path / "x.png")
+    assert len(seen) >= 13
+    assert min(min(each) for each in seen) >= 0
 
 
 def test_one_of_a_thing_is_one() -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from tradewind.reporting.names import CUTS
 from tradewind.reporting.workflow_layout import Document, activities, dark
 from tradewind.units import count, format_duration
 
@@ -33,6 +34,9 @@ MOST = 6000
 
 GROUPED = 40
 """Tasks from which on the graph is first drawn by activities."""
+
+_LETTER, _CAPITAL = 6.2, 7.6
+"""Units across of a letter in a box."""
 
 _SWEEPS = 6
 _BAND = 34.0
@@ -251,11 +255,12 @@ def _svg(drawing: Drawing) -> str:
             way = f"M{x1:.1f} {y1:.1f}C{x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f} {x4:.1f} {y4:.1f}"
             words = f"<title>{times} edges</title>" if times > 1 else ""
             parts.append(f'<path d="{way}" {look}{thick}>{words}</path>' if words else f'<path d="{way}" {look}/>')
-    parts += [_node(node, drawing.boxes) for node in drawing.nodes]
+    inside = labels(drawing) if drawing.boxes else [""] * len(drawing.nodes)
+    parts += [_node(node, drawing.boxes, label) for node, label in zip(drawing.nodes, inside, strict=True)]
     return "".join(parts) + "</svg>"
 
 
-def _node(node: Node, box: bool) -> str:
+def _node(node: Node, box: bool, label: str) -> str:
     style = "n critical" if node.critical else "n"
     title = f"<title>{escape(node.about)}</title>"
     if not box:
@@ -268,14 +273,19 @@ def _node(node: Node, box: bool) -> str:
         f'<g><rect x="{node.x - node.width / 2:.1f}" y="{node.y - node.height / 2:.1f}" width="{node.width:.1f}" '
         f'height="{node.height:.1f}" rx="5" fill="{node.colour}" class="{style}">{title}</rect>'
         f'<text x="{node.x:.1f}" y="{node.y + 4:.1f}" text-anchor="middle" class="{ink}">'
-        f"{escape(shortened(node.label, node.width))}</text></g>"
+        f"{escape(label)}</text></g>"
     )
 
 
-def shortened(words: str, width: float) -> str:
-    """Words cut in the middle, so that beginning and end can be read, to so many units of width."""
-    most = max(3, int((width - 6) / 6.2))
-    if len(words) <= most:
-        return words
-    keep = most - 1
-    return words[: (keep + 1) // 2] + "…" + words[len(words) - keep // 2 :]
+def labels(drawing: Drawing) -> list[str]:
+    """What is written in the boxes: all cut at the same place, where that leaves most of them apart."""
+    tried = [[_fitting(node.label, node.width, cut) for node in drawing.nodes] for cut in reversed(CUTS)]
+    return max(tried, key=lambda found: len(set(found)))
+
+
+def _fitting(words: str, width: float, cut: Callable[[str, int], str]) -> str:
+    """Words cut to so many units of width."""
+    most = len(words)
+    while most > 3 and sum(_CAPITAL if letter.isupper() else _LETTER for letter in cut(words, most)) > width - 6:
+        most -= 1
+    return cut(words, most)

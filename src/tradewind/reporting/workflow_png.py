@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.programs import how_to_install
+from tradewind.reporting.names import brief
 from tradewind.reporting.png import STYLE
 from tradewind.reporting.svg import time_unit
-from tradewind.reporting.workflow_dag import GROUPED, MOST, Drawing, edge_points, grouped, shortened, single
+from tradewind.reporting.workflow_dag import GROUPED, MOST, Drawing, edge_points, grouped, labels, single
 from tradewind.reporting.workflow_layout import (
     OTHER,
     Bar,
@@ -24,6 +25,11 @@ from tradewind.reporting.workflow_layout import (
     usage,
 )
 
+_CRITICAL = "critical path"
+_LEGEND = 40
+"""Letters of a name in the legend, at most."""
+_NARROWEST = 6.0
+"""Inches of a graph's picture, at least: its legend has to be read."""
 _INK = "#1c2430"
 _SOFT = "#5b6675"
 _REAL = "#c1440e"
@@ -43,7 +49,9 @@ def draw_gantt(document: Document, path: Path) -> None:
     shown = [lane for lane in lanes(document) if lane.planned or lane.actual] or lanes(document)
     rows = sum(lane.planned_rows + lane.actual_rows for lane in shown)
     high = min(18.0, max(4.5, 2.2 + 0.27 * rows))
-    _save(path, (13.0, high), lambda figure: _gantt(figure, document, shown, high))
+    marks = _marks(document, any(bar.critical for lane in shown for bar in lane.planned))
+    more = 0.2 * max(0, math.ceil(len(marks) / _columns(marks, 13.0)) - 2)  # a legend of many rows takes no bars' room
+    _save(path, (13.0, high + more), lambda figure: _gantt(figure, document, shown, high))
 
 
 def draw_dag(document: Document, path: Path) -> None:
@@ -63,9 +71,13 @@ def draw_dag(document: Document, path: Path) -> None:
     drawings = [grouped(document)] if count > GROUPED else []
     drawings += [single(document)] if count <= MOST else []
     width = sum(each.width for each in drawings) / 95.0
-    high = max(each.height for each in drawings) / 95.0 + 0.7
+    high = max(each.height for each in drawings) / 95.0
     scale = min(1.0, 22.0 / max(width, high))
-    _save(path, (width * scale, high * scale), lambda figure: _dag(figure, document, drawings, scale))
+    wide = max(_NARROWEST, width * scale)
+    marks = _marks(document, critical=True)
+    # Beside what is drawn, room for the title and for the legend, whose letters are not scaled.
+    room = 0.5 + 0.2 * math.ceil(len(marks) / _columns(marks, wide))
+    _save(path, (wide, high * scale + room), lambda figure: _dag(figure, document, drawings, scale))
 
 
 def _save(path: Path, size: tuple[float, float], draw: Callable[[Any], None]) -> None:
@@ -111,7 +123,7 @@ def _gantt(figure: Any, document: Document, shown: list[Lane], high: float) -> N
     chart.set_xlim(0, end / unit)
     chart.set_xlabel(f"{name}" + ("; above as planned, below as it ran" if any(lane.actual for lane in shown) else ""))
     chart.grid(axis="y", visible=False)
-    _legend(figure, groups, any(bar.critical for lane in shown for bar in lane.planned))
+    _legend(figure, _marks(document, any(bar.critical for lane in shown for bar in lane.planned)))
 
 
 def _strip(axes: Any, shown: list[Lane], unit: float) -> None:
@@ -174,18 +186,35 @@ def _rgb(colour: str) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def _legend(figure: Any, groups: dict[str, tuple[str, int, float]], critical: bool) -> None:
+def _legend(figure: Any, marks: Sequence[tuple[str, str]]) -> None:
     from matplotlib.patches import Patch
 
-    marks = [
-        Patch(color=colour, label=f"{name} ({count})") for name, (colour, count, _) in groups.items() if colour != OTHER
+    handles = [
+        Patch(facecolor=colour, edgecolor=_INK if words == _CRITICAL else colour, label=words)
+        for colour, words in marks
     ]
+    columns = _columns(marks, figure.get_figwidth())
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8.5, frameon=False)
+
+
+def _marks(document: Document, critical: bool) -> list[tuple[str, str]]:
+    """Colours of the legend, and what they stand for."""
+    groups = activities(document["tasks"])
+    names = [name for name, (colour, *_) in groups.items() if colour != OTHER]
+    short = brief(names, _LEGEND)
+    marks = [(groups[name][0], f"{short[name]} ({groups[name][1]})") for name in names]
     others = sum(count for colour, count, _ in groups.values() if colour == OTHER)
     if others:
-        marks.append(Patch(color=OTHER, label=f"other activities ({others})"))
+        marks.append((OTHER, f"other activities ({others})"))
     if critical:
-        marks.append(Patch(facecolor="white", edgecolor=_INK, label="critical path"))
-    figure.legend(handles=marks, loc="outside lower center", ncols=min(6, len(marks)), fontsize=8.5, frameon=False)
+        marks.append(("white", _CRITICAL))
+    return marks
+
+
+def _columns(marks: Sequence[tuple[str, str]], width: float) -> int:
+    """How many entries of the legend stand side by side in so many inches."""
+    each = 0.6 + 0.088 * max(len(words) for _, words in marks)
+    return max(1, min(6, len(marks), int(width / each)))
 
 
 def _dag(figure: Any, document: Document, drawings: list[Drawing], scale: float) -> None:
@@ -193,8 +222,8 @@ def _dag(figure: Any, document: Document, drawings: list[Drawing], scale: float)
     panels = figure.subplots(1, len(drawings), squeeze=False, gridspec_kw={"width_ratios": ratios})[0]
     for axes, drawing in zip(panels, drawings, strict=True):
         _draw(axes, drawing, scale)
-    panels[0].set_title(document["title"])
-    _legend(figure, activities(document["tasks"]), True)
+    figure.suptitle(document["title"], x=0.01, ha="left", fontsize=12)
+    _legend(figure, _marks(document, critical=True))
 
 
 def _draw(axes: Any, drawing: Drawing, scale: float) -> None:
@@ -234,9 +263,8 @@ def _draw(axes: Any, drawing: Drawing, scale: float) -> None:
         axes.add_collection(
             PatchCollection(shapes, facecolors=colours, edgecolors=edge, linewidths=1.4 if critical else 0.5, zorder=2)
         )
-    for node in drawing.nodes if drawing.boxes else ():
+    for node, words in zip(drawing.nodes, labels(drawing), strict=True) if drawing.boxes else ():
         colour = "white" if dark(node.colour) else _INK
-        words = shortened(node.label, node.width)
         axes.text(node.x, node.y, words, fontsize=8.0 * scale, ha="center", va="center", color=colour, zorder=3)
     axes.set_xlim(-4, drawing.width + 4)
     axes.set_ylim(drawing.height + 4, -4)

@@ -175,6 +175,7 @@ def _write(advice: Advice, wanted: Wanted, files: Files) -> None:
 
 
 def _show(advice: Advice, wanted: Wanted, offers: int, files: Files) -> None:
+    from tradewind.cli.workflow.common import say
     from tradewind.units import count, format_duration, format_money
     from tradewind.workflow.advice.runner import describe
 
@@ -192,17 +193,17 @@ def _show(advice: Advice, wanted: Wanted, offers: int, files: Files) -> None:
     for name, text in rows.items():
         typer.echo(f"  {name:<12} {text}")
     for reason in advice.reasons:
-        typer.echo(reason)
+        say(reason)
     typer.echo("")
     _table(advice, wanted)
     typer.echo("")
-    typer.echo(
+    say(
         f"{len(searched.trials)} of {count(searched.sets, 'set')} tried, of types that differ in speed or size, each "
         f"the cheapest of its like among {count(offers, 'offer')} ({count(len(searched.offers), 'type')}); "
         f"study {searched.name} in the store"
     )
     for warning in advice.warnings:
-        typer.echo(f"note: {warning}")
+        say(f"note: {warning}", indent="  ")
     for path in (files.out, files.vms_out):
         if path is not None:
             typer.echo(f"written: {path}")
@@ -212,22 +213,38 @@ def _where(offer: Offer) -> str:
     return " ".join(part for part in (offer.provider, offer.region) if part)
 
 
+_HEADER = ("", "VMs", "where", "slots", "makespan", "gap", "utilisation", "cost", "")
+_DISPENSABLE = ("utilisation", "gap", "slots", "where")
+"""Columns that a narrow terminal is spared, in this order; figures are never cut."""
+
+
 def _table(advice: Advice, wanted: Wanted) -> None:
     """The choice of time against money."""
-    import shutil
-    import sys
+    from tradewind.cli.workflow.common import width
+    from tradewind.reporting.names import brief
 
-    from rich.console import Console
-    from rich.table import Table
+    rows = [_HEADER, *(_cells(row, advice, wanted) for row in advice.front)]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    room = width()
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "VMs", "where", "slots", "makespan", "gap", "utilisation", "cost", ""):
-        words = name in ("", "VMs", "where")
-        table.add_column(name, justify="left" if words else "right", no_wrap=True, overflow="ellipsis")
-    for row in advice.front:
-        table.add_row(*_cells(row, advice, wanted))
-    Console(width=width, highlight=False, markup=False).print(table)
+    def excess() -> int:
+        return sum(max(map(len, column)) for column in columns) + 2 * (len(columns) - 1) - room
+
+    for name in _DISPENSABLE:
+        if excess() <= 0:
+            break
+        columns = [column for column in columns if column[0] != name]
+    sets = columns[1]
+    short = brief(sets, max(12, max(map(len, sets)) - max(0, excess())))
+    columns[1] = [short[each] for each in sets]
+    widths = [max(map(len, column)) for column in columns]
+    words = {0, 1, len(columns) - 1} | {place for place, column in enumerate(columns) if column[0] == "where"}
+    for row in zip(*columns, strict=True):
+        cells = [
+            cell.ljust(size) if place in words else cell.rjust(size)
+            for place, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ]
+        typer.echo("  ".join(cells).rstrip())
 
 
 def _cells(row: Choice, advice: Advice, wanted: Wanted) -> tuple[str, ...]:

@@ -177,6 +177,8 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: i
         rows: The cells.
         words: How many columns at the left are words; the others are numbers.
     """
+    from tradewind.reporting.names import brief
+
     columns = [[name, *(row[place] for row in rows)] for place, name in enumerate(header)]
     widths = [max(len(cell) for cell in column) for column in columns]
     room = width()
@@ -185,14 +187,26 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: i
     widths[0] = max(8, min(widths[0], room - sum(widths[1:]) - 2 * (len(widths) - 1)))
     while sum(widths) + 2 * (len(widths) - 1) > room and len(widths) > 2:
         widths.pop()
+    short = [brief(column, size) for column, size in zip(columns[:words], widths, strict=False)]
     for row in (header, *rows):
         cells = [
-            shortened(cell, size).ljust(size) if place < words else cell.rjust(size)
+            short[place][cell].ljust(size) if place < words else cell.rjust(size)
             for place, (cell, size) in enumerate(zip(row, widths, strict=False))
         ]
         typer.echo("  ".join(cells).rstrip())
 
 
-def shortened(words: str, most: int) -> str:
-    """Words cut at the end to so many columns."""
-    return words if len(words) <= most else words[: most - 1] + "…"
+def say(text: str, *, indent: str = "") -> None:
+    """Print a text between words into lines that fit the terminal; a file or a pipe gets it as one line.
+
+    Args:
+        text: The text.
+        indent: What its second and further lines begin with.
+    """
+    import textwrap
+
+    room = max(40, width() - 1) if sys.stdout.isatty() else max(1, len(text))
+    wrapped = textwrap.wrap(
+        text, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
+    typer.echo("\n".join(wrapped) or text)

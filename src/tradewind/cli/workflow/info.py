@@ -85,7 +85,7 @@ def _activities(flow: Workflow) -> list[dict[str, Any]]:
 
 
 def _show(flow: Workflow) -> None:
-    from tradewind.cli.workflow.common import show_rows
+    from tradewind.cli.workflow.common import say, show_rows
     from tradewind.units import count, format_duration
 
     facts = _document(flow)
@@ -95,7 +95,7 @@ def _show(flow: Workflow) -> None:
     commands = f", {facts['commands']:,} with a command" if facts["commands"] else ""
     rows = [
         ("workflow", flow.name),
-        ("tasks", f"{len(flow):,} in {len(facts['activities'])} activities{commands}{several}"),
+        ("tasks", f"{len(flow):,} in {_kinds(len(facts['activities']))}{commands}{several}"),
         ("edges", f"{flow.edges:,}"),
         ("levels", f"{facts['levels']}, up to {count(max(flow.widths), 'task')} wide"),
         ("run time", f"{total:,.2f} s ({format_duration(total)}) on one core at speed 1"),
@@ -112,14 +112,16 @@ def _show(flow: Workflow) -> None:
     _show_widths(flow)
     _show_activities(facts["activities"])
     for warning in flow.warnings:
-        typer.echo(f"warning: {warning}")
+        say(f"warning: {warning}", indent="  ")
+
+
+def _kinds(number: int) -> str:
+    return "1 activity" if number == 1 else f"{number:,} activities"
 
 
 def _show_path(flow: Workflow, tasks: list[str]) -> None:
     """The critical path as runs of activities, in lines that fit."""
-    import textwrap
-
-    from tradewind.cli.workflow.common import width
+    from tradewind.cli.workflow.common import say
 
     names = [flow.tasks[flow.index[task]].activity for task in tasks]
     words: list[str] = []
@@ -132,8 +134,7 @@ def _show_path(flow: Workflow, tasks: list[str]) -> None:
             counts.append(1)
     text = " > ".join(f"{name} x{count}" if count > 1 else name for name, count in zip(words, counts, strict=True))
     typer.echo()
-    for line in textwrap.wrap(f"critical path: {text}", max(40, width() - 1), subsequent_indent="  "):
-        typer.echo(line)
+    say(f"critical path: {text}", indent="  ")
 
 
 def _show_widths(flow: Workflow) -> None:

@@ -57,7 +57,7 @@ def _plan(
     from dataclasses import asdict
 
     from tradewind.cli.common import emit_json
-    from tradewind.cli.workflow.common import draw_gantt, figure_rows, show_rows, tiles
+    from tradewind.cli.workflow.common import draw_gantt, figure_rows, say, show_rows, tiles
     from tradewind.units import count
     from tradewind.workflow.bounds import lower_bound
     from tradewind.workflow.drawing import gantt_document
@@ -85,6 +85,6 @@ def _plan(
     )
     show_rows(figure_rows(found))
     for warning in flow.warnings:
-        typer.echo(f"warning: {warning}")
+        say(f"warning: {warning}", indent="  ")
     for path in (*([out] if out else []), *(gantt or [])):
         typer.echo(f"written: {path}")

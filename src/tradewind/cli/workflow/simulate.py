@@ -207,7 +207,7 @@ def _compat(case: Case, planner: str) -> Result:
 
 def _finish(case: Case, result: Result, gantt: list[Path] | None, repeat: int, *, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
-    from tradewind.cli.workflow.common import draw_gantt, figure_rows, show_rows, tiles
+    from tradewind.cli.workflow.common import draw_gantt, figure_rows, say, show_rows, tiles
     from tradewind.units import count
     from tradewind.workflow.drawing import gantt_document
     from tradewind.workflow.simulator.runs import to_json
@@ -232,7 +232,7 @@ def _finish(case: Case, result: Result, gantt: list[Path] | None, repeat: int, *
     if repeat > 1:
         _show_spread(result, repeat)
     for warning in case.flow.warnings:
-        typer.echo(f"warning: {warning}")
+        say(f"warning: {warning}", indent="  ")
     for path in gantt or ():
         typer.echo(f"written: {path}")
 
