@@ -12,6 +12,7 @@ import pytest
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem import (
+    Billing,
     Candidates,
     Configuration,
     Expression,
@@ -117,6 +118,18 @@ def test_random_is_uniform_on_the_scale_of_each_parameter() -> None:
     steps = np.log10([float(p.configuration["step"]) for p in answer])
     assert abs(np.median(steps) + 2.0) < 0.4
     assert abs(np.mean([float(p.configuration["share"]) for p in answer]) - 0.5) < 0.1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_looks_longer_where_the_money_pays_for_little(seed: int) -> None:
+    billing = Billing(minimum_seconds=60.0, granularity_seconds=1.0)
+    parameters = [*problems.machine_parameters(12, (1, 2, 4, 8, 16)), Float(name="share", low=0.0, high=1.0)]
+    problem = problems.make_problem(parameters, lambda _c, _o: problems.Outcome(60.0), billing=billing)
+    # Pays a minute of one of the two smallest machines: of two draws in sixty.
+    answer = make("random", problem, seed).ask(SearchState(money_left=0.0016))
+    assert not isinstance(answer, NothingLeft)
+    assert answer[0].configuration["instance"] in ("c9.large", "m9.large")
+    assert answer[0].configuration["nodes"] == 1
 
 
 def test_an_impossible_continuous_space_has_nothing_left() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 from tradewind.plugins import Settings
 from tradewind.problem import Configuration, Proposal
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
+from tradewind.searcher.pool import REFERENCES
 
 _STAGE = {"stage": "at random"}
 
@@ -33,8 +35,16 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
                 return self.nothing_left(state)
             chosen = rng.choice(open_ones, size=min(count, len(open_ones)), replace=False)
             return [Proposal(candidates.configuration(int(i)), why=_STAGE) for i in chosen]
+        few = 16 * count + 16
+        # Where hardly any is sold, new and payable, a few draws miss them: a search must not end for that.
+        for most, tries in ((few, 200), (max(few, REFERENCES[-1]), 20)):
+            if found := self._fresh(state, self.problem.space.samples(rng, most, tries=tries), count):
+                return found
+        return self.nothing_left(state)
+
+    def _fresh(self, state: SearchState, samples: Iterator[Configuration], count: int) -> list[Proposal]:
+        """Up to ``count`` of some configurations, drawn one after the other."""
         pending = {trial.key for trial in state.pending}
-        samples = self.problem.space.samples(rng, 16 * count + 16)
         sample: list[Configuration] = []
         found: list[Proposal] = []
         for more in (count, None):  # the first ones nearly always do
@@ -47,4 +57,4 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
             found = [Proposal(drawn.configuration(i), why=_STAGE) for i in islice(fresh, count)]
             if len(found) == count:
                 break
-        return found or self.nothing_left(state)
+        return found
