@@ -273,7 +273,10 @@ class DeployModel(Part):
         1, ge=1, le=100, description="Runs of a trial that may lose their spot machines before it goes elsewhere."
     )
     log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
-    hooks: dict[HookName, Hooks] = Field({}, description="What to do before and after the stages of a run.")
+    hooks: dict[HookName, Hooks] = Field(
+        {},
+        description="By moment: before_ or after_ booting, bootstrapping, submitting, executing, collecting; on_error.",
+    )
     results: Address | None = Field(
         None, description="A folder, here or elsewhere, for the files that each run kept: s3://bucket/folder."
     )
