@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -186,3 +187,25 @@ def test_values_are_described_shortly() -> None:
     assert Float(name="x", low=1, high=1).levels is not None
     assert Float(name="x", low=1, high=1).level(0) == 1.0
     assert Float(name="x", low=1, high=2).levels is None
+
+
+def test_what_models_see_of_thousands_of_offers_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers = {
+        f"t{i}": Offer("cloud", f"t{i}", 1 + i % 7, 4.0, 0.1 + i, facts={"maker": f"m{i % 5}"}) for i in range(50)
+    }
+    instance = Instance(name="instance", values=tuple(offers), offers=offers)
+    attribute, looked_at = Offer.attribute, 0
+
+    def counting(self: Offer, name: str) -> float | str | None:
+        nonlocal looked_at
+        looked_at += 1
+        return attribute(self, name)
+
+    monkeypatch.setattr(Offer, "attribute", counting)
+    first = instance.features(np.array(["t7", "t0"], dtype=object))
+    once = looked_at
+    assert once == 10 * len(offers)  # nine facts that all have, and their own
+    assert (instance.features(np.array(["t7", "t0"], dtype=object)) == first).all()
+    assert first.shape == (2, len(instance.feature_names())) == (2, 7)
+    assert looked_at == once
+    assert replace(instance, name="other").feature_names()[0] == "other.vcpu"

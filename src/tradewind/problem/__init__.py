@@ -3,6 +3,7 @@
 from tradewind.problem.candidates import Candidates
 from tradewind.problem.configuration import Configuration, Value, stable_hash
 from tradewind.problem.expression import Expression
+from tradewind.problem.features import Features
 from tradewind.problem.job import Job
 from tradewind.problem.objective import (
     COST,
@@ -18,7 +19,6 @@ from tradewind.problem.offer import Billing, Offer, round_money
 from tradewind.problem.parameter import (
     ENUMERABLE,
     Categorical,
-    Features,
     Float,
     Instance,
     Integer,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tradewind.errors import NoOfferError
 from tradewind.problem.configuration import Configuration
+from tradewind.problem.features import Features
 from tradewind.problem.offer import Offer
-from tradewind.problem.parameter import Features
 from tradewind.problem.space import Codes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Value, plain_number
 from tradewind.problem.expression import Column, Expression
+from tradewind.problem.features import Features, offer_features, scale
 from tradewind.problem.offer import Offer
-
-Features = NDArray[np.float64]
 
 _LOG_RATIO = 4.0
 """Numbers that span at least this ratio are given to models on a log scale."""
@@ -82,13 +81,6 @@ class Parameter(ABC):
         return ConfigurationError(f"{self.name}={value!r} is not in the space", hint=f"wanted {wanted}")
 
 
-def _scale(values: Features, low: float, high: float, log: bool) -> Features:
-    if log:
-        values, low, high = np.log(values), math.log(low), math.log(high)
-    scaled: Features = (values - low) / (high - low) if high > low else np.zeros_like(values)
-    return scaled
-
-
 def _pick(levels: Column, unit: Features) -> Column:
     chosen: Column = levels[np.minimum((unit * len(levels)).astype(int), len(levels) - 1)]
     return chosen
@@ -135,7 +127,7 @@ class _Range(Parameter):
 
     def features(self, values: Column) -> Features:
         """One column: the value on its scale."""
-        return _scale(np.asarray(values, dtype=float), self.low, self.high, self.log)[:, None]
+        return scale(np.asarray(values, dtype=float), self.low, self.high, self.log)[:, None]
 
     def feature_names(self) -> tuple[str, ...]:
         """The parameter's own name."""
@@ -320,10 +312,10 @@ class Ordinal(_Listed):
         levels = column(self.values)
         if levels.dtype == object:
             ranks = self._indices(values).astype(float)
-            return _scale(ranks, 0.0, float(len(self.values) - 1), False)[:, None]
+            return scale(ranks, 0.0, float(len(self.values) - 1), False)[:, None]
         low, high = float(levels.min()), float(levels.max())
         log = low > 0 and high / low >= _LOG_RATIO
-        return _scale(np.asarray(values, dtype=float), low, high, log)[:, None]
+        return scale(np.asarray(values, dtype=float), low, high, log)[:, None]
 
     def feature_names(self) -> tuple[str, ...]:
         """The parameter's own name."""
@@ -366,6 +358,9 @@ class Instance(_Listed):
 
     kind: ClassVar[str] = "instance"
     offers: Mapping[str, Offer] = field(default_factory=dict, hash=False)
+    _encoded: list[tuple[tuple[str, ...], dict[str, Features]]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def fact(self, values: Column, name: str) -> Column:
         """A fact of each value's offer as a column.
@@ -388,41 +383,20 @@ class Instance(_Listed):
 
     def features(self, values: Column) -> Features:
         """Logarithms of vCPU, memory, price and other positive facts; 0 and 1 for each word; constants left out."""
-        table = self._table()
-        return np.array([table[str(v)] for v in values]) if len(values) else np.zeros((0, len(self.feature_names())))
+        names, table = self._encoding()
+        return np.array([table[str(v)] for v in values]) if len(values) else np.zeros((0, len(names)))
 
     def feature_names(self) -> tuple[str, ...]:
         """``name.fact`` and ``name.fact=word``."""
-        return tuple(label for label, _ in self._feature_columns())
+        return self._encoding()[0]
 
-    def _table(self) -> dict[str, Features]:
-        columns = [column for _, column in self._feature_columns()]
-        rows = np.stack(columns, axis=1) if columns else np.zeros((len(self.values), 0))
-        return {str(value): rows[i] for i, value in enumerate(self.values)}
-
-    def _feature_columns(self) -> list[tuple[str, Features]]:
-        offers = [self.offers[str(value)] for value in self.values]
-        names = ["vcpu", "memory", "price", "gpus", "provider", "category", "family", "arch", "spot"]
-        names += sorted({name for offer in offers for name in offer.facts})
-        columns: list[tuple[str, Features]] = []
-        for name in names:
-            facts: list[Any] = [offer.attribute(name) for offer in offers]
-            if any(fact is None for fact in facts) or len(set(facts)) == 1:
-                continue
-            label = f"{self.name}.{name}"
-            if all(isinstance(fact, int | float) for fact in facts):
-                numbers = np.array(facts, dtype=float)
-                log = bool(numbers.min() > 0)
-                columns.append((label, _scale(numbers, float(numbers.min()), float(numbers.max()), log)))
-            else:
-                words = sorted({str(fact) for fact in facts})
-                columns += [
-                    (f"{label}={word}", np.array([float(str(f) == word) for f in facts]))
-                    for word in (words if len(words) > 2 else words[1:])
-                ]
-        if not columns and len(self.values) > 1:  # offers that differ by name only
-            columns = [(f"{self.name}={v}", np.eye(len(self.values))[i]) for i, v in enumerate(self.values)]
-        return columns
+    def _encoding(self) -> tuple[tuple[str, ...], dict[str, Features]]:
+        """The features' names, and the features of each value: made once, since there may be thousands of offers."""
+        if not self._encoded:
+            texts = [str(value) for value in self.values]
+            names, rows = offer_features(self.name, texts, [self.offers[text] for text in texts])
+            self._encoded.append((names, dict(zip(texts, rows, strict=True))))
+        return self._encoded[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,7 +414,7 @@ class Nodes(_Listed):
     def features(self, values: Column) -> Features:
         """One column: the logarithm of the count."""
         numbers = [float(v) for v in self.values]
-        return _scale(np.asarray(values, dtype=float), min(numbers), max(numbers), True)[:, None]
+        return scale(np.asarray(values, dtype=float), min(numbers), max(numbers), True)[:, None]
 
     def feature_names(self) -> tuple[str, ...]:
         """The parameter's own name."""

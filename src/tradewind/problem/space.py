@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Configuration, Value
 from tradewind.problem.expression import Column, Expression
-from tradewind.problem.parameter import ENUMERABLE, Features, Instance, Parameter, column, token
+from tradewind.problem.features import Features
+from tradewind.problem.parameter import ENUMERABLE, Instance, Parameter, column, token
 
 Codes = NDArray[np.int32]
 """Configurations of a finite space: shape (n, parameters), the index of each level, -1 where inactive."""
