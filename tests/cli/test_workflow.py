@@ -267,3 +267,43 @@ def test_texts_are_broken_between_words_on_a_terminal_only(
     assert len(lines) > 4
     assert max(map(len, lines)) < 60
     assert " ".join(" ".join(lines).split()) == text
+
+
+MIXED = """\
+name: mixed
+tasks:
+  split: {runtime: 4s, memory: 1GiB, outputs: [a]}
+  model: {runtime: 30s, memory: 48GiB, inputs: [a], outputs: [m]}
+  one: {runtime: 10s, memory: 1GiB, inputs: [a], outputs: [x]}
+  two: {runtime: 10s, memory: 1GiB, inputs: [a], outputs: [y]}
+  join: {runtime: 2s, memory: 2GiB, inputs: [m, x, y], outputs: [z]}
+"""
+FEW_LARGE = "vms:\n  - {kind: small, count: 2, slots: 4, memory: 8GiB}\n  - {kind: large, slots: 16, memory: 64GiB}\n"
+
+
+def test_a_few_large_machines_and_many_small_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.yaml").write_text(MIXED)
+    Path("few.yaml").write_text(FEW_LARGE)
+    for planner in ("heft", "minmin", "roundrobin"):
+        plan = document(capsys, "plan", "m.yaml", "--vms", "few.yaml", "--planner", planner, "--out", "plan.json")
+        where = {row["task"]: row["vm"] for row in plan["tasks"]}  # type: ignore[attr-defined]
+        assert where["model"] == "large-1"
+    assert set(where.values()) > {"large-1"}
+    for words in ("plan.json",), ("m.yaml", "--planner", "fcfs", "--vms", "few.yaml"):
+        found = document(capsys, "simulate", *words)
+        assert next(row["vm"] for row in found["tasks"] if row["task"] == "model") == "large-1"  # type: ignore[attr-defined]
+    said(capsys, "run", "plan.json", "--synthetic", "--scale", "0.01", "--folder", "run")
+
+    # A plan that somebody has changed by hand.
+    text = (folder / "plan.json").read_text()
+    row = next(line for line in text.splitlines() if '"task": "model"' in line)
+    (folder / "wrong.json").write_text(text.replace(row, row.replace("large-1", "small-1")))
+    for command in ("simulate", "run", "info"):
+        assert run(["workflow", command, "wrong.json"]) == 3
+        err = capsys.readouterr().err
+        assert "wrong.json: task 'model' is planned on machine 'small-1', where it does not fit: it needs 48 GiB" in err
+
+    Path("small.yaml").write_text("vms: [{kind: small, count: 2, slots: 4, memory: 8GiB}]\n")
+    assert run(["workflow", "plan", "m.yaml", "--vms", "small.yaml"]) == 3
+    err = capsys.readouterr().err
+    assert "task 'model' needs 48 GiB of memory, and no machine has as much: the largest, 'small-1', has 8 GiB" in err

@@ -56,21 +56,49 @@ def test_tasks_that_memory_does_not_hold_at_a_time_run_one_after_the_other() -> 
     assert platform.holding(flow) == platform
 
 
-def test_a_machine_that_is_too_small_for_a_task() -> None:
-    platform = Platform((vm(8, 64, "large"), vm(2, 2, "small")))
-    for refused in (platform.check, platform.holding):
-        with pytest.raises(
-            WorkflowError, match="task 't1' needs 4 GiB of memory, and machine 'small' has 2 GiB"
-        ) as said:
-            refused(bag((1, 1), (1, 4)))
-        assert said.value.hint
-    with pytest.raises(WorkflowError, match="needs 32 GiB of memory for its 8 cores, and machine 'small' has 2 GiB"):
-        platform.check(bag((8, 32)))
+def test_a_task_that_fits_on_no_machine() -> None:
+    platform = Platform((vm(8, 64, "large"), vm(16, 2, "wide")))
+    for refused in (platform.check, platform.holding, platform.seconds):
+        for needs, said in (
+            ((1, 80), "task 't1' needs 80 GiB of memory, and no machine has as much: the largest, 'large', has 64 GiB"),
+            ((20, 1), "task 't1' uses 20 cores, and no machine has as many: the largest, 'wide', has 16 slots"),
+            ((12, 32), "task 't1' uses 12 cores and 32 GiB of memory, and no machine has both: the largest with the "
+                       "cores, 'wide', has 2 GiB"),
+        ):  # fmt: skip
+            with pytest.raises(WorkflowError) as refusal:
+                refused(bag((1, 1), needs))
+            assert refusal.value.message == said
+            assert refusal.value.hint
+
+
+def test_a_task_runs_where_it_fits() -> None:
+    flow = bag((1, 1), (1, 48), (12, 1))
+    platform = Platform((vm(8, 64, "large"), vm(16, 32, "wide"), vm(2, 0.5, "none"), vm(4, None, "unknown")))
+    held = platform.holding(flow)
+    assert held.fits(flow).tolist() == [
+        [True, True, False, True],
+        [True, False, False, True],  # enough memory is known of one, and nothing of another
+        [False, True, False, False],
+    ]
+    # Each machine has the slots that hold whatever fits on it: the task of 48 GiB does not count on the wide one.
+    assert [each.slots for each in held.vms] == [1, 16, 2, 4]
+    assert held.holding(flow) == held
+    seconds = held.seconds(flow)
+    assert np.isfinite(seconds).tolist() == held.fits(flow).tolist()
+    assert held.misfit(flow, 1, 0) == ""
+    assert held.misfit(flow, 1, 1) == "it needs 48 GiB of memory, and the machine has 32 GiB"
+    assert held.misfit(flow, 2, 0) == "it uses 12 cores, and the machine has 1 slot"
+
+
+def test_machines_that_differ_in_what_fits_are_classes_of_their_own() -> None:
+    platform = Platform((vm(1, 8, "a"), vm(1, 2, "b"), vm(1, 9, "c"), vm(1, None, "d")))
+    assert platform.classes_for(bag((1, 4), (1, 1))) == ((0, 2, 3), (1,))
+    assert platform.classes_for(bag((1, 2))) == platform.classes == ((0, 1, 2, 3),)
 
 
 def test_memory_that_leaves_no_machine_the_slots_of_a_task() -> None:
     with pytest.raises(
-        WorkflowError, match="a task uses 4 cores, and no machine has the memory to run as many tasks like 't0'"
+        WorkflowError, match="task 't1' uses 4 cores, and no machine has the memory to run as many tasks like 't0'"
     ):
         Platform((vm(4, 8),)).holding(bag((1, 4), (4, 4)))
     with pytest.raises(WorkflowError, match="uses 4 cores, and no machine has as many"):

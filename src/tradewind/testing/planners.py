@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 from abc import abstractmethod
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.plan import Schedule, check
 from tradewind.workflow.planner.base import Online, Planner
-from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.platform import Platform, Storage, Vm
 from tradewind.workflow.simulator.reference import Following, simulate
 from tradewind.workflow.simulator.world import World
 
@@ -97,6 +98,30 @@ class PlannerConformance:
         if kind == "unlike":
             self._expect_valid(example_flow(cores=4), PLATFORMS[kind])
         self._expect_valid(example_flow(cores=2), PLATFORMS[kind])
+
+    def test_places_tasks_where_they_fit(self) -> None:
+        """A task is on a machine that has the memory for it, and at the time of nothing that would be too much."""
+        flow, needs = example_flow(), (1, 12, 2, None, 30)
+        tasks = tuple(
+            replace(task, memory_bytes=None if (gib := needs[place % 5]) is None else gib << 30)
+            for place, task in enumerate(flow.tasks)
+        )
+        mixed = replace(flow, tasks=tasks)
+        storages: tuple[Storage, ...] = ("none", "shared", "local")
+        for storage in storages:
+            vms = (
+                Vm("small", 4.0, 4, 0.1, memory_bytes=8 << 30), Vm("tiny", 4.0, 1, memory_bytes=1 << 29),
+                Vm("large", 1.0, 2, 0.5, memory_bytes=64 << 30), Vm("middle", 2.0, 2, 0.2, memory_bytes=24 << 30),
+            )  # fmt: skip
+            platform = Platform(vms, storage).holding(mixed)
+            found = self._expect_valid(mixed, platform)
+            assert all(platform.fits(mixed)[task, vm] for task, vm in enumerate(found.vm))
+            planner = self.make()
+            if isinstance(planner, Online):
+                real = simulate(
+                    mixed, platform, planner.director(mixed, platform), World(noise=0.5, failure=0.3, seed=1)
+                )
+                check(mixed, platform, real)
 
     def test_one_task(self) -> None:
         """A workflow may be a single task."""

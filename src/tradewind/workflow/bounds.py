@@ -59,16 +59,15 @@ class _Refutation:
         from tradewind.workflow import kernel_bounds
 
         self._kernel = kernel_bounds
-        classes = platform.classes
+        classes = platform.classes_for(flow)
         firsts = [each[0] for each in classes]
-        seconds = platform.seconds(flow)[:, firsts]
+        # Where a task does not fit its time is infinite: all that follows is over the classes that are open to it.
+        self._seconds = np.ascontiguousarray(platform.seconds(flow)[:, firsts])
         cores = np.array([task.cores for task in flow.tasks])
-        fits = cores[:, None] <= np.array([platform.vms[vm].slots for vm in firsts])
-        self._seconds = np.where(fits, seconds, math.inf)
         self._cores = cores.astype(float)
         slots = np.array([sum(platform.vms[vm].slots for vm in each) for each in classes], dtype=float)
         speeds = np.array([platform.vms[vm].speed for vm in firsts])
-        self._prices = _prices(speeds, slots, seconds)
+        self._prices = _prices(speeds, slots, platform.times(flow)[:, firsts])
         self._order = flow.order, np.ascontiguousarray(flow.order[::-1])
         parents, children = flow.csr(flow.parents), flow.csr(flow.children)
         before = kernel_bounds.ancestors(self._order[0], *parents)

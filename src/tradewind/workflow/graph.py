@@ -124,6 +124,21 @@ class Workflow:
         return cores, max((task.memory_bytes or 0 for task in self.tasks), default=0)
 
     @cached_property
+    def demands(self) -> NDArray[np.int64]:
+        """Cores and bytes of memory that tasks take, one pair a row, each once, sorted; 0 bytes where one says none."""
+        pairs = sorted({(task.cores, task.memory_bytes or 0) for task in self.tasks})
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
+    def largest(self) -> tuple[tuple[int, int], ...]:
+        """Those of `demands` that no other one exceeds in both: where they fit, every task fits."""
+        found: list[tuple[int, int]] = []
+        for cores, memory in reversed(self.demands.tolist()):
+            if not found or memory > found[-1][1]:
+                found.append((cores, memory))
+        return tuple(found)
+
+    @cached_property
     def densest(self) -> Task | None:
         """The task that needs the most memory for each of its cores; None where none says what it needs."""
         saying = [task for task in self.tasks if task.memory_bytes]

@@ -163,18 +163,19 @@ def _keep(lanes: Numbers, first: int, beyond: int, need: int, end: float) -> Non
 
 @fast
 def run_queue(
-    graph: Graph, seconds: Numbers, ranks: Ints, preference: Ints, cores: Ints, slots: Ints, ready_at: Numbers,
-    files: Files, delays: Delays,
+    graph: Graph, seconds: Numbers, ranks: Ints, preference: Ints, cores: Ints, slots: Ints, plain: bool,
+    ready_at: Numbers, files: Files, delays: Delays,
 ) -> tuple[Ints, Numbers, Numbers, int]:  # fmt: skip
     """Give the first ready task that fits somewhere to the most preferred machine with room for it.
 
     Args:
         graph: Who waits for whom.
-        seconds: Of each task on each machine; shape (tasks, machines).
+        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
         ranks: Ready tasks go in the order of these, ties in the order in which they became ready; from 0, below 2³¹.
         preference: The machines, the most preferred first.
         cores: That each task uses.
         slots: Of each machine.
+        plain: Every task uses one core and fits on every machine: no task can be passed over for another.
         ready_at: When each machine can run its first task.
         files: What tasks read and write.
         delays: Of the workflow system.
@@ -194,7 +195,6 @@ def run_queue(
     for each in range(vms):
         events = _push_time(when, what, events, ready_at[each], 2 * tasks + each)
     # One rank and no task that could be passed over: a line, of which `head` is the first.
-    plain = int(cores.max()) == 1
     line, head = plain and int(ranks.max()) == int(ranks.min()), 0
     # Ready tasks: a heap of rank and arrival in one number; those that became ready just now; those passed over.
     heap, waiting, of_arrival, arrived = np.empty(0 if line else tasks, np.int64), 0, np.empty(tasks, np.int64), 0
@@ -223,7 +223,7 @@ def run_queue(
         while waiting > 0 and room > 0:
             code = head if line else heap[0]
             task = of_arrival[code & 0xFFFFFFFF]
-            place = _room(free, preference, cores[task], place if plain else 0)
+            place = _room(free, preference, place) if plain else _room_of(task, free, preference, cores, seconds)
             head += 1
             waiting = waiting - 1 if line else _drop(heap, waiting)
             if place == vms:
@@ -245,9 +245,20 @@ def run_queue(
 
 
 @inlined
-def _room(free: Ints, preference: Ints, need: int, place: int) -> int:
-    """The first machine with so many free slots, from a place in the list on."""
-    while place < len(preference) and free[preference[place]] < need:
+def _room(free: Ints, preference: Ints, place: int) -> int:
+    """The first machine with a free slot, from a place in the list on."""
+    while place < len(preference) and free[preference[place]] < 1:
+        place += 1
+    return place
+
+
+@inlined
+def _room_of(task: int, free: Ints, preference: Ints, cores: Ints, seconds: Numbers) -> int:
+    """The first machine of the list that a task fits on and that has the free slots for it."""
+    place = 0
+    while place < len(preference) and (
+        free[preference[place]] < cores[task] or seconds[task, preference[place]] == np.inf
+    ):
         place += 1
     return place
 

@@ -194,19 +194,31 @@ def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: flo
     """See that a schedule keeps every rule.
 
     Raises:
-        WorkflowError: A task has no machine, begins before a parent has ended, or a machine runs more than it can.
+        WorkflowError: A task has no machine or one that it does not fit on, begins before a parent has ended, or a
+            machine runs more than it can.
     """
     if not len(schedule.vm) == len(schedule.start) == len(schedule.finish) == len(flow):
         raise WorkflowError(f"the plan has {count(len(schedule.vm), 'task')}, and workflow {flow.name} has {len(flow)}")
     for task, vm in enumerate(schedule.vm):
         if not 0 <= vm < len(platform.vms):
             raise WorkflowError(f"task {flow.tasks[task].id!r} is on machine {vm}, which is not there")
+        _check_fit(flow, platform, task, int(vm))
         for parent in flow.parents[task]:
             if schedule.start[task] < schedule.finish[parent] - tolerance:
                 late = flow.tasks[parent].id
                 raise WorkflowError(f"task {flow.tasks[task].id!r} begins before its parent {late!r} has ended")
     for vm, tasks in schedule.order.items():
         _check_slots(flow, platform, schedule, vm, tasks, tolerance)
+
+
+def _check_fit(flow: Workflow, platform: Platform, task: int, vm: int, file: str | None = None) -> None:
+    if why := platform.misfit(flow, task, vm):
+        where = platform.vms[vm].name
+        raise WorkflowError(
+            f"task {flow.tasks[task].id!r} is planned on machine {where!r}, where it does not fit: {why}",
+            file=file,
+            hint="plan it again: tradewind workflow plan gives each task a machine that it fits on",
+        )
 
 
 def _check_slots(
@@ -254,7 +266,8 @@ def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -
     """The schedule of a plan; the order of its tasks on a machine is that of their starts.
 
     Raises:
-        WorkflowError: It is no plan, or not one of this workflow on these machines.
+        WorkflowError: It is no plan, or not one of this workflow on these machines; or it gives a task a machine that
+            the task does not fit on.
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise WorkflowError(f"it is no plan: its 'format' is not {FORMAT}", file=file)
@@ -273,6 +286,7 @@ def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -
             if vm[task] >= 0:
                 raise WorkflowError(f"task {row['task']!r} is planned twice", file=file)
             vm[task] = names[row["vm"]]
+            _check_fit(flow, platform, task, int(vm[task]), file)
             start[task], finish[task] = (finite(row[key], f"the {key} of {row['task']!r}") for key in _TIMES)
             if finish[task] < start[task]:
                 raise ValueError(f"{row['task']!r} ends at {finish[task]:g} s, before it begins at {start[task]:g} s")

@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, round_money
 from tradewind.units import count, format_memory
-from tradewind.workflow.graph import Indices, Numbers, Workflow
+from tradewind.workflow.graph import Indices, Numbers, Task, Workflow
 
 Storage = Literal["none", "shared", "local"]
+
+Marks = NDArray[np.bool_]
 
 MEGABYTE = 1_000_000.0
 
@@ -43,17 +46,27 @@ class Vm:
 
 
 def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:
-    """How many of a machine's slots can be in use at a time whatever tasks run there; 0 where one task does not fit.
+    """How many of a machine's slots can be in use at a time whatever runs there of the tasks that fit on it.
 
     Args:
         slots: Its cores.
         memory_bytes: Its memory.
-        flow: The workflow; its tasks may say what memory they need.
+        flow: The workflow; its tasks may say what memory they need. Those that need more cores or memory than the
+            machine has do not run there.
+
+    Returns:
+        From 0, where no task fits.
     """
     if flow.densest is None:
         return slots
+    cores, memory = flow.densest.cores, flow.densest.memory_bytes or 0
+    if flow.needs[0] > slots or flow.needs[1] > memory_bytes:
+        fitting = flow.demands[(flow.demands[:, 0] <= slots) & (flow.demands[:, 1] <= memory_bytes)]
+        if not len(fitting):
+            return 0
+        cores, memory = fitting[np.argmax(fitting[:, 1] / fitting[:, 0])].tolist()
     # Which tasks meet on a machine is not known: each slot must hold a core of the task that takes the most for one.
-    return min(slots, int(memory_bytes * flow.densest.cores // (flow.densest.memory_bytes or 1)))
+    return min(slots, int(memory_bytes * cores // memory)) if memory else slots
 
 
 def needs_of_slot(flow: Workflow) -> int:
@@ -113,6 +126,19 @@ class Platform:
             found.setdefault((-vm.speed, vm.slots, vm.boot_seconds, vm.price_per_hour), []).append(place)
         return tuple(tuple(found[key]) for key in sorted(found))
 
+    def classes_for(self, flow: Workflow) -> tuple[tuple[int, ...], ...]:
+        """As `classes`, those machines apart that other tasks of the workflow fit on."""
+        if self.suits(flow):
+            return self.classes
+        fits = self.fits(flow)
+        found: list[tuple[int, ...]] = []
+        for alike in self.classes:
+            split: dict[bytes, list[int]] = {}
+            for place in alike:
+                split.setdefault(fits[:, place].tobytes(), []).append(place)
+            found += map(tuple, split.values())
+        return tuple(found)
+
     def reading(self, flow: Workflow) -> Numbers:
         """Seconds that each task reads before it runs, under shared storage; without it, zero.
 
@@ -146,67 +172,128 @@ class Platform:
         writes = flow.csr([[number[name] for name in task.outputs] for task in flow.tasks])
         return *reads, *writes, fetch
 
+    @cached_property
+    def _least(self) -> tuple[int, float]:
+        return min(vm.slots for vm in self.vms), min(_memory(vm) for vm in self.vms)
+
+    def suits(self, flow: Workflow) -> bool:
+        """True where every task fits on every machine; quicker than `fits`."""
+        return flow.needs[0] <= self._least[0] and flow.needs[1] <= self._least[1]
+
+    def fits(self, flow: Workflow) -> Marks:
+        """On which machines each task fits, by its cores and its memory; shape (tasks, machines).
+
+        A machine whose memory is unknown has enough. That tasks of several cores, or several tasks, meet there is for
+        slots to forbid; see `holding`.
+        """
+        cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
+        found = cores[:, None] <= np.array([vm.slots for vm in self.vms])[None, :]
+        if flow.densest is not None and any(vm.memory_bytes is not None for vm in self.vms):
+            needs = np.array([task.memory_bytes or 0 for task in flow.tasks], dtype=float)
+            found &= needs[:, None] <= np.array([_memory(vm) for vm in self.vms])[None, :]
+        return np.asarray(found)
+
     def check(self, flow: Workflow) -> None:
         """See that every task fits on some machine.
 
         Raises:
-            WorkflowError: One uses more cores than any machine has, or more memory than one of them has.
+            WorkflowError: One uses more cores than any machine has, or more memory, or more of both.
         """
-        self._check_memory(flow)
-        most = max(vm.slots for vm in self.vms)
-        for task in flow.tasks:
-            if task.cores > most:
-                raise WorkflowError(
-                    f"task {task.id!r} uses {count(task.cores, 'core')}, and no machine has as many",
-                    hint="give larger machines, or read the workflow with one core a task",
-                )
+        if not self.suits(flow):
+            self._check(flow, self.fits(flow))
 
-    def _check_memory(self, flow: Workflow) -> None:
-        # Planners know slots, not memory: a machine that is too small for one task cannot be there for the others.
-        for vm in self.vms if flow.densest else ():
-            if vm.memory_bytes is not None and holds(vm.slots, vm.memory_bytes, flow) < 1:
-                assert flow.densest is not None
-                task, needs = flow.densest, format_memory(flow.densest.memory_bytes or 0)
-                several = f" for its {task.cores} cores" if task.cores > 1 else ""
-                raise WorkflowError(
-                    f"task {task.id!r} needs {needs} of memory{several}, and machine {vm.name!r} has "
-                    f"{format_memory(vm.memory_bytes)}",
-                    hint="give larger machines, and none that is too small for a task",
-                )
+    def _check(self, flow: Workflow, fits: Marks) -> None:
+        lost = np.flatnonzero(~fits.any(axis=1))
+        if len(lost):
+            raise WorkflowError(
+                self._nowhere(flow.tasks[lost[0]]),
+                hint="give a larger machine",
+            )
+
+    def _nowhere(self, task: Task) -> str:
+        """Why a task fits on no machine, with what it needs and the largest machine."""
+        memory = task.memory_bytes or 0
+        needs = f"task {task.id!r} uses {count(task.cores, 'core')}"
+        able = [vm for vm in self.vms if vm.slots >= task.cores]
+        if not able:
+            widest = max(self.vms, key=lambda vm: vm.slots)
+            return (
+                f"{needs}, and no machine has as many: the largest, {widest.name!r}, has {count(widest.slots, 'slot')}"
+            )
+        largest = max(self.vms, key=_memory)
+        if memory > _memory(largest):
+            has = format_memory(largest.memory_bytes or 0)
+            needs = f"task {task.id!r} needs {format_memory(memory)} of memory"
+            return f"{needs}, and no machine has as much: the largest, {largest.name!r}, has {has}"
+        most = max(able, key=_memory)
+        return (
+            f"{needs} and {format_memory(memory)} of memory, and no machine has both: the largest with the cores, "
+            f"{most.name!r}, has {format_memory(most.memory_bytes or 0)}"
+        )
+
+    def misfit(self, flow: Workflow, task: int, vm: int) -> str:
+        """Why a task does not fit on a machine, to follow its name; empty where it does.
+
+        Args:
+            flow: The workflow.
+            task: The place of the task.
+            vm: The place of the machine.
+        """
+        it, machine = flow.tasks[task], self.vms[vm]
+        if it.cores > machine.slots:
+            return f"it uses {count(it.cores, 'core')}, and the machine has {count(machine.slots, 'slot')}"
+        if (it.memory_bytes or 0) > _memory(machine):
+            has = format_memory(machine.memory_bytes or 0)
+            return f"it needs {format_memory(it.memory_bytes or 0)} of memory, and the machine has {has}"
+        return ""
 
     def holding(self, flow: Workflow) -> Platform:
         """The same machines, each with no more slots than its memory holds: whatever runs there at a time fits.
 
         Args:
             flow: The workflow; where its tasks do not say what they need, and of a machine whose memory is unknown,
-                slots stay as they are.
+                slots stay as they are. So they do where no task fits: nothing runs there.
 
         Raises:
-            WorkflowError: A machine does not hold some task, or no machine has the slots for one any more.
+            WorkflowError: A task fits on no machine, or on none any more that has only these slots.
         """
         if flow.densest is None or all(vm.memory_bytes is None for vm in self.vms):
             return self
-        self._check_memory(flow)
+        before = self.fits(flow)
+        self._check(flow, before)
         vms = tuple(
-            vm if vm.memory_bytes is None else replace(vm, slots=holds(vm.slots, vm.memory_bytes, flow))
+            vm if vm.memory_bytes is None else replace(vm, slots=holds(vm.slots, vm.memory_bytes, flow) or vm.slots)
             for vm in self.vms
         )
-        before, after = (max(vm.slots for vm in each) for each in (self.vms, vms))
-        if before >= flow.needs[0] > after:
+        held = replace(self, vms=vms)
+        for place in np.flatnonzero(~held.fits(flow).any(axis=1)):
+            task, vm = flow.tasks[place], int(np.flatnonzero(before[place])[0])
+            able = [flow.tasks[other] for other in np.flatnonzero(before[:, vm])]
+            dense = max(able, key=lambda each: (each.memory_bytes or 0) / each.cores)
             raise WorkflowError(
-                f"a task uses {flow.needs[0]} cores, and no machine has the memory to run as many tasks like "
-                f"{flow.densest.id!r} at a time",
+                f"task {task.id!r} uses {count(task.cores, 'core')}, and no machine has the memory to run as many "
+                f"tasks like {dense.id!r} at a time",
                 hint="give machines with more memory: which tasks meet on a machine is not known",
             )
-        return replace(self, vms=vms)
+        return held
 
     def seconds(self, flow: Workflow) -> Numbers:
         """Seconds of each task on each machine, reading from shared storage included; shape (tasks, machines).
 
+        Infinite where a task does not fit: whoever takes the machine where a task ends first never takes that one.
+
         Raises:
             WorkflowError: A task fits on no machine.
         """
-        self.check(flow)
+        times = self.times(flow)
+        if self.suits(flow):
+            return times
+        fits = self.fits(flow)
+        self._check(flow, fits)
+        return np.where(fits, times, np.inf)
+
+    def times(self, flow: Workflow) -> Numbers:
+        """As `seconds`, of each task on each machine as if it fitted there."""
         return np.asarray(flow.runtimes[:, None] / self.speeds[None, :] + self.reading(flow)[:, None])
 
     def cost(self, busy: Numbers) -> float:
@@ -217,3 +304,8 @@ class Platform:
             if seconds > 0
         )
         return round_money(sum(each))
+
+
+def _memory(vm: Vm) -> float:
+    """Bytes of memory of a machine; without end where it is unknown."""
+    return float("inf") if vm.memory_bytes is None else vm.memory_bytes

@@ -305,3 +305,21 @@ def test_a_machine_that_is_lost_loses_nothing(tmp_path: Path) -> None:
     assert carried.ending is Ending.DONE
     assert len(carried.results["machines_lost"]) == 1
     assert len((tmp_path / "run/files/total").read_text().split()) == 12
+
+
+def test_who_decides_may_not_place_a_task_where_it_does_not_fit() -> None:
+    graph = Graph([()], [1], [1, 1], [[False, True]])
+
+    @dataclass
+    class Careless:
+        vms: tuple[int, ...] = (0, 1)
+
+        def pick(self, ready: Sequence[int], free: Sequence[int]) -> tuple[int, int] | None:
+            return (ready[0], 0) if free[0] else None
+
+        def ended(self, task: int, vm: int, *, failed: bool) -> None: ...
+
+    runs = ExecutionMachine(graph, {}, Patience(), Careless())
+    runs.handle(Opened())
+    with pytest.raises(WorkflowError, match="task 0 on machine 0, which cannot start it now"):
+        runs.handle(MachineUp(0))

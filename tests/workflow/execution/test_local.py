@@ -487,10 +487,21 @@ def test_a_machine_that_does_not_see_the_folder(tmp_path: Path) -> None:
         carry(plan_of(flow_of(sh("a", "true"))), folder, runner=runner, terms=QUICK)
 
 
-def test_what_fits_on_no_machine_that_is_left(tmp_path: Path) -> None:
-    flow = flow_of(sh("small", "sleep 0.5"), sh("large", "sleep 0.5", cores=2))
-    platform = Platform((Vm("big", slots=2), Vm("little")))
-    plan = Plan(flow, platform, heft().plan(plan_of(flow, 1, slots=2).flow, Platform((Vm("big", slots=2),))), "hand")
+@pytest.mark.parametrize(
+    ("needs", "said"),
+    [
+        ({"cores": 2}, "task 'large' uses 2 cores, and no machine has as many: the largest, 'little', has 1 slot"),
+        (
+            {"memory_bytes": 16 << 30},
+            "task 'large' needs 16 GiB of memory, and no machine has as much: the largest, 'little', has 2 GiB",
+        ),
+    ],
+)
+def test_what_fits_on_no_machine_that_is_left(tmp_path: Path, needs: dict[str, Any], said: str) -> None:
+    flow = flow_of(sh("small", "sleep 0.5"), sh("large", "sleep 0.5", **needs))
+    big, little = Vm("big", slots=2, memory_bytes=32 << 30), Vm("little", memory_bytes=2 << 30)
+    platform = Platform((big, little)).holding(flow)
+    plan = Plan(flow, platform, heft().plan(flow, Platform((platform.vms[0],))), "hand")
 
     def watch(seen: Progress) -> None:
         if seen.running:
@@ -498,4 +509,6 @@ def test_what_fits_on_no_machine_that_is_left(tmp_path: Path) -> None:
                 if "/big/" in " ".join(each.cmdline()):
                     each.kill()
 
-    assert carry(plan, tmp_path / "run", watch=watch).ending is Ending.IMPOSSIBLE
+    ended = carry(plan, tmp_path / "run", watch=watch)
+    assert ended.ending is Ending.IMPOSSIBLE
+    assert ended.reason == said

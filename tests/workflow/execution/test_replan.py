@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.workflow.execution.plans import heft
 
+from tradewind import plugins
 from tradewind.errors import WorkflowError
 from tradewind.workflow.execution.replan import UnderWay, plan_rest, rest_of
 from tradewind.workflow.graph import Task, Workflow
@@ -59,6 +60,28 @@ def test_what_waits_for_a_task_that_its_machine_will_begin_by_itself() -> None:
     assert (list(vm), list(start), list(finish)) == ([0, 0], [14.0, 0.0], [24.0, 10.0])
     _, vm, start, _ = plan_rest(flow, Platform((Vm("gone"), Vm("one"))), [2, 3], [1], under_way, heft())
     assert (list(vm), start.min()) == ([1, 1], 0.0)  # what is under way on a machine that is gone is none
+
+
+@pytest.mark.parametrize("name", ["heft", "search", "mct", "fcfs", "adaptive", "roundrobin", "ic_pcp"])
+def test_what_is_left_is_planned_where_it_fits(name: str) -> None:
+    """The large task waits for the one machine that holds it and still runs something; the rest fills the others."""
+    gib = 2**30
+    tasks = (
+        Task("now", "a", 50.0),
+        Task("large", "a", 10.0, memory_bytes=16 * gib),
+        *(Task(f"s{n}", "a", 10.0) for n in range(4)),
+    )
+    flow = Workflow("w", tasks, ((),) * 6)
+    lost, small = Vm("lost", memory_bytes=64 * gib), Vm("small", 4.0, memory_bytes=2 * gib)
+    platform = Platform((lost, small, Vm("large", memory_bytes=32 * gib)))
+    planner = plugins.create("planner", name, {"turns": 5} if name == "search" else {})
+    _, vm, start, _ = plan_rest(flow, platform, [1, 2, 3, 4, 5], [1, 2], [UnderWay(0, 2, 50.0)], planner)
+    assert vm[0] == 2
+    assert start[0] >= 50.0
+    with pytest.raises(
+        WorkflowError, match="'large' needs 16 GiB of memory, and no machine has as much: the largest, 'sm"
+    ):
+        plan_rest(flow, platform, [1, 2, 3, 4, 5], [1], [], planner)
 
 
 def test_what_fits_nowhere_cannot_be_planned() -> None:

@@ -61,6 +61,14 @@ def test_the_order_is_kept_although_another_task_could_begin() -> None:
     assert runs.handle(Ended(1, 1, DONE)) == [Begun(2, 0, 1)]
 
 
+def test_the_last_try_is_on_a_machine_that_the_task_fits_on() -> None:
+    fits = [[True, False, True], [True, True, True]]
+    runs = ExecutionMachine(Graph([(), ()], [1, 1], [1, 1, 1], fits), {0: [0], 2: [1, 1]}, Patience(retries=1))
+    up(runs, 0, 1, 2)  # the second machine is idle, and the shortest queue that it fits on is that of the third
+    assert runs.handle(Ended(0, 1, FAILED)) == []
+    assert runs.handle(Ended(1, 1, DONE)) == [Launch(0, 2, 2)]
+
+
 def test_slots_and_cores() -> None:
     runs = ExecutionMachine(Graph([(), (), (), ()], [1, 2, 1, 1], [3]), {0: [0, 1, 2, 3]}, Patience())
     assert up(runs, 0) == [Launch(0, 0, 1), Launch(1, 0, 1)]

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from tradewind.workflow.bounds import lower_bound
+from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.plan import check
+from tradewind.workflow.platform import Platform, Vm
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra 'learning' is not installed")
 
@@ -43,6 +45,22 @@ def test_passes_gymnasiums_own_checker(settings: dict[str, Any]) -> None:
         warnings.simplefilter("error")
         check_env(made.unwrapped, skip_render_check=True)
     assert made.spec.id == ID
+
+
+def test_a_task_goes_to_a_machine_that_it_fits_on_whatever_is_meant() -> None:
+    flow = Workflow("two", (Task("large", "a", 8.0, memory_bytes=16 << 30), Task("small", "a", 2.0)), ((), ()))
+    vms = (
+        Vm("quick", 4.0, 4, memory_bytes=1 << 30),
+        Vm("big", memory_bytes=32 << 30),
+        Vm("bigger", memory_bytes=64 << 30),
+    )
+    env = WorkflowEnv(flow, Platform(vms))
+    seen, _ = env.reset(seed=1)
+    assert seen[3] == 1e6  # the most urgent task, the large one, on the first machine
+    play(env, lambda seen: 0, 1)
+    assert env.schedule.vm.tolist() == [1, 0]
+    play(env, lambda seen: 2, 1)
+    assert env.schedule.vm.tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("kind", ["unlike", "late"])

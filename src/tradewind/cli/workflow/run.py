@@ -237,7 +237,8 @@ def _finish(carried: Carried, place: Path, gantt: list[Path], *, as_json: bool) 
         case Ending.MACHINES:
             raise DeployError("no machine is left", hint=again)
         case Ending.IMPOSSIBLE:
-            raise WorkflowError("what is left cannot be run on the machines that are left", hint=again)
+            why = f": {carried.reason}" if carried.reason else ""
+            raise WorkflowError(f"what is left cannot be run on the machines that are left{why}", hint=again)
         case Ending.FAILED:
             (task, reason), *others = carried.failures.items()
             tasks = carried.results["tasks"]

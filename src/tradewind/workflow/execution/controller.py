@@ -91,9 +91,8 @@ class Controller:
         self.history = History()
         for record in journal.records:
             self.history.take(record)
-        graph = Graph(
-            self._flow.parents, [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
-        )
+        cores, slots = [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
+        graph = Graph(self._flow.parents, cores, slots, self._platform.fits(self._flow).tolist())
         self._seconds = self._platform.seconds(self._flow)
         planned = plan.schedule.finish - plan.schedule.start
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
@@ -380,6 +379,12 @@ class Controller:
         common = [name for name in it.outputs if len(known[name]) > 1]
         order = order_of(it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common)
         self._fleet.send(vm, {**order, "after": self._keys(after)})
+
+    @property
+    def impossible(self) -> str:
+        """Why what is left could not be planned; empty where it could."""
+        why = self._planning.fatal
+        return why.message if why is not None and self.machine.ending is Ending.IMPOSSIBLE else ""
 
     @property
     def failed(self) -> dict[str, str]:

@@ -34,11 +34,13 @@ class Carried:
         ending: How it ended.
         results: The document that is also in ``results.json``.
         failures: The tasks that failed for good, with the reason of each.
+        reason: Why what is left cannot be planned, where it ended for that; else empty.
     """
 
     ending: Ending
     results: dict[str, Any]
     failures: dict[str, str]
+    reason: str = ""
 
 
 def carry_out(
@@ -98,7 +100,7 @@ def carry_out(
         ending = controller.run()
         results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
         write_text(place.results, json.dumps(results, indent=1) + "\n")
-        return Carried(ending, results, controller.failed)
+        return Carried(ending, results, controller.failed, controller.impossible)
     finally:
         journal.close()
 

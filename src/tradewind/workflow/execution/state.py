@@ -173,7 +173,7 @@ class ExecutionMachine(Board):
         return self._recall(vm)
 
     def _other(self, task: int, vm: int) -> int:
-        """The machine with the shortest queue on which a task has not just failed; that one, if there is no other.
+        """The machine with the shortest queue on which a task fits and has not just failed; that one, if none other.
 
         One that is there comes before one that would have to be asked for.
         """
@@ -181,7 +181,7 @@ class ExecutionMachine(Board):
             (self.presence[other] in ABSENT, len(self._queues[other]), other)
             for other in self.vms
             if other != vm and self.presence[other] is not Presence.COMING
-            if self.graph.slots[other] >= self.graph.cores[task]
+            if self.graph.fit(task, other)
         ]
         return min(others)[2] if others else vm
 
@@ -309,7 +309,7 @@ class ExecutionMachine(Board):
             if picked is None:
                 break
             task, vm = picked
-            if task not in self._ready or free[vm] < self.graph.cores[task]:
+            if task not in self._ready or free[vm] < self.graph.cores[task] or not self.graph.fit(task, vm):
                 raise WorkflowError(f"who decides has placed task {task} on machine {vm}, which cannot start it now")
             out.append(self._launch(task, vm))
         return out

@@ -44,11 +44,17 @@ class Graph:
         parents: For each task the tasks that it waits for.
         cores: Slots that each task takes.
         slots: Slots of each machine.
+        fits: For each task on which machines it fits; None where each fits wherever there are the slots for it.
     """
 
     parents: Sequence[Sequence[int]]
     cores: Sequence[int]
     slots: Sequence[int]
+    fits: Sequence[Sequence[bool]] | None = None
+
+    def fit(self, task: int, vm: int) -> bool:
+        """True where a task can run on a machine, as soon as that is free."""
+        return self.slots[vm] >= self.cores[task] and (self.fits is None or self.fits[task][vm])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.learning.arrays import Arrays, schedule
 from tradewind.workflow.plan import Schedule
+from tradewind.workflow.planner.lanes import mean_of_fitting
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.simulator.reference import Director, State, simulate
 from tradewind.workflow.simulator.world import World
@@ -96,7 +97,7 @@ class AdaptivePolicy:
         self.arrays = arrays or Arrays(flow, platform)
         self.weights = weights
         arrays = self.arrays
-        mean = arrays.seconds[:, arrays.lane_vm].mean(axis=1)
+        mean = mean_of_fitting(arrays.seconds[:, arrays.lane_vm])
         fastest = arrays.seconds.min(axis=1)
         taken = weights.fastest * fastest + (1.0 - weights.fastest) * mean
         ranks = upward_ranks(flow.order, arrays.child_starts, arrays.children, taken) + weights.own * taken
@@ -187,7 +188,7 @@ class AdaptiveDirector(Director):
         )  # fmt: skip
         count = kernel.assign(
             state.now, urgent, len(urgent), slow, lanes, arrays.lane_starts, free, arrays.stated, arrays.reading,
-            arrays.cores, arrays.slots, self._policy.weights.patience, self._chosen,
+            arrays.cores, self._policy.weights.patience, self._chosen,
         )  # fmt: skip
         return [(int(self._chosen[0, each]), int(self._chosen[1, each])) for each in range(count)]
 

@@ -25,7 +25,8 @@ class Arrays:
         platform: Its machines; files on their own disks (storage ``local``) are not foreseen.
 
     Attributes:
-        stated: Seconds of each task on each machine at its stated speed, without reading; shape (tasks, machines).
+        stated: Seconds of each task on each machine at its stated speed, without reading, infinite where it does not
+            fit; shape (tasks, machines).
         reading: Seconds that each task reads before it runs.
         cores: Slots that each task uses.
         slots: Slots of each machine.
@@ -38,11 +39,12 @@ class Arrays:
     """
 
     def __init__(self, flow: Workflow, platform: Platform) -> None:
-        platform.check(flow)
+        expected = platform.seconds(flow)
         self.flow, self.platform = flow, platform
         self.child_starts, self.children = flow.csr(flow.children)
         self.parents = np.array([len(each) for each in flow.parents], dtype=np.int64)
-        self.stated = np.ascontiguousarray(flow.runtimes[:, None] / platform.speeds[None, :])
+        running = flow.runtimes[:, None] / platform.speeds[None, :]
+        self.stated = np.ascontiguousarray(np.where(np.isfinite(expected), running, np.inf))
         self.reading = np.asarray(platform.reading(flow), dtype=np.float64)
         self.cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self.slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)

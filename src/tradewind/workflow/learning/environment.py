@@ -58,11 +58,12 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
     """One episode is one run of a workflow; each step gives the most urgent ready task to a machine.
 
     Actions: the number of a machine. A machine that is busy keeps the task in a queue of its own, first come first
-    served; a machine with too few cores for it cannot be meant, and the task goes to the widest one.
+    served; a machine that it does not fit on cannot be meant, and the task goes to the widest one that it fits on.
 
     Observations, all divided by the lower bound of the makespan where they are times: of each machine the time until
-    it is free, the time that the task takes there as stated, tasks in its queue, and the mean of ln(real / stated time)
-    seen there so far; then the rank of the task, the share of tasks that have ended, and how many are ready.
+    it is free, the time that the task takes there as stated (10⁶ where it does not fit), tasks in its queue, and the
+    mean of ln(real / stated time) seen there so far; then the rank of the task, the share of tasks that have ended, and
+    how many are ready.
 
     Rewards: minus the time that passes until the next decision, divided by the lower bound: their sum is minus the
     makespan over the lower bound.
@@ -85,7 +86,6 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         self._turn = AdaptivePolicy(self.flow, self.platform, ONLINE_HEFT, self._arrays).turn
         self._bound = max(lower_bound(self.flow, self.platform), 1e-9)
         self._periods = 1 + int(min(HORIZON * self._bound / self._settings.period, 10_000.0))
-        self._widest = int(np.argmax(self._arrays.slots))
         machines = len(self.platform.vms)
         self.action_space = spaces.Discrete(machines)
         self.observation_space = spaces.Box(-_MOST, _MOST, (4 * machines + 3,), np.float32)
@@ -114,8 +114,9 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         before, task, vm = float(self._run.now[0]), self._task(), int(action)
         if task is None:
             raise gymnasium.error.ResetNeeded("the run has ended: reset() begins the next one")
-        if self._arrays.slots[vm] < self._arrays.cores[task]:
-            vm = self._widest
+        fits = np.isfinite(self._arrays.stated[task])
+        if not fits[vm]:
+            vm = int(np.argmax(np.where(fits, self._arrays.slots, 0)))
         self._queues[vm].append(task)
         self._committed.add(task)
         self._start()

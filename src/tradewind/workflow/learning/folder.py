@@ -159,6 +159,8 @@ def digest(flow: Workflow, platform: Platform) -> str:
         said.update(repr((task.id, task.activity, task.runtime, task.cores, parents)).encode())
     said.update(repr(platform.vms).encode())
     said.update(platform.reading(flow).tobytes())
+    if not platform.suits(flow):
+        said.update(platform.fits(flow).tobytes())
     return said.hexdigest()[:16]
 
 

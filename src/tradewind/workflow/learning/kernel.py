@@ -266,7 +266,8 @@ def by_key(given: Given, turn: Numbers, preference: Ints) -> Run:
         while at < run.counts[WAITING] and run.free.max() > 0:
             found = -1
             for vm in preference:
-                if run.free[vm] >= given.cores[run.ready[at]]:
+                task = run.ready[at]
+                if run.free[vm] >= given.cores[task] and given.running[task, vm] < np.inf:
                     found = vm
                     break
             if found >= 0:
@@ -294,11 +295,17 @@ def row_of(rows: Ints, task: int, waiting: int, buckets: int) -> int:
 
 
 @fast
-def choose_machine(table: Numbers, row: int, columns: Ints, free: Ints, cores: int, explore: float, state: Ints) -> int:
-    """A machine with room: with the chance ``explore`` any of them, else the one of the highest value; -1 for none."""
+def choose_machine(
+    table: Numbers, row: int, columns: Ints, free: Ints, cores: int, running: Numbers, explore: float, state: Ints,
+) -> int:  # fmt: skip
+    """A machine with room that a task fits on; -1 for none.
+
+    With the chance ``explore`` any of them, else the one of the highest value; ``running`` has the seconds of the task
+    on each machine, infinite where it does not fit.
+    """
     best, there = -1, 0
     for vm in range(len(free)):
-        if free[vm] >= cores:
+        if free[vm] >= cores and running[vm] < np.inf:
             there += 1
             if best < 0 or table[row, columns[vm]] > table[row, columns[best]]:
                 best = vm
@@ -306,7 +313,7 @@ def choose_machine(table: Numbers, row: int, columns: Ints, free: Ints, cores: i
         return best
     wanted = int(chance(state) * there)
     for vm in range(len(free)):
-        if free[vm] >= cores:
+        if free[vm] >= cores and running[vm] < np.inf:
             if wanted == 0:
                 return vm
             wanted -= 1
@@ -375,7 +382,9 @@ def q_episode(
         while at < run.counts[WAITING] and run.free.max() > 0:
             task, waiting = run.ready[at], run.counts[WAITING]
             row = row_of(rows, task, waiting, buckets)
-            vm = choose_machine(table, row, columns, run.free, given.cores[task], numbers[3], state)
+            vm = choose_machine(
+                table, row, columns, run.free, given.cores[task], given.running[task], numbers[3], state
+            )
             if vm < 0:
                 at += 1
                 continue
@@ -435,7 +444,7 @@ def lanes_available(
 @fast
 def assign(
     now: float, ready: Ints, waiting: int, slow: Numbers, lanes: Numbers, lane_starts: Ints, free: Ints,
-    running: Numbers, reading: Numbers, cores: Ints, slots: Ints, patience: float, chosen: Ints,
+    running: Numbers, reading: Numbers, cores: Ints, patience: float, chosen: Ints,
 ) -> int:  # fmt: skip
     """Go through the ready tasks, each to the machine where it is expected to end first, busy ones included.
 
@@ -450,10 +459,9 @@ def assign(
         lanes: When each slot is expected to be free.
         lane_starts: Where the slots of each machine begin.
         free: Free slots of each machine.
-        running: Stated seconds of each task on each machine.
+        running: Stated seconds of each task on each machine, infinite where it does not fit.
         reading: Seconds before it.
         cores: Slots that each task uses.
-        slots: Slots of each machine.
         patience: Seconds that a second of waiting for a busy machine counts in addition.
         chosen: Becomes the tasks to place now and their machines; shape (2, tasks).
 
@@ -466,7 +474,7 @@ def assign(
             break
         task, best, best_score, best_start = ready[at], -1, np.inf, 0.0
         for vm in range(len(free)):
-            if slots[vm] < cores[task]:
+            if running[task, vm] == np.inf:
                 continue
             start = _earliest(lanes, lane_starts[vm], lane_starts[vm + 1], cores[task])
             score = start + reading[task] + running[task, vm] * slow[vm] + patience * (start - now)
@@ -548,7 +556,7 @@ def adaptive_episode(
             now, belief, weights, unit, stated, given.reading, given.boot, lane_vm, lane_task, lane_begin
         )
         count = assign(now, run.ready, run.counts[WAITING], slow, lanes, lane_starts, run.free.copy(), stated,
-                       given.reading, given.cores, given.slots, weights[PATIENCE], chosen)  # fmt: skip
+                       given.reading, given.cores, weights[PATIENCE], chosen)  # fmt: skip
         at = 0
         for each in range(count):
             task, vm = chosen[0, each], chosen[1, each]

@@ -99,7 +99,7 @@ class QPolicy:
             self.labels = sorted({task.activity for task in flow.tasks})
             self.rows = np.array([self.labels.index(task.activity) for task in flow.tasks], dtype=np.int64)
             self.names = []
-            for place, machines in enumerate(platform.classes):
+            for place, machines in enumerate(platform.classes_for(flow)):
                 self.columns[list(machines)] = place
                 first = platform.vms[machines[0]]
                 self.names.append(first.kind or f"speed {first.speed:g} x {first.slots}")
@@ -109,12 +109,12 @@ class QPolicy:
         self.chance = np.array([1 + seed % 2147483646], dtype=np.int64)
 
     def collect(self, world: World) -> None:
-        """Run each activation alone on each machine, for the times that the first episode needs (section 3.2)."""
+        """Run each activation alone on each machine that it fits on, for the first episode's times (section 3.2)."""
         times = self.times
         if self.settings.certain:
             return
         for task in range(times.shape[0]):
-            for vm in range(times.shape[1]):
+            for vm in np.flatnonzero(np.isfinite(self.arrays.stated[task])).tolist():
                 reading, stated = float(self.arrays.reading[task]), float(self.arrays.stated[task, vm])
                 times[task, vm] = world.duration(task, vm, 0.0, world.retries, reading, stated)[0]
 
@@ -222,7 +222,11 @@ class QDirector(Director):
         for at, task in enumerate(ready):
             row = kernel.row_of(policy.rows, task, len(ready), policy.buckets)
             cores = int(policy.arrays.cores[task])
-            vm = int(kernel.choose_machine(policy.table, row, policy.columns, free, cores, explore, policy.chance))
+            vm = int(
+                kernel.choose_machine(
+                    policy.table, row, policy.columns, free, cores, policy.arrays.stated[task], explore, policy.chance
+                )
+            )
             if vm < 0:
                 continue
             waited = state.now - self._since.pop(task)

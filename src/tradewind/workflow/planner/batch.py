@@ -88,13 +88,11 @@ class BatchDirector(Director):
     """
 
     def __init__(self, flow: Workflow, platform: Platform, rule: int) -> None:
-        platform.check(flow)
         self._rule = rule
         self._platform = platform
         self._cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
-        fits = self._cores[:, None] <= self._slots[None, :]
-        self._seconds = np.where(fits, platform.seconds(flow), np.inf)
+        self._seconds = platform.seconds(flow)
         # Of what runs: machine, expected end.
         self._running: dict[int, tuple[int, float]] = {}
         self._decided: list[tuple[int, int]] = []

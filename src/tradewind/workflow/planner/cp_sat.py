@@ -184,5 +184,5 @@ class _Model:
 def _classes(flow: Workflow, platform: Platform) -> tuple[tuple[int, ...], ...]:
     """Machines that are alike; each its own where tasks of several cores could be spread over two of them."""
     if all(task.cores == 1 for task in flow.tasks) or all(vm.slots == 1 for vm in platform.vms):
-        return platform.classes
-    return tuple((vm,) for vms in platform.classes for vm in vms)
+        return platform.classes_for(flow)
+    return tuple((vm,) for vms in platform.classes_for(flow) for vm in vms)

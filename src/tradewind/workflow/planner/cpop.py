@@ -18,8 +18,7 @@ class CpopPlanner(Planner):
     """CPOP: the critical path goes to the one machine that runs it fastest, the rest where it ends first.
 
     Topcuoglu, Hariri and Wu, "Performance-effective and low-complexity task scheduling for heterogeneous computing",
-    IEEE TPDS 13(3), 2002, section 4.2. A task of the path that needs more cores than that machine has goes where it
-    ends first.
+    IEEE TPDS 13(3), 2002, section 4.2. A task of the path that does not fit on that machine goes where it ends first.
     """
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:

@@ -14,11 +14,11 @@ from tradewind.workflow.simulator.reference import ByKey, Director, simulate
 
 
 class FcfsPlanner(Planner, Online):
-    """FCFS: tasks in the order in which they become ready, each on the first machine that is free, fast or not."""
+    """FCFS: tasks in the order in which they become ready, each on the first free machine that it fits on."""
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        if not is_plain(flow, platform):
+        if not (is_plain(flow, platform) and platform.suits(flow)):
             return Machines(flow, platform).follow(simulate(flow, platform, self.director(flow, platform)))
         return Lanes(flow, platform).simulate(np.zeros(len(flow)), np.arange(len(platform.vms), dtype=np.int32))
 

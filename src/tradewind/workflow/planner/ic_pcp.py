@@ -140,6 +140,7 @@ class _Paths:
     def __init__(self, machines: Machines, deadline: float) -> None:
         self._machines, self._flow, self._platform = machines, machines.flow, machines.platform
         self._deadline = deadline
+        self._classes = self._platform.classes_for(self._flow)
         flow, count = machines.flow, len(machines.flow)
         self._instances = [_Instance(vm.slots, vm.boot_seconds) for vm in self._platform.vms]
         self._least = machines.seconds.min(axis=1)
@@ -202,7 +203,7 @@ class _Paths:
 
     def _candidates(self) -> Iterable[int]:
         """The machines that are in use, and of each kind the first that is not."""
-        for alike in self._platform.classes:
+        for alike in self._classes:
             yield from (vm for vm in alike if self._instances[vm].first < math.inf)
             yield from [vm for vm in alike if self._instances[vm].first == math.inf][:1]
 

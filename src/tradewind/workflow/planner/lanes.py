@@ -9,6 +9,15 @@ from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
 
 
+def mean_of_fitting(seconds: Numbers) -> Numbers:
+    """The mean of each row over what is not infinite."""
+    mean = np.asarray(seconds.mean(axis=1))
+    if np.isfinite(mean).all():
+        return mean
+    fits = np.isfinite(seconds)
+    return np.asarray(np.where(fits, seconds, 0.0).sum(axis=1) / fits.sum(axis=1))
+
+
 class Climb:
     """Where a climb is.
 
@@ -41,7 +50,7 @@ class Lanes:
         platform: Its machines.
 
     Attributes:
-        seconds: Of each task on each machine; shape (tasks, machines).
+        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
     """
 
     def __init__(self, flow: Workflow, platform: Platform) -> None:
@@ -54,8 +63,8 @@ class Lanes:
         self._ready_at = np.array([platform.vms[vm].boot_seconds for vm in self._vm])
 
     def mean_ranks(self) -> Numbers:
-        """The upward rank of each task: the longest path to the end, tasks taken at their mean over the lanes."""
-        return self.ranks(self.seconds[:, self._vm].mean(axis=1))
+        """The upward rank of each task: the longest path to the end, at the mean over the lanes that each fits on."""
+        return self.ranks(mean_of_fitting(self.seconds[:, self._vm]))
 
     def ranks(self, weights: Numbers) -> Numbers:
         """The longest path from each task to the end, its own weight included."""
@@ -79,7 +88,10 @@ class Lanes:
         return Schedule(self._vm[lane].astype(np.int32), start, finish)
 
     def simulate(self, keys: Numbers, preference: Indices) -> Schedule:
-        """Run it: the ready task of the smallest key goes to the first idle machine of ``preference``."""
+        """Run it: the ready task of the smallest key goes to the first idle machine of ``preference``.
+
+        Every task must fit on every machine.
+        """
         from tradewind.workflow import kernel
 
         rank = np.empty(len(self.platform.vms), dtype=np.int64)

@@ -34,8 +34,8 @@ class Machines:
         platform: Its machines.
 
     Attributes:
-        seconds: Of each task on each machine, infinite where it has too few cores; what is fetched under local storage
-            is left out; shape (tasks, machines).
+        seconds: Of each task on each machine, infinite where it does not fit; what is fetched under local storage is
+            left out; shape (tasks, machines).
 
     Raises:
         WorkflowError: A task fits on no machine.
@@ -45,8 +45,7 @@ class Machines:
         self.flow, self.platform = flow, platform
         self._cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
-        fits = self._cores[:, None] <= self._slots[None, :]
-        self.seconds = np.where(fits, platform.seconds(flow), np.inf)
+        self.seconds = platform.seconds(flow)
         self._ready_at = np.array([vm.boot_seconds for vm in platform.vms])
         self._parents = flow.csr(flow.parents)
         self._children = flow.csr(flow.children)

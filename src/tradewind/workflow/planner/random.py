@@ -12,7 +12,7 @@ from tradewind.workflow.platform import Platform
 
 
 class RandomPlanner(Planner):
-    """Random: each task goes to a machine drawn by chance among those that have room for it; what others must beat."""
+    """Random: each task goes to a machine drawn by chance among those that it fits on; what others must beat."""
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""

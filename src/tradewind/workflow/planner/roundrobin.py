@@ -14,7 +14,7 @@ from tradewind.workflow.platform import Platform
 class RoundrobinPlanner(Planner):
     """Round robin: the first task goes to the first machine, the next to the next, and so on in a circle.
 
-    Tasks are taken in an order in which parents come first. A machine that has too few cores for a task is passed over.
+    Tasks are taken in an order in which parents come first. A machine that a task does not fit on is passed over.
     """
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:

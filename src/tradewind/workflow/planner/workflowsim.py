@@ -30,8 +30,8 @@ class WorkflowsimPlanner(Planner):
 
     Chen and Deelman, "WorkflowSim: A toolkit for simulating scientific workflows in distributed environments",
     e-Science 2012. Its own makespans come from ``tradewind workflow simulate --compat workflowsim``. Its HEFT leaves
-    the order of equal ranks to chance; here it is that of the file. A task of more cores than its machine has goes to
-    the first that has as many.
+    the order of equal ranks to chance; here it is that of the file. A task that does not fit on its machine, which they
+    do not look at, goes to the first that it fits on.
     """
 
     Settings = WorkflowsimSettings

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tradewind.errors import WorkflowError
+from tradewind.units import format_memory
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.plan import Schedule, figures
@@ -29,13 +30,15 @@ def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
         policy: WorkflowSim's name of it.
 
     Raises:
-        WorkflowError: It has no such policy, or storage is neither shared nor local.
+        WorkflowError: It has no such policy, storage is neither shared nor local, or a machine is too small for a task:
+            its rules look at no memory.
     """
     if policy not in NAMES:
         hint = f"there are {', '.join(NAMES)}"
         raise WorkflowError(f"--compat workflowsim has no planner {policy or 'yet'!r}", hint=hint)
     if platform.storage == "none":
         raise WorkflowError("WorkflowSim knows shared and local storage only", hint="write storage: shared")
+    _check_memory(flow, platform)
     vms = [Vm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
     outcome = WorkflowSim(flow, vms, policy, "SHARED" if platform.storage == "shared" else "LOCAL").run()
     schedule = Schedule(np.array(outcome.vms, dtype=np.int32), np.array(outcome.starts), np.array(outcome.ends))
@@ -53,3 +56,16 @@ def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
     if policy == "HEFT":
         notes.append(("ties", "in the order of the file; WorkflowSim's own fall by chance, and its makespan with them"))
     return Result(single, schedule, (found,), (0,), tuple(notes))
+
+
+def _check_memory(flow: Workflow, platform: Platform) -> None:
+    known = [vm for vm in platform.vms if vm.memory_bytes is not None]
+    small = min(known, key=lambda vm: vm.memory_bytes or 0, default=None)
+    if small is None or flow.needs[1] <= (small.memory_bytes or 0):
+        return
+    task = next(task for task in flow.tasks if task.memory_bytes == flow.needs[1])
+    raise WorkflowError(
+        f"WorkflowSim puts any task on any machine: task {task.id!r} needs {format_memory(flow.needs[1])} of memory, "
+        f"and machine {small.name!r} has {format_memory(small.memory_bytes)}",
+        hint="leave out --compat, or machines that are too small; the planner workflowsim puts tasks where they fit",
+    )

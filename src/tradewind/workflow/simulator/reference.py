@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Repeated, Schedule
 from tradewind.workflow.platform import Platform
@@ -43,9 +44,16 @@ class State:
         """Seconds that each task reads before it runs, under shared storage."""
         return self.platform.reading(self.flow)
 
+    @cached_property
+    def _misfits(self) -> list[list[bool]] | None:
+        """On which machines each task does not fit however free they are; None where all fit everywhere."""
+        return None if self.platform.suits(self.flow) else (~self.platform.fits(self.flow)).tolist()
+
     def fits(self, task: int, vm: int) -> bool:
-        """True when a machine has the free slots that a task uses."""
-        return self.free[vm] >= self.flow.tasks[task].cores
+        """True when a task fits on a machine, and the machine has the free slots that it uses."""
+        if self.free[vm] < self.flow.tasks[task].cores:
+            return False
+        return self._misfits is None or not self._misfits[task][vm]
 
     def fetching(self, task: int, vm: int) -> float:
         """Seconds that bringing a task's inputs to a machine takes."""
@@ -144,7 +152,8 @@ def simulate(flow: Workflow, platform: Platform, director: Director, world: Worl
         When and where each task really ran; of a repeated task, its last attempt, and those before in `repeated`.
 
     Raises:
-        WorkflowError: A task fits on no machine, or the director places nothing although nothing runs.
+        WorkflowError: A task fits on no machine, the director places one where it does not fit, or it places nothing
+            although nothing runs.
     """
     platform.check(flow)
     return _Run(flow, platform, director, world or World()).run()
@@ -226,6 +235,11 @@ class _Run:
 
     def _place(self, task: int, vm: int) -> None:
         state = self.state
+        if why := self.platform.misfit(self.flow, task, vm):
+            raise WorkflowError(
+                f"task {self.flow.tasks[task].id!r} was placed on machine {self.platform.vms[vm].name!r}, where it "
+                f"does not fit: {why}"
+            )
         begin = state.now + self.world.delay("queue", self.flow, task)
         fetching = state.fetching(task, vm)
         state.holding[vm].update(self.flow.real_inputs[task])
