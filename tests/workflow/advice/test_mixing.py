@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.workflow.advice.samples import OFFERS, TERMS, drawn, store, wanted
 
-from tradewind.errors import NothingFeasibleError
+from tradewind.errors import NothingFeasibleError, WorkflowError
 from tradewind.plugins import Settings
 from tradewind.problem import Billing, Offer
 from tradewind.workflow.advice import mixing
@@ -268,3 +268,51 @@ def test_a_mixed_set_keeps_limits_that_no_set_of_one_type_does(tmp_path: Path) -
     found = ask(question, tmp_path)
     assert found.best.figures.cost == pytest.approx(best, rel=1e-6)
     assert "No set of one type was found that does so." in found.reasons
+
+
+def test_small_machines_beside_a_large_one_for_the_task_that_needs_it(tmp_path: Path) -> None:
+    """One task of 20 GiB and twenty of 1 GiB: the large type alone is dear, the small type alone is no set."""
+    tasks = {"large": {"command": ["x"], "runtime": 100, "memory": "20GiB"}}
+    tasks |= {f"s{place}": {"command": ["x"], "runtime": 100, "memory": "1GiB"} for place in range(20)}
+    path = tmp_path / "one-large.yaml"
+    path.write_text(json.dumps({"name": "one-large", "tasks": tasks}))
+    flow = read_workflow(path)
+    offers = (
+        Offer("here", "small-2", 2, 4, 0.10, family="small"),
+        Offer("here", "smaller-1", 1, 0.5, 0.01, family="small"),  # no task fits
+        Offer("here", "large-2", 2, 32, 0.60, family="large"),
+    )
+    assert TERMS.room(offers[0], flow) == 0
+    assert [TERMS.some_room(offer, flow) for offer in offers] == [2, 0, 1]
+    question = mixed(path, flow, deadline=400.0, max_vms=6)
+    found = ask(question, tmp_path, offers)
+    best = found.best
+    assert [(offer.instance_type, offer.nodes) for offer in best.offers] == [("small-2", 5), ("large-2", 1)]
+    assert best.figures.makespan == pytest.approx(220.0)  # boot, and two rounds on eleven slots
+    assert best.figures.cost == pytest.approx(220.0 / 3600 * (5 * 0.10 + 0.60))
+    check(flow, best.platform, best.schedule)
+    assert best.platform.vms[best.schedule.vm[flow.index["large"]]].kind == "large-2"
+    assert best.figures.lower_bound <= best.figures.makespan
+    assert found.mixing.proven
+    assert all(any(offer.instance_type == "large-2" for offer in row.offers) for row in found.mixing.planned)
+    pure = ask(replace(question, mix=1, max_vms=8), tmp_path, offers)
+    assert {offer.instance_type for offer in pure.best.offers} == {"large-2"}
+    assert best.figures.cost < pure.best.figures.cost * 0.5
+    # What is written can be planned on again: the machines say what memory they have.
+    (tmp_path / "vms.yaml").write_text(vms_yaml(best))
+    assert open_platform(str(tmp_path / "vms.yaml")).holding(flow) == best.platform
+    with pytest.raises(WorkflowError, match="'large' needs 20 GiB of memory, and no machine has as much"):
+        TERMS.together((replace(offers[0], nodes=2),), flow)
+
+
+def test_a_kind_is_replaced_only_by_one_that_takes_its_tasks(tmp_path: Path) -> None:
+    tasks = {f"t{gib}": {"command": ["x"], "runtime": 10, "memory": f"{gib}GiB"} for gib in (1, 3, 6)}
+    path = tmp_path / "three.yaml"
+    path.write_text(json.dumps({"tasks": tasks}))
+    flow = read_workflow(path)
+    sizes = {"one": (2, 0.1), "three": (3, 0.2), "dear-three": (4, 0.3), "six": (6, 0.4), "dear-six": (7, 0.5)}
+    offers = [Offer("here", name, 1, gib, price) for name, (gib, price) in sizes.items()]
+    assert [[offer.instance_type for offer in here] for here in kinds_of(offers, flow, TERMS)] == [
+        ["one", "six", "three"]
+    ]
+    assert kinds_of(offers[:3], flow, TERMS) == []  # the task of 6 GiB would have no machine

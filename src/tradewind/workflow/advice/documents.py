@@ -78,13 +78,15 @@ def vms_yaml(choice: Choice) -> str:
     """The machines of a set as a file for ``--vms``, the offers in comments."""
     platform = choice.platform
     vm, billing = platform.vms[0], platform.billing
-    kinds = []
+    kinds, first = [], 0
     for each in _machines(choice):
+        memory, first = platform.vms[first].memory_bytes, first + each["count"]
+        has = "" if memory is None else f", memory: {memory}B"
         where = ":".join(part for part in (each["provider"], each["region"], each["type"]) if part)
         kinds += [
             f"  # {each['count']} x {where}",
             f"  - {{kind: {_quoted(each['type'])}, count: {each['count']}, speed: {each['speed']!r}, "
-            f"slots: {each['slots']}, price: {each['price_per_hour']!r}, boot: {vm.boot_seconds!r}s}}",
+            f"slots: {each['slots']}, price: {each['price_per_hour']!r}, boot: {vm.boot_seconds!r}s{has}}}",
         ]
     return "\n".join(
         [

@@ -14,7 +14,7 @@ from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, Offer, round_money
 from tradewind.units import count
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.platform import Platform, Storage, Vm, holds
+from tradewind.workflow.platform import Marks, Platform, Storage, Vm, holds
 
 SPEED = "speed"
 """The fact of an offer that says how fast one of its vCPUs is."""
@@ -73,10 +73,22 @@ class Terms:
 
     def room(self, offer: Offer, flow: Workflow) -> int:
         """Slots of one machine of an offer; 0 where a task does not fit it."""
+        return self.some_room(offer, flow) if all(self.takes(offer, flow)) else 0
+
+    def some_room(self, offer: Offer, flow: Workflow) -> int:
+        """Slots of one machine of an offer for the tasks that fit it; 0 where none does."""
         slots = int(offer.vcpu) if self.slots is None else self.slots
-        if offer.memory_gib:
-            slots = holds(slots, offer.memory_gib * 2**30, flow)
-        return slots if slots >= flow.needs[0] else 0
+        return holds(slots, offer.memory_gib * 2**30, flow) if offer.memory_gib else slots
+
+    def takes(self, offer: Offer, flow: Workflow) -> tuple[bool, ...]:
+        """Which of the `Workflow.largest` demands fit one machine of an offer: with all of them, every task does."""
+        slots, memory = self.some_room(offer, flow), offer.memory_gib * 2**30 or math.inf
+        return tuple(cores <= slots and needs <= memory for cores, needs in flow.largest)
+
+    def fitting(self, offer: Offer, flow: Workflow) -> Marks:
+        """Which of the `Workflow.demands` fit one machine of an offer."""
+        cores, needs = flow.demands.T
+        return np.asarray((cores <= self.some_room(offer, flow)) & (needs <= (offer.memory_gib * 2**30 or math.inf)))
 
     def platform(self, offer: Offer, flow: Workflow) -> Platform:
         """The machines of an offer, as many as it has nodes.
@@ -84,30 +96,35 @@ class Terms:
         Raises:
             WorkflowError: A task of the workflow fits none of them.
         """
+        if not self.room(offer, flow):
+            has = f"{offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB"
+            raise WorkflowError(f"a task needs {need(flow)}, and {offer.instance_type} has {has}")
         return self.together((offer,), flow)
 
     def together(self, offers: Sequence[Offer], flow: Workflow) -> Platform:
         """The machines of several offers as one set, of each as many as it has nodes.
 
-        Raises:
-            WorkflowError: A task of the workflow does not fit the machines of one of them.
-        """
-        vms = tuple(vm for offer in offers for vm in self._vms(offer, flow))
-        return Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
+        Where some tasks do not fit some of them, the machines say what memory they have.
 
-    def _vms(self, offer: Offer, flow: Workflow) -> tuple[Vm, ...]:
-        slots = self.room(offer, flow)
-        if not slots:
-            has = f"{offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB"
-            raise WorkflowError(f"a task needs {need(flow)}, and {offer.instance_type} has {has}")
+        Raises:
+            WorkflowError: A task of the workflow fits the machines of none of them.
+        """
+        mixed = not all(self.room(offer, flow) for offer in offers)
+        vms = tuple(vm for offer in offers for vm in self._vms(offer, flow, mixed=mixed))
+        platform = Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
+        platform.check(flow)
+        return platform
+
+    def _vms(self, offer: Offer, flow: Workflow, *, mixed: bool) -> tuple[Vm, ...]:
         return tuple(
             Vm(
                 name=f"{offer.instance_type}-{place + 1}",
                 speed=self.speed(offer),
-                slots=slots,
+                slots=self.some_room(offer, flow),
                 price_per_hour=offer.price_per_hour,
                 kind=offer.instance_type,
                 boot_seconds=self.boot_seconds,
+                memory_bytes=int(offer.memory_gib * 2**30) if mixed and offer.memory_gib else None,
             )
             for place in range(offer.nodes)
         )
@@ -129,7 +146,7 @@ def kept_cost(platform: Platform, makespan: float) -> float:
     return platform.cost(np.array([max(makespan - vm.boot_seconds, _JUST) for vm in platform.vms]))
 
 
-def worth_trying(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[Offer]:
+def worth_trying(offers: Sequence[Offer], flow: Workflow, terms: Terms, *, partly: bool = False) -> list[Offer]:
     """The offers that can be part of a best set: of those with the same speed and slots, only the cheapest.
 
     Machines with the same speed and slots run the same schedule, so nothing is lost. Slots beyond the cores of all
@@ -139,16 +156,17 @@ def worth_trying(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[
         offers: One node each.
         flow: The workflow.
         terms: What makes machines of them.
+        partly: Take those that only some tasks fit, too; machines alike are then those that the same tasks fit.
 
     Returns:
         The offers, the smallest first; none where no task would fit.
     """
     most = sum(task.cores for task in flow.tasks)
-    found: dict[tuple[float, int], Offer] = {}
+    found: dict[tuple[float, int, bytes], Offer] = {}
     for offer in sorted(offers, key=lambda each: (each.price_per_hour, each.key)):
-        slots = terms.room(offer, flow)
+        slots = terms.some_room(offer, flow) if partly else terms.room(offer, flow)
         if slots:
-            found.setdefault((terms.speed(offer), min(slots, most)), offer)
+            found.setdefault((terms.speed(offer), min(slots, most), terms.fitting(offer, flow).tobytes()), offer)
     return [found[key] for key in sorted(found, key=lambda key: (key[1], key[0]))]
 
 

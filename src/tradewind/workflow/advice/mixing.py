@@ -88,10 +88,10 @@ def key_of(offers: Sequence[Offer]) -> str:
 def mix_sets(wanted: Wanted, offers: Sequence[Offer], pure: Searched, planner: Planner, seconds: float) -> Mixing:
     """Look for a mixed set that is better than all sets of one kind that were tried.
 
-    The machines of a mixed set are of one provider, one region and one architecture. What every mixed set must take and
-    cost at least is computed for all of them, or for many where there are too many. Those that could be better than the
-    best known set are planned: in turn the one that is expected to be the best, and the best expected neighbour of the
-    best known set (a machine added, taken away or exchanged).
+    The machines of a mixed set are of one provider, one region and one architecture, and each task fits one of them.
+    What every mixed set must take and cost at least is computed for all of them, or for many where there are too many.
+    Those that could be better than the best known set are planned: in turn the one that is expected to be the best, and
+    the best expected neighbour of the best known set (a machine added, taken away or exchanged).
 
     Args:
         wanted: What is asked for; its `mix` is the most kinds in one set.
@@ -116,8 +116,8 @@ def mix_sets(wanted: Wanted, offers: Sequence[Offer], pure: Searched, planner: P
 def kinds_of(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[list[Offer]]:
     """The kinds of machines that are worth mixing, by where they are; the place with the cheapest work first.
 
-    A kind that another one of its place replaces (as fast, with as many slots, not dearer) is left out: any schedule
-    on it runs on the other one as well.
+    A kind that another one of its place replaces (as fast, with as many slots, for the same tasks, not dearer) is left
+    out: any schedule on it runs on the other one as well. A kind may be there for some tasks only.
 
     Args:
         offers: One node each.
@@ -129,23 +129,28 @@ def kinds_of(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[list
         places.setdefault((offer.provider, offer.region, offer.arch), []).append(offer)
 
     def rate(offer: Offer) -> float:
-        return offer.price_per_hour / (terms.room(offer, flow) * terms.speed(offer))
-
-    def replaces(one: Offer, other: Offer) -> bool:
-        return (
-            terms.speed(one) >= terms.speed(other)
-            and terms.room(one, flow) >= terms.room(other, flow)
-            and one.price_per_hour <= other.price_per_hour
-        )
+        return offer.price_per_hour / (terms.some_room(offer, flow) * terms.speed(offer))
 
     found = []
     for here in places.values():
-        kept = worth_trying(here, flow, terms)
-        kept = [each for each in kept if not any(other is not each and replaces(other, each) for other in kept)]
-        kept.sort(key=lambda each: (-terms.speed(each), -terms.room(each, flow), each.key))
-        if len(kept) > 1:
+        kept = _unreplaced(worth_trying(here, flow, terms, partly=True), flow, terms)
+        kept.sort(key=lambda each: (-terms.speed(each), -terms.some_room(each, flow), each.key))
+        if len(kept) > 1 and np.array([terms.takes(each, flow) for each in kept]).any(axis=0).all():
             found.append(kept)
     return sorted(found, key=lambda kept: min(rate(offer) for offer in kept))
+
+
+def _unreplaced(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[Offer]:
+    """The offers that no other one replaces."""
+    good = np.array([(terms.speed(each), terms.some_room(each, flow), -each.price_per_hour) for each in offers])
+    takes = np.array([terms.fitting(each, flow) for each in offers])
+    kept = []
+    for place, offer in enumerate(offers):
+        better = (good >= good[place]).all(axis=1) & (takes >= takes[place]).all(axis=1)
+        better[place] = False
+        if not better.any():
+            kept.append(offer)
+    return kept
 
 
 @dataclass(frozen=True)
@@ -180,13 +185,15 @@ class _Search:
         self._offers = [offer for here in places for offer in here]
         self._place = np.repeat(np.arange(len(places)), [len(here) for here in places])
         self._speeds = np.array([wanted.terms.speed(offer) for offer in self._offers])
-        self._slots = np.array([wanted.terms.room(offer, wanted.flow) for offer in self._offers], dtype=float)
+        self._slots = np.array([wanted.terms.some_room(offer, wanted.flow) for offer in self._offers], dtype=float)
+        self._takes = np.array([wanted.terms.takes(offer, wanted.flow) for offer in self._offers], dtype=np.bool_)
         self._prices = np.array([offer.price_per_hour for offer in self._offers])
         self.planned: list[Planned] = []
         self._tried: set[Row] = set()
         self._parts: list[tuple[float, float, float]] = []  # path, work and seconds of each plan
         self._best, self._best_row = self._start(pure)
         rows, self.complete = _every(places, wanted.mix, wanted.max_vms, wanted.seed)
+        rows = self._whole(rows)
         self.sets = len(rows)
         self._power = self._fitted()
         self._pool = self._hopeful(rows)
@@ -256,7 +263,7 @@ class _Search:
 
     def _neighbour(self) -> Row | None:
         if self._nearby is None:
-            near = self._hopeful(_rows(self._changed(), self._wanted.mix))
+            near = self._hopeful(self._whole(_rows(self._changed(), self._wanted.mix)))
             self._nearby = near.of(self._sorted(near))
         return next((row for row in map(self._nearby.key, range(len(self._nearby))) if row not in self._tried), None)
 
@@ -278,6 +285,13 @@ class _Search:
                 if 1 < len(row) <= self._wanted.mix and sum(counts.values()) <= self._wanted.max_vms:
                     found.add(row)
         return sorted(found - self._tried - {self._best_row})
+
+    def _whole(self, rows: _Rows) -> _Rows:
+        """Those of some sets on which every task fits some machine."""
+        if self._takes.all() or not len(rows):
+            return rows
+        taken = self._takes[rows.kinds] & (rows.counts > 0)[:, :, None]
+        return rows.of(np.all(np.any(taken, axis=1), axis=1))
 
     def _bounds(self, rows: _Rows) -> tuple[Numbers, Numbers]:
         """Path and work of some sets, in seconds without boot."""
