@@ -135,7 +135,15 @@ def test_since_1_5() -> None:
         ([], "no 'workflow'"),
         ({"workflow": {"tasks": []}}, "no task in it"),
         ({"workflow": {"tasks": [{"name": "a", "parents": ["z"]}]}}, "task 'z', which is not there"),
-        ({"workflow": {"tasks": [{"name": "a", "runtime": "soon"}]}}, "its first task: ValueError"),
+        ({"workflow": {"tasks": [{"name": "a", "runtime": "soon"}]}}, "run time of task 'a' is 'soon', not a number"),
+        ({"workflow": {"tasks": [{"name": "a"}, True]}}, "its tasks is no list of mappings: True is in it"),
+        ({"workflow": {"tasks": {"a": {}}}}, "its tasks is no list of mappings"),
+        ({"workflow": {}}, "has no 'tasks'"),
+        ({"workflow": {"tasks": [{"name": "a", "parents": "abc"}]}}, "parents of task 'a' is no list of names"),
+        ({"workflow": {"tasks": [{"name": "a", "command": "ls -l"}]}}, "command of task 'a' is 'ls -l'"),
+        ({"workflow": {"tasks": [{"name": "a", "memoryInBytes": -1}]}}, "memoryInBytes of task 'a' is -1, not a"),
+        ({"workflow": {"tasks": [{"name": "a", "cores": -2}]}}, "cores of task 'a' is -2, not a number of 0 or more"),
+        ({"workflow": {"specification": {"tasks": [{"id": "a", "inputFiles": "abc"}]}}}, "inputFiles of task 'a' is"),
         ({"workflow": {"tasks": [{"name": "a"}, {}]}}, "task 'a' or the one after it: KeyError"),
         ({"workflow": {"specification": {"tasks": [{"name": "a"}]}}}, "its first task: KeyError"),
         ({"workflow": {"tasks": [{"name": "a", "files": [{"name": "f", "size": -3}]}]}}, "has a size of -3"),
@@ -241,5 +249,31 @@ def test_sizes_that_are_none(size: str, words: str) -> None:
 def test_numbers_beyond_all_bounds(old: str, new: str) -> None:
     text = json.dumps(NEW)
     assert old in text
-    with pytest.raises(WorkflowError, match="not as WfFormat has it at"):
+    with pytest.raises(WorkflowError, match=r"of task 't[12]' is inf, more than any task can have"):
         read_wfformat(text.replace(old, new).encode(), "w.json")
+
+
+def test_parts_of_cores_and_several_executions_are_counted() -> None:
+    text = json.dumps(NEW).replace('"coreCount": 4', '"coreCount": 2.5')
+    document = json.loads(text)
+    runs = document["workflow"]["execution"]["tasks"]
+    runs.insert(0, {**runs[0], "runtimeInSeconds": 99})
+    flow = read_wfformat(json.dumps(document).encode(), "w.json")
+    assert (flow.tasks[0].cores, flow.tasks[0].runtime) == (3, 2.0)
+    assert "tasks with a part of a core, which count as the next whole number of cores: 1" in flow.warnings
+    assert "tasks with several executions, of which the last counts: 1" in flow.warnings
+
+
+def test_ids_may_be_numbers() -> None:
+    document = {
+        "workflow": {
+            "specification": {
+                "tasks": [{"id": 1, "outputFiles": [7]}, {"id": 2, "inputFiles": [7], "parents": [1]}],
+                "files": [{"id": 7, "sizeInBytes": 5}],
+            },
+            "execution": {"tasks": [{"id": 1, "runtimeInSeconds": "2.5"}, {"id": 2, "runtimeInSeconds": 3}]},
+        }
+    }
+    flow = read_wfformat(json.dumps(document).encode(), "w.json")
+    assert [(task.id, task.runtime) for task in flow.tasks] == [("1", 2.5), ("2", 3.0)]
+    assert (flow.sizes, flow.parents, flow.warnings) == ({"7": 5}, ((), (0,)), ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ VERSION = "1.5"
 VERSIONS = ("1.4", "1.5", "1.6")
 """The versions that can be written."""
 
+_MOST = 1 << 60
+"""No task has as many cores, or bytes of memory."""
 _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
 
@@ -62,22 +65,29 @@ def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool 
 def _split(builder: Builder, flow: Mapping[str, Any]) -> None:
     """Version 1.5 and later: what tasks are, and how they ran, apart."""
     specification = flow["specification"]
-    runs = {run["id"]: run for run in (flow.get("execution") or {}).get("tasks", [])}
-    sizes = {each["id"]: each.get("sizeInBytes") for each in specification.get("files", [])}
-    for task in specification["tasks"]:
-        inputs, outputs = task.get("inputFiles", []), task.get("outputFiles", [])
-        _task(builder, task, runs.get(task["id"], {}), inputs, outputs)
+    listed = _mappings(builder, specification, "tasks")
+    executed = _mappings(builder, flow.get("execution") or {}, "tasks", "execution.tasks")
+    runs = {str(run["id"]): run for run in executed}
+    if len(runs) < len(executed):
+        builder.count("tasks with several executions, of which the last counts", len(executed) - len(runs))
+    sizes = {str(each["id"]): each.get("sizeInBytes") for each in _mappings(builder, specification, "files")}
+    for task in listed:
+        inputs = _names(builder, task, "inputFiles")
+        outputs = _names(builder, task, "outputFiles")
+        _task(builder, task, runs.get(str(task["id"]), {}), inputs, outputs)
         for names, output in ((inputs, False), (outputs, True)):
             for name in dict.fromkeys(names):
-                builder.size(name, sizes.get(name), task["id"], output=output)
-    _edges(builder, specification["tasks"])
+                builder.size(name, sizes.get(name), str(task["id"]), output=output)
+    _edges(builder, listed)
 
 
 def _joined(builder: Builder, flow: Mapping[str, Any]) -> None:
     """Until 1.4: everything at the task."""
-    tasks = flow["tasks"] if "tasks" in flow else flow["jobs"]
+    if "tasks" not in flow and "jobs" not in flow:
+        raise builder.fail("its 'workflow' has no 'tasks'")
+    tasks = _mappings(builder, flow, "tasks" if "tasks" in flow else "jobs")
     for task in tasks:
-        files = task.get("files", [])
+        files = _mappings(builder, task, "files")
         inputs = [each["name"] for each in files if each.get("link") != "output"]
         outputs = [each["name"] for each in files if each.get("link") == "output"]
         _task(builder, {**task, "id": _id_of(task)}, task, inputs, outputs)
@@ -100,7 +110,7 @@ def _edges(builder: Builder, tasks: Sequence[Mapping[str, Any]]) -> None:
     alias |= {each: each for each in ids}
 
     def ends(task: Mapping[str, Any], key: str) -> list[str]:
-        return [alias.get(str(each), str(each)) for each in task.get(key) or ()]
+        return [alias.get(each, each) for each in _names(builder, task, key)]
 
     above = {(parent, _id_of(task)) for task in tasks for parent in ends(task, "parents")}
     below = {(_id_of(task), child) for task in tasks for child in ends(task, "children")}
@@ -124,9 +134,18 @@ def _task(
     if runtime is None:
         builder.count("tasks without a run time, which count as 0 s")
     command = run.get("command") or {}
-    words = [str(command["program"]), *map(str, command.get("arguments", []))] if command.get("program") else []
     task_id = str(task["id"])
-    memory = run.get("memoryInBytes") or 1000 * int(run.get("memory") or 0)
+    if not isinstance(command, Mapping):
+        hint = "it is a mapping with program and arguments"
+        raise builder.fail(f"the command of task {task_id!r} is {command!r}", None, hint, task_id)
+    words = [str(command["program"]), *map(str, command.get("arguments", []))] if command.get("program") else []
+    kilobytes = _number(builder, task_id, run, "memory")
+    memory = int(_number(builder, task_id, run, "memoryInBytes") or 1000 * kilobytes)
+    cores = _number(builder, task_id, run, "coreCount") or _number(builder, task_id, run, "cores") or 1
+    if cores % 1:
+        builder.count("tasks with a part of a core, which count as the next whole number of cores")
+    if isinstance(runtime, str | bool | list | Mapping):
+        runtime = _number(builder, task_id, {"run time": runtime}, "run time")
     builder.task(
         Task(
             task_id,
@@ -134,13 +153,47 @@ def _task(
             float(runtime or 0.0),
             tuple(dict.fromkeys(inputs)),
             tuple(dict.fromkeys(outputs)),
-            max(1, int(run.get("coreCount") or run.get("cores") or 1)),
-            int(memory) if memory else None,
+            max(1, math.ceil(cores)),
+            memory or None,
             tuple(words),
         )
     )
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
         builder.count("tasks that list a file twice, which counts once")
+
+
+def _mappings(builder: Builder, given: Any, key: str, what: str = "") -> list[Mapping[str, Any]]:
+    """The mappings that a key lists; none where it is not there."""
+    found = given.get(key) if isinstance(given, Mapping) else given
+    if found is not None and (not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found)):
+        odd = next((each for each in found if not isinstance(each, Mapping)), "") if isinstance(found, list) else ""
+        has = f": {odd!r} is in it" if odd != "" else ""
+        raise builder.fail(f"its {what or key} is no list of mappings{has}")
+    return found or []
+
+
+def _names(builder: Builder, task: Mapping[str, Any], key: str) -> list[str]:
+    """The names that a key of a task lists."""
+    given = task.get(key) or []
+    if not isinstance(given, list) or any(isinstance(each, list | Mapping) for each in given):
+        task_id = _id_of(task)
+        raise builder.fail(f"{key} of task {task_id!r} is no list of names", about=task_id)
+    return [str(each) for each in given]
+
+
+def _number(builder: Builder, task: str, run: Mapping[str, Any], key: str) -> float:
+    """A number of 0 or more, below any that makes sense; 0 where there is none. Texts that are numbers count."""
+    given = run.get(key)
+    if given is None:
+        return 0
+    try:
+        value = math.nan if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 <= value < _MOST:
+        what = "more than any task can have" if value >= _MOST else "not a number of 0 or more"
+        raise builder.fail(f"{key} of task {task!r} is {given!r}, {what}", about=task)
+    return value
 
 
 def _activity(task: Mapping[str, Any], task_id: str, program: str) -> str:
