@@ -163,3 +163,41 @@ def test_a_refused_search_or_run_leaves_no_study_and_does_not_say_that_it_resume
     job.write_text(JOB)
     assert run(["tune", "job.yaml"]) == 0
     assert capsys.readouterr().out.startswith("Resuming quick after 6 trials")
+
+
+def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "name: clouds\njob: {command: work}\n"
+        "space:\n  instance: {types: [small, large]}\n  nodes: [1, 2]\n  level: 1..3\n"
+        "where: nodes == 1 or instance.vcpu >= 8\n"
+        "catalogues: {csv: {path: own.csv}}\noffers: {provider: csv}\n"
+        "deploy: {provisioner: terraform, runner: ssh, billing: {setup: 60s}}\nparallel: 2\n"
+    )
+    (tmp_path / "own.csv").write_text(
+        "API Name,Provider,CPU,Memory,Category,Price\nsmall,aws,2,8,general,0.1\nlarge,aws,8,32,general,0.4\n"
+    )
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "clouds: 9 configurations on 3 kinds of machines; tradewind searches, 2 at a time, on terraform and ssh" in said
+    )
+    assert "Nothing limits the search: it has no budget." in said
+    assert "there is no deadline" in said
+    words = ["--budget", "$2", "--deadline", "59m", "--trials", "5"]
+    assert run(["tune", str(path), "--dry-run", *words]) == 0
+    said = capsys.readouterr().out
+    assert "2 × large aws 16 64 $0.800 $0.800 3" in " ".join(said.split())
+    assert "The search may take $2.00 in total or 5 trials." in said
+    assert run(["tune", str(path), "--dry-run", "--json", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["nodes"], row["hourly"], row["to_deadline"]) for row in found["machines"]] == [
+        (1, 0.1, 0.1), (1, 0.4, 0.4), (2, 0.8, 0.8)
+    ]  # fmt: skip
+    path.write_text(path.read_text().replace("level: 1..3", "level: 0.1..3.0"))
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    assert "clouds: too many configurations to list on 2 kinds of machines" in capsys.readouterr().out
+    assert not (tmp_path / "home").exists()

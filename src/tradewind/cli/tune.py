@@ -32,6 +32,9 @@ def tune(
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what may be chosen and what it may cost; start nothing.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write the HTML report there at the end.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write the plots as PNG into that folder at the end.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while searching.")] = False,
@@ -52,6 +55,11 @@ def tune(
         "seed": seed,
     }
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
+    if dry_run:
+        from tradewind.cli.preview import preview
+
+        preview(spec, as_json=as_json)
+        return
     if html is not None and not html.absolute().parent.is_dir():
         # Hours of searching are not to end with this.
         raise InputError(f"--html {html}: there is no folder {html.parent}", hint="make it, or name another file")
