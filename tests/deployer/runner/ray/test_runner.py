@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import tarfile
 import time
@@ -309,13 +310,29 @@ def test_a_cancelled_run_that_waits_for_cpus_never_starts(bench: RayBench) -> No
     runner = bench.make()
     first = [bench.submit(runner, bench.request("long", f"run-{i}")) for i in range(2)]
     waits = bench.submit(runner, bench.request("good", "run-2"))
-    assert runner.poll([waits])["run-2"].state is RunState.SUBMITTING
+    status = runner.poll([waits])["run-2"]
+    assert status.state is RunState.SUBMITTING
+    assert re.fullmatch(r"CPU 1, memory \S+ GiB: taken by others for now", status.reason)
     runner.cancel(waits)
     assert runner.poll([waits])["run-2"].state is RunState.CANCELLED
     for handle in first:
         runner.cancel(handle)
         ended(runner, handle)
     assert not list(bench.folder.glob("scratch/*/work/count"))
+    runner.close()
+
+
+def test_a_run_that_no_node_can_ever_run_says_so_while_it_waits_for_the_cluster_to_grow(bench: RayBench) -> None:
+    runner = bench.make(autoscales=True)
+    request = bench.request("good")
+    waits = bench.submit(runner, replace(request, offer=replace(request.offer, vcpu=64)))
+    status = runner.poll([waits])["run-1"]
+    assert status.state is RunState.SUBMITTING
+    assert re.match(
+        r"nodes with CPU 64, memory \S+ GiB: 0 of the 1 needed; the most that one has: CPU 1, ", status.reason
+    )
+    runner.cancel(waits)
+    assert runner.poll([waits])["run-1"].state is RunState.CANCELLED
     runner.close()
 
 

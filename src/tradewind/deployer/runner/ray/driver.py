@@ -25,6 +25,7 @@ from typing import Any
 from tradewind.deployer.runner.ray import files, keeper, store
 from tradewind.deployer.runner.ray import node as ray_node
 from tradewind.deployer.runner.ray.keepers import Keepers
+from tradewind.deployer.runner.ray.room import fitting, lacking
 from tradewind.deployer.runner.ray.store import get, get_bytes, put
 
 Document = dict[str, Any]
@@ -142,21 +143,19 @@ class Driver:
         if order["grows"]:
             return
         wanted, count = order["resources"], max(1, order["group"])
+        if fitting(wanted, self._totals()) < count and fitting(wanted, self._totals(now=True)) < count:
+            raise Refusal("capacity", lacking(wanted, count, self._totals()))
 
-        def fit() -> int:
-            return sum(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in self._room[1])
+    def _totals(self, *, now: bool = False) -> list[dict[str, float]]:
+        """What each node that is alive has in all, as it was seconds ago."""
+        if now or time.monotonic() - self._room[0] > _ROOM_SECONDS:
+            alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+            self._room = time.monotonic(), alive
+        return self._room[1]
 
-        if (time.monotonic() - self._room[0] > _ROOM_SECONDS) or fit() < count:
-            now = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-            self._room = time.monotonic(), now
-        nodes = self._room[1]
-        if fit() < count:
-            asked = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items())
-            most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
-            have = ", ".join(f"{name} {amount:g}" for name, amount in most.items())
-            raise Refusal(
-                "capacity", f"nodes with {asked}: {fit()} of the {count} needed; the most that one has: {have}"
-            )
+    def room(self, namespace: str) -> list[dict[str, float]]:
+        """What each node that is alive has in all, by Ray's names."""
+        return self._totals()
 
     def nodes(self, namespace: str) -> Document:
         """CPUs, GiB of memory and GPUs of the nodes that are alive and take runs, by name."""

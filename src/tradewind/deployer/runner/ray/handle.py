@@ -19,6 +19,8 @@ class RayData(HandleData):
         secrets: The references of its secrets, by name; None for a run that is only looked at, which is given none.
         memory_bytes: The memory that it may take on each node, or None.
         wall_seconds: Its time limit, or None.
+        wanted: What it asks for on each of its nodes, by Ray's names.
+        nodes: How many nodes it needs.
     """
 
     folder: str = ""
@@ -26,6 +28,8 @@ class RayData(HandleData):
     secrets: Mapping[str, str] | None = None
     memory_bytes: int | None = None
     wall_seconds: float | None = None
+    wanted: Mapping[str, float] | None = None
+    nodes: int = 1
 
     def key(self, run_id: str) -> str:
         """Where the cluster's store has a run: by its owner first, so that an owner's runs are found in one call."""

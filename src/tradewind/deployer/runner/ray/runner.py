@@ -36,6 +36,7 @@ from tradewind.deployer.runner.ray.files import METRICS
 from tradewind.deployer.runner.ray.handle import RayData
 from tradewind.deployer.runner.ray.link import RayLink, find_ray
 from tradewind.deployer.runner.ray.node import FOLDER
+from tradewind.deployer.runner.ray.room import why_waits
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
@@ -151,6 +152,8 @@ class RayRunner(
             secrets=dict(request.secrets),
             memory_bytes=memory_of(request),
             wall_seconds=request.limits.wall_seconds,
+            wanted=self._wanted(request),
+            nodes=request.offer.nodes,
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -171,8 +174,9 @@ class RayRunner(
             packed["inputs"] = bundle.pack(folder / "inputs", cache, limit_bytes=limit)
         return packed
 
-    def _order(self, request: RunRequest, data: RayData, values: Mapping[str, str]) -> dict[str, Any]:
-        given, offer, limits = self.settings, request.offer, request.limits
+    def _wanted(self, request: RunRequest) -> dict[str, float]:
+        """What a run asks for on each of its nodes, by Ray's names."""
+        given, offer = self.settings, request.offer
         wanted = {
             "CPU": cpus_of(request) or 0,
             "GPU": offer.gpus,
@@ -180,13 +184,17 @@ class RayRunner(
             **given.resources,
             **({offer.instance_type: 1} if given.instance_resource else {}),
         }
+        return {name: amount for name, amount in wanted.items() if amount or name == "CPU"}
+
+    def _order(self, request: RunRequest, data: RayData, values: Mapping[str, str]) -> dict[str, Any]:
+        given, offer, limits = self.settings, request.offer, request.limits
         return {
             "key": data.key(request.run_id),
             "name": request.run_id,
             "run_id": request.run_id,
             "record": {"run_id": request.run_id, **data.to_json()},
             "lasts": data.lasts,
-            "resources": {name: amount for name, amount in wanted.items() if amount or name == "CPU"},
+            "resources": data.wanted,
             "group": offer.nodes if offer.nodes > 1 else 0,
             "actor": given.actors,
             "keep_seconds": given.keep_seconds,
@@ -219,15 +227,27 @@ class RayRunner(
             found = self._call("poll", seconds=_POLL_SECONDS, patient=False, keys=keys)
         except TradewindError:
             return {handle.run_id: _unheard(handle, self._heard.get(handle.run_id)) for handle in handles}
-        statuses = {}
+        statuses, waits = {}, list[Handle]()
         for handle in handles:
             facts = found[handle.run_id]
             statuses[handle.run_id] = _status_of(handle, facts)
+            if statuses[handle.run_id].state is RunState.SUBMITTING and not facts["state"]:
+                waits.append(handle)
             if facts["live"]:
                 self._heard[handle.run_id] = time.time()
                 if (facts["state"] or {}).get("state") == "waiting":
                     self._tell_secrets(handle)
-        return statuses
+        return {**statuses, **self._waiting(waits)}
+
+    def _waiting(self, handles: Sequence[Handle]) -> dict[str, RunStatus]:
+        """The statuses of runs that have no node yet, with why."""
+        try:
+            nodes = self._call("room", seconds=_POLL_SECONDS, patient=False) if handles else []
+        except TradewindError:
+            return {}
+        told = {handle.run_id: RayData.of(handle) for handle in handles}
+        whys = {run_id: why_waits(data.wanted or {}, data.nodes, nodes) for run_id, data in told.items()}
+        return {run_id: RunStatus(RunState.SUBMITTING, reason=why) for run_id, why in whys.items()}
 
     def _tell_secrets(self, handle: Handle) -> None:
         """The process that submitted it may have died before the secrets were there."""
