@@ -217,7 +217,8 @@ def refusal(name: str, answer: Answer) -> DeployError:
         return OfferRefusedError(f"{name} refused: one job may not have that much: {words}", hint=hint)
     if _FULL.search(words):
         hint = "set `parallel` to what you may have at a time: `sacctmgr show assoc`, `sacctmgr show qos`"
-        return CapacityError(f"Slurm takes no more jobs now: {words}", hint=hint)
+        limit = words.partition("; Batch job submission failed")[0]
+        return CapacityError(f"Slurm takes no more jobs now: {limit}", hint=hint)
     if "Could not establish a configuration source" in words:
         hint = "set SLURM_CONF, or `host` to a login host of the cluster"
         return PrerequisiteError(f"{name} finds no slurm.conf", hint=hint)
