@@ -37,12 +37,12 @@ count=$(echo ${all:-0} | wc -w)
 [ $(($(ls {jobs} | wc -l) + count)) -le 3 ] || { echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit
 sbatch: error: Batch job submission failed: Job violates accounting/QOS policy' >&2; exit 1; }
 id=$(cat {base}/next); echo $((id + 100)) > {base}/next
+echo "$(date +%s.%N) $name" >> {base}/taken
 for index in ${all:-N/A}; do
   [ $index = N/A ] && number=$id || number=$((id + index))
   line="%s\037%s\037%s\037PENDING\0370:00\037Priority\037%s\037%s\n"
   printf "$line" $number $number $index $name "$comment" > {jobs}/$number
 done
-echo "$(date +%s.%N) $name" >> {base}/taken
 echo $id
 """
 
