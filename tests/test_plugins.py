@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import pytest
@@ -58,13 +58,11 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import sys
 
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or __import__(__name__))
-    monkeypatch.setattr(
-        plugins, "entry_points", lambda group: POINTS if group == "tradewind.searchers" else [], raising=True
-    )
-    plugins._announced.cache_clear()
+    monkeypatch.setattr(plugins, "entry_points", lambda: EntryPoints(POINTS), raising=True)
+    plugins._everything.cache_clear()
     plugins._load.cache_clear()
     yield
-    plugins._announced.cache_clear()
+    plugins._everything.cache_clear()
     plugins._load.cache_clear()
 
 

@@ -132,15 +132,22 @@ def group(kind: str) -> str:
 
 
 @functools.cache
+def _everything() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
+    """All announced parts by kind and name: the metadata of all distributions are read for it, and only once."""
+    every = entry_points()
+    found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {kind: {} for kind in KINDS}
+    for kind, parts in found.items():
+        for point in every.select(group=group(kind)):
+            # The same distribution may be seen twice (an editable install beside a wheel); that is one part.
+            if all(point.value != other.value for other in parts.get(point.name, ())):
+                parts[point.name] = (*parts.get(point.name, ()), point)
+    return found
+
+
 def _announced(kind: str) -> Mapping[str, tuple[EntryPoint, ...]]:
     if kind not in KINDS:
         raise PluginError(f"there is no kind of part named {kind!r}", hint=f"kinds are {', '.join(KINDS)}")
-    found: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in entry_points(group=group(kind)):
-        # The same distribution may be seen twice (an editable install beside a wheel); that is one part.
-        if all(point.value != other.value for other in found.get(point.name, ())):
-            found[point.name] = (*found.get(point.name, ()), point)
-    return found
+    return _everything()[kind]
 
 
 def names(kind: str) -> list[str]:

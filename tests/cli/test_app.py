@@ -18,7 +18,10 @@ from tradewind.errors import BudgetError, InputError, InterruptedSearch, Tradewi
 from tradewind.paths import data_folder
 
 PROGRAM = [sys.executable, "-m", "tradewind"]
-HEAVY = ("numpy", "scipy", "pydantic", "sqlalchemy", "alembic", "pandas", "matplotlib", "jinja2", "yaml", "psutil")
+HEAVY = (
+    *("alembic", "asyncio", "jinja2", "matplotlib", "numpy", "pandas", "psutil", "pydantic", "rich", "scipy"),
+    *("sqlalchemy", "yaml"),
+)
 
 
 def _names() -> list[str]:
@@ -84,6 +87,27 @@ def test_h_is_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"tradewind {tradewind.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["tune", "--help"], ["workflow", "plan", "--help"], ["status", "-h"]])
+def test_help_of_a_command_imports_nothing_heavy_either(words: list[str]) -> None:
+    heavy = tuple(name for name in HEAVY if name != "pydantic")  # typer reads the words of a command with it
+    assert _heavy_after(f"from tradewind.cli.app import run; run({words})", heavy) == "[]"
+
+
+def test_parts_load_without_the_packages_that_they_work_with() -> None:
+    """``doctor`` and ``plugins`` load all of them; what a part needs besides it imports when it is used."""
+    needed = {"asyncio", "numpy", "pydantic", "sqlalchemy"}  # SQLAlchemy imports asyncio
+    heavy = (*sorted(set(HEAVY) - needed), "docker", "fastapi", "kubernetes", "numba", "optuna", "ray", "sklearn")
+    code = "from tradewind import plugins; [plugins.load_all(kind) for kind in plugins.KINDS]"
+    assert _heavy_after(code, heavy) == "[]"
+
+
+def _heavy_after(code: str, heavy: tuple[str, ...]) -> str:
+    code = f"import sys; {code}; print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.strip()
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:

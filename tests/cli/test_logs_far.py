@@ -73,12 +73,12 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(info.parent))
     monkeypatch.setattr(module, "FAR_SECONDS", 0.01)
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
-    plugins._announced.cache_clear()
+    plugins._everything.cache_clear()
     plugins._load.cache_clear()
     place = tmp_path / "elsewhere" / "job-7"
     place.mkdir(parents=True)
     yield place
-    plugins._announced.cache_clear()
+    plugins._everything.cache_clear()
     plugins._load.cache_clear()
 
 

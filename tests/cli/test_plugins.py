@@ -44,10 +44,10 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "plain = outside_part:PlainSearcher\nshattered = no_such_module:Searcher\n"
     )
     monkeypatch.syspath_prepend(str(package))
-    plugins._announced.cache_clear()
+    plugins._everything.cache_clear()
     plugins._load.cache_clear()
     yield
-    plugins._announced.cache_clear()
+    plugins._everything.cache_clear()
     plugins._load.cache_clear()
 
 

@@ -76,7 +76,10 @@ def test_a_workflow_without_run_times_teaches_nothing(
 def test_learns_from_what_real_runs_measured(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     Path("flow.yaml").write_text("name: real\ntasks: {a: {command: 'true', runtime: 10s}, b: {command: 'true'}}\n")
     row = {"kind": "slow", "machine": "slow-1", "speed": 1.0, "expected": 10.0, "runtime": 10.0, "transfer": 0.0}
-    tasks = [{**row, "task": "a", "activity": "a", "seconds": 30.0}, {**row, "task": "b", "activity": "b", "seconds": 6.0}]
+    tasks = [
+        {**row, "task": "a", "activity": "a", "seconds": 30.0},
+        {**row, "task": "b", "activity": "b", "seconds": 6.0},
+    ]
     Path("results.json").write_text(json.dumps({"format": "tradewind-results-1", "workflow": "real", "tasks": tasks}))
     line = [*words, "--method", "q_learning", "--episodes", "2", "--json"]
     found = []

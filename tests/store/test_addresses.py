@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,13 @@ class Elsewhere(SqlStore):
 def announced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The store is announced as a package would announce it."""
     point = EntryPoint("elsewhere", f"{__name__}:Elsewhere", "tradewind.stores")
-    monkeypatch.setattr(
-        plugins, "entry_points", lambda group: [*entry_points(group=group), *([point] if group == point.group else [])]
-    )
-    for kept in (plugins._announced, plugins._load):
+    every = [each for kind in plugins.KINDS for each in entry_points(group=plugins.group(kind))]
+    monkeypatch.setattr(plugins, "entry_points", lambda: EntryPoints([*every, point]))
+    for kept in (plugins._everything, plugins._load):
         kept.cache_clear()
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     yield
-    for kept in (plugins._announced, plugins._load):
+    for kept in (plugins._everything, plugins._load):
         kept.cache_clear()
 
 

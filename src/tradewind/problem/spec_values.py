@@ -15,7 +15,6 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from tradewind.errors import InputError
 from tradewind.problem.expression import Expression
-from tradewind.problem.template import split_command
 from tradewind.units import parse_duration, parse_memory, parse_money
 
 Json = dict[str, Any]
@@ -166,6 +165,8 @@ Input = Annotated[str, reading(_input)]
 
 
 def _command(value: Any) -> Any:
+    from tradewind.problem.template import split_command
+
     words = list(split_command(value)) if isinstance(value, str) else value
     if isinstance(words, list):
         words = [_as_text(word) for word in words]

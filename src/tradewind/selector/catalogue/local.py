@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-import psutil
 from pydantic import Field
 
 from tradewind import plugins
@@ -96,6 +95,8 @@ def cpus_here() -> int:
 
 def memory_here() -> int:
     """Bytes of memory of this machine, or of the container that this process is in."""
+    import psutil
+
     limits = [int(psutil.virtual_memory().total)]
     for path in _CGROUP_LIMITS:
         try:

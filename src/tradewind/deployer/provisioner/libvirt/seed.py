@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tradewind.deployer.provisioner.libvirt.cluster import MachinePlan, Plan, handled, run_tool
 from tradewind.deployer.provisioner.libvirt.settings import LibvirtSettings
 from tradewind.errors import MissingProgramError
@@ -116,6 +114,8 @@ def _mpi(settings: LibvirtSettings, machine: MachinePlan) -> str:
 def _for_cloud_init(
     settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folder: Path, uid: int
 ) -> dict[str, str]:
+    import yaml
+
     user_data = yaml.safe_dump(_user_data(settings, plan, machine, folder, uid), sort_keys=False, width=1000)
     cards: dict[str, Any] = {"outside": {"match": {"macaddress": machine.outside}, "dhcp4": True}}
     if machine.internal:
