@@ -64,6 +64,26 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["critical_path"] == {"seconds": 36.0, "tasks": ["split", "three", "join"]}
 
 
+@pytest.mark.parametrize("name", ["two", "three"])
+def test_info_says_what_memory_tasks_need(folder: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    text = WORKFLOW.replace(f"{name}: {{", f"{name}: {{memory: 3GB, ")
+    (folder / "m.yaml").write_text(text)
+    assert "memory         up to 3 GB a task; 1 of them say what they need" in said(capsys, "info", "m.yaml")
+    facts = document(capsys, "info", "m.yaml")
+    assert (facts["most_memory"], facts["tasks_with_memory"]) == (3_000_000_000, 1)
+    assert "memory" not in said(capsys, "info", "w.yaml")
+
+
+def test_names_cannot_write_to_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "a\x1b[31m\nb"
+    tasks = [{"name": "t", "id": "t", "category": evil, "runtimeInSeconds": 1}]
+    (folder / "evil.json").write_text(json.dumps({"name": evil, "workflow": {"tasks": tasks}}))
+    for words in (("info", "evil.json"), ("plan", "evil.json", "--vms", "vms.yaml")):
+        out = said(capsys, *words)
+        assert "\x1b" not in out
+        assert "a [31m b" in out
+
+
 def test_info_draws_the_graph(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "info", "w.yaml", "--dag", "dag.html", "--dag", "dag.png")
     assert "three" in (folder / "dag.html").read_text()

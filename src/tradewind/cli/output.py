@@ -54,3 +54,8 @@ def drop() -> None:
     """What is still in our buffers goes nowhere."""
     if sys.stdout is sys.__stdout__:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def printable(text: str) -> str:
+    """Text of others without what would move the cursor or colour the terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)

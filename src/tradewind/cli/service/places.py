@@ -74,8 +74,3 @@ def emit(found: Any) -> None:
         return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
     emit_json([document(one) for one in found] if isinstance(found, list) else document(found))
-
-
-def printable(text: str) -> str:
-    """Text of others without what would move the cursor or colour the terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -184,8 +184,9 @@ def files(
     database: Database = None,
 ) -> None:
     """List the files that a request's last run has left."""
+    from tradewind.cli.output import printable
     from tradewind.cli.service.common import print_table
-    from tradewind.cli.service.places import emit, opened, printable
+    from tradewind.cli.service.places import emit, opened
     from tradewind.units import format_memory
 
     with opened(server, database) as place:
@@ -211,7 +212,8 @@ def download(
     database: Database = None,
 ) -> None:
     """Save files that a request's last run has left; those below outputs keep their folders."""
-    from tradewind.cli.service.places import opened, printable
+    from tradewind.cli.output import printable
+    from tradewind.cli.service.places import opened
     from tradewind.cli.service.showing import target_of
     from tradewind.errors import NotFoundError
 
@@ -247,7 +249,8 @@ def retry(number: Number, server: Server = None, database: Database = None) -> N
 @request_app.command("upload")
 def upload(number: Number, as_json: Json = False, server: Server = None, database: Database = None) -> None:
     """Have the upload of a request's results tried again at once, also one that was given up."""
-    from tradewind.cli.service.places import emit, opened, printable
+    from tradewind.cli.output import printable
+    from tradewind.cli.service.places import emit, opened
 
     with opened(server, database) as place:
         found = place.upload_again(number)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tradewind.cli.output import printable
 from tradewind.cli.service.common import print_table
-from tradewind.cli.service.places import printable
 from tradewind.units import format_duration, format_money
 
 if TYPE_CHECKING:

@@ -181,7 +181,7 @@ def _show(advice: Advice, wanted: Wanted, offers: int, files: Files) -> None:
 
     best, searched = advice.best, advice.searched
     found = best.figures
-    typer.echo(f"{wanted.flow.name}: {count(len(wanted.flow), 'task')}")
+    say(f"{wanted.flow.name}: {count(len(wanted.flow), 'task')}")
     typer.echo(f"take {describe(best.offers)} ({_where(best.offers[0])}), planned by {best.planner}")
     rows = {
         "makespan": f"{format_duration(found.makespan)}, from the order of the VMs to the end",

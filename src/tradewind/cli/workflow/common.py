@@ -159,9 +159,11 @@ def tiles(found: Figures) -> list[tuple[str, str]]:
 
 def show_rows(rows: Sequence[tuple[str, str]]) -> None:
     """Print names and values below each other."""
+    from tradewind.cli.output import printable
+
     widest = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
-        typer.echo(f"{name:<{widest}}  {value}")
+        typer.echo(f"{name:<{widest}}  {printable(value)}")
 
 
 def width() -> int:
@@ -177,8 +179,10 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: i
         rows: The cells.
         words: How many columns at the left are words; the others are numbers.
     """
+    from tradewind.cli.output import printable
     from tradewind.reporting.names import brief
 
+    rows = [[*map(printable, row)] for row in rows]
     columns = [[name, *(row[place] for row in rows)] for place, name in enumerate(header)]
     widths = [max(len(cell) for cell in column) for column in columns]
     room = width()
@@ -205,8 +209,9 @@ def say(text: str, *, indent: str = "") -> None:
     """
     import textwrap
 
+    from tradewind.cli.output import printable
+
+    text = printable(text)
     room = max(40, width() - 1) if sys.stdout.isatty() else max(1, len(text))
-    wrapped = textwrap.wrap(
-        text, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
-    )
+    wrapped = textwrap.wrap(text, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     typer.echo("\n".join(wrapped) or text)

@@ -64,6 +64,8 @@ def _document(flow: Workflow) -> dict[str, Any]:
             "bytes_read_by_tasks": int(flow.input_bytes.sum()),
         },
         "most_cores": max(task.cores for task in flow.tasks),
+        "most_memory": max((task.memory_bytes or 0 for task in flow.tasks), default=0),
+        "tasks_with_memory": sum(task.memory_bytes is not None for task in flow.tasks),
         "commands": sum(bool(task.command) for task in flow.tasks),
         "warnings": list(flow.warnings),
     }
@@ -107,6 +109,9 @@ def _show(flow: Workflow) -> None:
             f"{_size(files['bytes_from_outside'])} from outside; tasks read {_size(files['bytes_read_by_tasks'])}",
         ),
     ]
+    if facts["tasks_with_memory"]:
+        known = "all" if facts["tasks_with_memory"] == len(flow) else f"{facts['tasks_with_memory']:,}"
+        rows.insert(2, ("memory", f"up to {_size(facts['most_memory'])} a task; {known} of them say what they need"))
     show_rows(rows)
     _show_path(flow, facts["critical_path"]["tasks"])
     _show_widths(flow)

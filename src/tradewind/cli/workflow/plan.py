@@ -80,9 +80,7 @@ def _plan(
         emit_json({**plan_document(made), "figures": asdict(found), "seconds": took, "said": part.said})
         return
     said = f"; {part.said}" if part.said else ""
-    typer.echo(
-        f"{flow.name}: {count(len(flow), 'task')} on {count(len(platform.vms), 'machine')} by {made.planner}{said}"
-    )
+    say(f"{flow.name}: {count(len(flow), 'task')} on {count(len(platform.vms), 'machine')} by {made.planner}{said}")
     show_rows(figure_rows(found))
     for warning in flow.warnings:
         say(f"warning: {warning}", indent="  ")

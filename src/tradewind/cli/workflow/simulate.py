@@ -222,9 +222,7 @@ def _finish(case: Case, result: Result, gantt: list[Path] | None, repeat: int, *
         emit_json(to_json(case, result))
         return
     who = "the plan of " + (case.planner or "somebody") if case.planned is not None else case.planner
-    typer.echo(
-        f"{case.flow.name}: {count(len(case.flow), 'task')} on {count(len(result.platform.vms), 'machine')} by {who}"
-    )
+    say(f"{case.flow.name}: {count(len(case.flow), 'task')} on {count(len(result.platform.vms), 'machine')} by {who}")
     rows = figure_rows(first)
     if case.planned is not None:
         rows.insert(1, ("planned", f"{case.planned.makespan:,.3f} s"))
