@@ -22,6 +22,7 @@ from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
 from tradewind.workflow.plan import Schedule, check
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.planner.cp_sat import CpSatPlanner, CpSatSettings
+from tradewind.workflow.planner.lanes import mean_of_fitting
 from tradewind.workflow.platform import Platform, Storage, Vm
 from tradewind.workflow.simulator.compat import workflowsim
 from tradewind.workflow.simulator.compiled import Compiled, foreseen
@@ -215,3 +216,32 @@ def test_workflowsims_own_rules_refuse_a_machine_that_is_too_small() -> None:
         workflowsim(flow, platform, "MCT")
     assert said.value.hint and "planner workflowsim" in said.value.hint
     assert workflowsim(flow, Platform(platform.vms[:1], "shared"), "MCT").schedule.vm.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["cp_sat", "ic_pcp", "cost_search", "search", "heft"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_machines_that_differ_in_memory_alone_are_not_taken_for_each_other(name: str, first: int) -> None:
+    tasks = [Task(f"large{i}", "a", 4.0, memory_bytes=16 * GIB) for i in range(2)]
+    flow = Workflow("three", (*tasks, Task("small", "a", 8.0, memory_bytes=GIB)), ((),) * 3)
+    vms = (Vm("little", memory_bytes=2 * GIB), Vm("big", memory_bytes=20 * GIB))
+    platform = Platform((vms[first], vms[1 - first])).holding(flow)
+    planner: Planner = plugins.create(
+        "planner", name, SMALL.get(name, {}) | ({"work": 1.0} if name == "cp_sat" else {})
+    )
+    plan = planner.plan(flow, platform)
+    fitting(flow, platform, plan)
+    if name in ("cp_sat", "search"):
+        assert plan.makespan == pytest.approx(8.0)
+        assert "proven optimal" in planner.said
+
+
+def test_heft_ranks_a_task_by_its_mean_over_the_machines_that_it_fits_on() -> None:
+    assert mean_of_fitting(np.array([[1.0, np.inf, np.inf], [2.0, 4.0, 6.0]])).tolist() == [1.0, 4.0]
+    # Two tasks for the large machine: the one before the long chain goes first, although it is the shorter one.
+    tasks = (Task("alone", "a", 3.0, memory_bytes=16 * GIB), Task("first", "a", 1.0, memory_bytes=16 * GIB),
+             Task("chain", "a", 8.0))  # fmt: skip
+    flow = Workflow("three", tasks, ((), (), (1,)))
+    platform = Platform((Vm("little", memory_bytes=2 * GIB), Vm("big", memory_bytes=20 * GIB)))
+    plan = plugins.create("planner", "heft", {}).plan(flow, platform)
+    assert plan.vm.tolist() == [1, 1, 0]
+    assert plan.start.tolist() == [1.0, 0.0, 1.0]
