@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Float
+from tradewind.problem import Billing, Float, Integer, Proposal
 from tradewind.searcher import coordinate_descent, field
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.searcher.field import FieldSearcher
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.testing.known import KnownProblem
-from tradewind.testing.problems import Outcome, drive, machine_parameters, make_problem
+from tradewind.testing.problems import Outcome, drive, evaluate, machine_parameters, make_problem
 
 WITH_A_SAMPLE = ("tradewind", "gp", "cherrypick", "obol", "done", "trimtuner", "coordinate_descent")
 
 
-def make(name: str, problem: KnownProblem, **settings: Any) -> Searcher:
-    made = plugins.create("searcher", name, settings, problem=problem, seed=0)
+def make(name: str, problem: KnownProblem, seed: int = 0, **settings: Any) -> Searcher:
+    made = plugins.create("searcher", name, settings, problem=problem, seed=seed)
     assert isinstance(made, Searcher)
     return made
 
@@ -117,9 +117,39 @@ def test_one_configuration_is_run_and_explained(name: str, fails: str) -> None:
     """It has no feature that varies; TrimTuner learns from five shares of the input of it."""
     problem = make_problem(machine_parameters(1, (1,)), lambda _c, _o: Outcome(60.0, failed=fails))
     name, _, kind = name.partition(" ")
-    searcher = make(name, problem, **({"surrogate": kind} if kind else {}))
+    settings: dict[str, Any] = {"surrogate": kind} if kind else {}
+    searcher = make(name, problem, **settings)
     trials = drive(searcher, problem, 9)
     assert len(trials) == (5 if name == "trimtuner" else 1)
     said = searcher.explain(problem.candidates.configuration(0))
     if not fails and name != "coordinate_descent":
         assert said["expected_cost"] == pytest.approx(trials[-1].spent, rel=0.02)
+
+
+def one_payable_in_1200() -> KnownProblem:
+    """72,000 combinations; 0.0016 USD pay a minute of one of the two smallest machines, and of nothing else."""
+    many = tuple(range(1, 61))
+    parameters = [
+        *machine_parameters(12, many),
+        Integer(name="a", low=1, high=10),
+        Integer(name="b", low=1, high=6),
+    ]
+    billing = Billing(minimum_seconds=60.0, granularity_seconds=1.0)
+    return make_problem(parameters, lambda _c, _o: Outcome(60.0), billing=billing)
+
+
+@pytest.mark.parametrize(
+    ("name", "trials"),
+    [("gp", 0), ("obol", 0), ("tradewind", 0), ("trimtuner", 0), ("trimtuner", 6)],
+)
+def test_little_money_finds_what_it_pays_in_a_large_space(name: str, trials: int) -> None:
+    problem = one_payable_in_1200()
+    known = [evaluate(problem, Proposal(problem.candidates.configuration(40_000 + i)), i) for i in range(trials)]
+    for seed in range(3):
+        searcher = make(name, problem, seed)
+        for trial in known:
+            searcher.tell(trial)
+        answer = searcher.ask(SearchState(proposed=trials, money_left=0.0016))
+        assert not isinstance(answer, NothingLeft), answer.reason
+        assert answer[0].configuration["nodes"] == 1
+        assert answer[0].configuration["instance"] in ("c9.large", "m9.large")

@@ -100,8 +100,12 @@ class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFrom
         if not beliefs.informed or informed < self._starts_needed(beliefs):
             wanted = count if not beliefs.informed else min(count, self._starts_needed(beliefs) - informed)
             chosen = self._start(state, beliefs, wanted)
+            if not chosen and not beliefs.informed:
+                # None of the start design is open, of a space too large to list: the cheapest of what is.
+                cheap = free[np.argsort(candidates.hourly[free], kind="stable")][:count]
+                return [self._capped(candidates.configuration(int(i)), beliefs, {"stage": "start"}) for i in cheap]
             if len(chosen) == count or not beliefs.informed:
-                return chosen or self.nothing_left(state)
+                return chosen
         pending = [row for t in state.pending if (row := self._map.of(t.configuration, t.offer)) is not None]
         for proposal in chosen:
             row = self._map.of(proposal.configuration, self.problem.resolver.resolve(proposal.configuration))

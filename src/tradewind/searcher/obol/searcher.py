@@ -81,12 +81,15 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         chosen: list[Proposal] = []
         if not known or informed < self._starts:
             chosen = self._start(state, count if not known else min(count, self._starts - informed))
-            if len(chosen) == count or not known:
-                return chosen or self.nothing_left(state)
+            if len(chosen) == count or (chosen and not known):
+                return chosen
         field = self._open_field(state, lambda: self._drawn(state))
         if field is None:
             return chosen or self.nothing_left(state)
         candidates, free = field
+        if not known:  # none of the design is open, of a space too large to list
+            some = self.rng(state).choice(free, size=min(count, len(free)), replace=False)
+            return [self._capped(candidates.configuration(int(i)), math.inf, {"stage": "start"}) for i in some]
         table, believed = self._table(candidates, state), []
         money = math.inf if state.money_left is None else state.money_left
         for proposal in chosen:

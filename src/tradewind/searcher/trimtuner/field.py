@@ -66,11 +66,23 @@ class PartsSearcher(FieldSearcher):
             return None
         drawn = self._drawn(state) or [self._reference.configuration(i) for i in range(len(self._reference))]
         pool = self.problem.pool([*self._tried(), *drawn])
+        free = self._open_of(pool, state)
+        if not len(free):
+            pool = self.problem.pool([*self._tried(), *self._open_elsewhere(state)])
+            free = self._open_of(pool, state)
         if not len(pool):
             return None
         open_ones = np.zeros(len(pool), dtype=bool)
-        open_ones[self._open_of(pool, state)] = True
+        open_ones[free] = True
         return Considered(pool, self._map.of_candidates(pool), open_ones)
+
+    def _open_elsewhere(self, state: SearchState) -> list[Configuration]:
+        """Configurations for when no drawn one is open: of the whole space, or the reference if it cannot be listed."""
+        if not self.problem.space.enumerable:
+            return [self._reference.configuration(i) for i in range(len(self._reference))]
+        candidates, free = self.open_candidates(state)
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 4])
+        return [candidates.configuration(int(i)) for i in rng.permutation(free)[:_POOL]]
 
     def _tried(self) -> list[Configuration]:
         """Configurations of the space that were run, on any share."""

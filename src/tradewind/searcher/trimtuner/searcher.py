@@ -100,7 +100,9 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             return self.nothing_left(state)
         models, start = self._models(), self._start()
         if not models.ready:
-            return self._blind(state, start, count)
+            # Where none of the design is open, of a space too large to list, what is open.
+            others = replace(start, reference=field.candidates, order=np.flatnonzero(field.open).tolist())
+            return self._blind(state, start, count) or self._blind(state, others, count) or self.nothing_left(state)
         taken = self.taken(state)
         chosen: list[Proposal] = []
         running = [t.proposal for t in state.pending]
@@ -174,7 +176,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
                 runs = start.wholes(taken)
             count = min(count, max(1, state.trials_left - 1))
         affordable = (p for p in runs if self._affords(state, p))
-        return list(islice(affordable, count)) or self.nothing_left(state)
+        return list(islice(affordable, count))
 
     def _affords(self, state: SearchState, proposal: Proposal) -> bool:
         hourly = self.problem.resolver.resolve(proposal.configuration).hourly
