@@ -221,8 +221,8 @@ def test_workflowsims_own_rules_refuse_a_machine_that_is_too_small() -> None:
 @pytest.mark.parametrize("name", ["cp_sat", "ic_pcp", "cost_search", "search", "heft"])
 @pytest.mark.parametrize("first", [0, 1])
 def test_machines_that_differ_in_memory_alone_are_not_taken_for_each_other(name: str, first: int) -> None:
-    tasks = [Task(f"large{i}", "a", 4.0, memory_bytes=16 * GIB) for i in range(2)]
-    flow = Workflow("three", (*tasks, Task("small", "a", 8.0, memory_bytes=GIB)), ((),) * 3)
+    tasks = [Task(f"large{i}", "a", 6.0, memory_bytes=16 * GIB) for i in range(2)]
+    flow = Workflow("three", (*tasks, Task("small", "a", 5.0, memory_bytes=GIB)), ((),) * 3)
     vms = (Vm("little", memory_bytes=2 * GIB), Vm("big", memory_bytes=20 * GIB))
     platform = Platform((vms[first], vms[1 - first])).holding(flow)
     planner: Planner = plugins.create(
@@ -231,8 +231,10 @@ def test_machines_that_differ_in_memory_alone_are_not_taken_for_each_other(name:
     plan = planner.plan(flow, platform)
     fitting(flow, platform, plan)
     if name in ("cp_sat", "search"):
-        assert plan.makespan == pytest.approx(8.0)
-        assert "proven optimal" in planner.said
+        assert plan.makespan == pytest.approx(12.0)
+        assert lower_bound(flow, platform) == pytest.approx(12.0, rel=1e-5)
+    if name == "cp_sat":
+        assert planner.said.startswith("proven optimal")
 
 
 def test_heft_ranks_a_task_by_its_mean_over_the_machines_that_it_fits_on() -> None:
