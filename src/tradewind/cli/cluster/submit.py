@@ -75,12 +75,11 @@ def submit(
     }
     with closing(open_cluster_store(store)) as opened:
         if weight is not None:
-            known = {row.name: row for row in opened.tenants()}
-            old = known.get(tenant, TenantRow(tenant))
+            old = next((row for row in opened.tenants() if row.name == tenant), TenantRow(tenant))
             opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
         kept = {key: value for key, value in options.items() if value is not None}
-        wanted = JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster or "")
-        row = _submit(opened, wanted, store)
+        asked = JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster or "")
+        row = _submit(opened, asked, store)
         running = opened.is_run(row.cluster)
     if as_json:
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
