@@ -63,7 +63,8 @@ WHAT_TO_DO = {
     "service.forbidden": "Ask an administrator of the service.",
     "service.not-found": "List what there is; what belongs to other tenants is not shown.",
     "service.conflict": "Look at its present state, and try again if that still makes sense.",
-    "service.quota": "Wait until something of your tenant ends, ask for less (a smaller budget), or ask an administrator for more.",
+    "service.quota": "Wait until something of your tenant ends, ask for less (a smaller budget), or ask an "
+    "administrator for more.",
     "service.busy": "Wait as long as the answer says; an administrator can allow more, or start another server.",
     "service.too-large": "Send less at once, or ask the administrator for a larger `max_body_mib`.",
     "service.slow": "Send it again; the connection was too slow.",
