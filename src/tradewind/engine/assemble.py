@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
+from tradewind.engine.checks import check_limits, check_offers, check_runner
 from tradewind.engine.deploying import build_deployer, request_maker, seen_from
 from tradewind.engine.fallback import Elsewhere, elsewhere, nowhere
 from tradewind.engine.giving_up import build_listener, build_stopper
@@ -35,9 +36,7 @@ from tradewind.store.base import Store, StudyRow
 
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle import Deployer
-    from tradewind.deployer.provisioner.base import Provisioner
     from tradewind.deployer.run_context import Entered
-    from tradewind.deployer.runner.base import Runner
     from tradewind.interpreter.base import Interpreter
     from tradewind.problem.spec import Spec
     from tradewind.selector.base import Selector
@@ -100,56 +99,6 @@ def build_searcher(spec: Spec, problem: Problem) -> Searcher:
     settings = _anchored(spec, "searcher", name, spec.searcher.settings)
     searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
     return searcher
-
-
-def _check_runner(spec: Spec, problem: Problem) -> None:
-    """Refuse to pay cloud prices for runs that would take place on this machine."""
-    from tradewind.deployer.combine import why_not
-    from tradewind.deployer.runner.base import DrivesLoad, NeedsImages, ThisMachine
-
-    runner, provisioner = plugins.load("runner", spec.runner.name), plugins.load("provisioner", spec.provisioner.name)
-    if problem_with := why_not(cast("type[Provisioner]", provisioner), cast("type[Runner]", runner)):
-        raise spec.error(
-            ("deploy", "provisioner"),
-            f"provisioner {spec.provisioner.name} and runner {spec.runner.name} do not go together: {problem_with}",
-            "tradewind plugins --matrix shows what does",
-        )
-    if spec.job.load is not None and not issubclass(runner, DrivesLoad):
-        raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
-    if issubclass(runner, NeedsImages) and spec.job.image is None:
-        raise spec.error(("job",), f"the {spec.runner.name} runner needs job.image", "name a container image")
-    if not issubclass(plugins.load("runner", spec.runner.name), ThisMachine):
-        return
-    selector = cast("Selector", problem.resolver)
-    elsewhere = sorted({offer.provider for offer in selector.offers} - {"local"})
-    if elsewhere:
-        raise spec.error(
-            ("deploy", "runner"),
-            f"the {spec.runner.name} runner runs on this machine, it cannot make {', '.join(elsewhere)} machines",
-            "ask for provider: local, or choose another runner",
-        )
-
-
-def _check_offers(spec: Spec, problem: Problem, deployer: Deployer) -> None:
-    """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
-    from tradewind.deployer.combine import refusal
-    from tradewind.deployer.runner.base import AnswersFromRecords
-
-    if isinstance(deployer.runner, AnswersFromRecords):
-        deployer.runner.covers(problem.space, spec.job.parameters.values)
-    for offer in cast("Selector", problem.resolver).offers:
-        if why := deployer.provisioner.refuses(offer):
-            raise spec.error(
-                ("deploy", "provisioner"),
-                f"provisioner {spec.provisioner.name} cannot make {offer.key}: {why}",
-                "take it out of the space with offers:, or choose another provisioner",
-            )
-        if why := refusal(deployer.provisioner, deployer.runner, offer):
-            raise spec.error(
-                ("deploy", "runner"),
-                f"runner {spec.runner.name} with provisioner {spec.provisioner.name} cannot run on {offer.key}: {why}",
-                "see the guide on the runner, or take the offer out of the space",
-            )
 
 
 def _catalogue_settings(spec: Spec) -> dict[str, Mapping[str, Any]]:
@@ -295,12 +244,13 @@ def _parts(
     gated: bool,
 ) -> Parts:
     problem = problem or build_problem(spec, data_folder)
-    _check_runner(spec, problem)
+    check_runner(spec, problem)
     if searcher is None and wants_past(spec):
         problem = replace(problem, past=load_past(spec, study, store))
     searcher = searcher or build_searcher(spec, problem)
     deployer = build_deployer(spec, study.owner, data_folder, entered)
-    _check_offers(spec, problem, deployer)
+    check_limits(spec, problem, deployer)
+    check_offers(spec, problem, deployer)
     policy = _policy(spec, study, problem, searcher, deployer, data_folder)
     policy = replace(policy, rules=policy.rules if rules is None else rules, gated=gated)
     return Parts(

@@ -1,0 +1,93 @@
+"""What is refused before a search begins: what could not run as it says, or could cost without end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tradewind import plugins
+from tradewind.problem import Problem
+
+if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle import Deployer
+    from tradewind.deployer.provisioner.base import Provisioner
+    from tradewind.deployer.runner.base import Runner
+    from tradewind.problem.spec import Spec
+    from tradewind.selector.base import Selector
+
+
+def check_runner(spec: Spec, problem: Problem) -> None:
+    """Refuse to pay cloud prices for runs that would take place on this machine."""
+    from tradewind.deployer.combine import why_not
+    from tradewind.deployer.runner.base import DrivesLoad, NeedsImages, ThisMachine
+
+    runner, provisioner = plugins.load("runner", spec.runner.name), plugins.load("provisioner", spec.provisioner.name)
+    if problem_with := why_not(cast("type[Provisioner]", provisioner), cast("type[Runner]", runner)):
+        raise spec.error(
+            ("deploy", "provisioner"),
+            f"provisioner {spec.provisioner.name} and runner {spec.runner.name} do not go together: {problem_with}",
+            "tradewind plugins --matrix shows what does",
+        )
+    if spec.job.load is not None and not issubclass(runner, DrivesLoad):
+        raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
+    if issubclass(runner, NeedsImages) and spec.job.image is None:
+        raise spec.error(("job",), f"the {spec.runner.name} runner needs job.image", "name a container image")
+    if not issubclass(plugins.load("runner", spec.runner.name), ThisMachine):
+        return
+    selector = cast("Selector", problem.resolver)
+    elsewhere = sorted({offer.provider for offer in selector.offers} - {"local"})
+    if elsewhere:
+        raise spec.error(
+            ("deploy", "runner"),
+            f"the {spec.runner.name} runner runs on this machine, it cannot make {', '.join(elsewhere)} machines",
+            "ask for provider: local, or choose another runner",
+        )
+
+
+def check_offers(spec: Spec, problem: Problem, deployer: Deployer) -> None:
+    """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
+    from tradewind.deployer.combine import refusal
+    from tradewind.deployer.runner.base import AnswersFromRecords
+
+    if isinstance(deployer.runner, AnswersFromRecords):
+        deployer.runner.covers(problem.space, spec.job.parameters.values)
+    for offer in cast("Selector", problem.resolver).offers:
+        if why := deployer.provisioner.refuses(offer):
+            raise spec.error(
+                ("deploy", "provisioner"),
+                f"provisioner {spec.provisioner.name} cannot make {offer.key}: {why}",
+                "take it out of the space with offers:, or choose another provisioner",
+            )
+        if why := refusal(deployer.provisioner, deployer.runner, offer):
+            raise spec.error(
+                ("deploy", "runner"),
+                f"runner {spec.runner.name} with provisioner {spec.provisioner.name} cannot run on {offer.key}: {why}",
+                "see the guide on the runner, or take the offer out of the space",
+            )
+
+
+def check_limits(spec: Spec, problem: Problem, deployer: Deployer) -> None:
+    """Refuse a search that makes machines for money while nothing says how much of it.
+
+    Args:
+        spec: The specification.
+        problem: The problem.
+        deployer: What makes the machines; simulated runs cost nothing.
+
+    Raises:
+        SpecError: There is no limit.
+    """
+    from tradewind.deployer.provisioner.base import MakesMachines
+    from tradewind.deployer.runner.base import Simulates
+
+    given = spec.budget
+    limits = (given.dollars, given.hours, given.trials, spec.future_runs, *spec.stop)
+    if not isinstance(deployer.provisioner, MakesMachines) or isinstance(deployer.runner, Simulates):
+        return
+    if any(limit is not None for limit in limits):
+        return
+    if any(offer.hourly > 0 and offer.provider != "local" for offer in cast("Selector", problem.resolver).offers):
+        raise spec.error(
+            ("budget",),
+            f"provisioner {spec.provisioner.name} makes machines that cost money, and nothing limits the search",
+            "set budget.dollars (--budget $10), budget.hours or budget.trials",
+        )
