@@ -98,7 +98,10 @@ def test_records_go_out_and_come_in(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert store.trials(2) == store.trials(1)
         assert store.summaries([2])[0].holder == ""
     run("import", str(path), "--study", "copy", "--json")
-    assert json.loads(capsys.readouterr().out)["imported"] == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["imported"], told["known"]) == (0, 15)
+    run("import", str(path), "--study", "copy")
+    assert "left out 15 numbers that it has already" in capsys.readouterr().out
 
 
 def test_wrong_records_change_nothing(tmp_path: Path) -> None:

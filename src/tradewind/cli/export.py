@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -128,6 +129,23 @@ def _write_file(store: Store, study_id: int, chosen: Format, out: Path) -> int:
     return count
 
 
+class _Counted(Iterator[Mapping[str, Any]]):
+    """Records, counted as they are taken.
+
+    Args:
+        records: The records.
+    """
+
+    def __init__(self, records: Iterator[Mapping[str, Any]]) -> None:
+        self._records = records
+        self.count = 0
+
+    def __next__(self) -> Mapping[str, Any]:
+        record = next(self._records)
+        self.count += 1
+        return record
+
+
 def import_records(
     file: Annotated[Path, typer.Argument(help="Records that tradewind export --format records wrote.")],
     study: Annotated[
@@ -155,7 +173,8 @@ def import_records(
         # A search that is running numbers its own trials: records must not come in between.
         token = opened.hold(row.id, this_process(), 600.0)
         try:
-            count = opened.import_records(row.id, read_records(file))
+            read = _Counted(read_records(file))
+            count = opened.import_records(row.id, read)
         except RecordError as error:
             if error.file is None:
                 raise RecordError(error.message, hint=error.hint, file=str(file)) from None
@@ -163,6 +182,9 @@ def import_records(
         finally:
             opened.release(row.id, token)
     if as_json:
-        emit_json({"file": str(file), "study": row.name, "id": row.id, "imported": count})
-    else:
-        typer.echo(f"took {units.count(count, 'trial')} into study {row.name} (id {row.id})")
+        emit_json({"file": str(file), "study": row.name, "id": row.id, "imported": count, "known": read.count - count})
+        return
+    typer.echo(f"took {units.count(count, 'trial')} into study {row.name} (id {row.id})")
+    if read.count > count:
+        known = units.count(read.count - count, "number")
+        typer.echo(f"left out {known} that it has already; records of another search belong into a study of its own")

@@ -295,8 +295,9 @@ def _certificates(folder: Path) -> None:
     )
 
 
-def test_mutual_tls(tmp_path: Path) -> None:
+def test_mutual_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both sides show their certificates; who shows none, or another authority's, is not let in."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     require("openssl", package="openssl", root=False)
     ours, others = tmp_path / "ours", tmp_path / "others"
     for folder in (ours, others):
@@ -324,7 +325,7 @@ def test_mutual_tls(tmp_path: Path) -> None:
     host = f"tcp://127.0.0.1:{server.server_port}"
 
     def settings(folder: Path) -> DockerSettings:
-        files = {f"tls_{name}": str(folder / f"{name}.pem") for name in ("ca", "cert", "key")}
+        files = {f"tls_{name}": f"~/{folder.name}/{name}.pem" for name in ("ca", "cert", "key")}
         return DockerSettings(host=host, **files)
 
     try:

@@ -103,7 +103,10 @@ def machine_address(settings: DockerSettings, machine: Machine) -> Address:
 
 def _certificates(settings: DockerSettings, host: str) -> tuple[str, str, str]:
     """The files for mutual TLS, from the settings or as the ``docker`` command finds them."""
-    files = (settings.tls_ca, settings.tls_cert, settings.tls_key)
+    ca, cert, key = (
+        str(expand(file)) if file else "" for file in (settings.tls_ca, settings.tls_cert, settings.tls_key)
+    )
+    files = (ca, cert, key)
     if not any(files) and os.environ.get("DOCKER_TLS_VERIFY"):
         folder = expand(os.environ.get("DOCKER_CERT_PATH") or "~/.docker")
         files = (str(folder / "ca.pem"), str(folder / "cert.pem"), str(folder / "key.pem"))
