@@ -34,4 +34,4 @@ def test_containers_of_another_machine_are_refused(
     assert run(["cluster", "start", "--docker", "--until-empty"]) == 3
     assert "unset DOCKER_HOST" in capsys.readouterr().err
     assert run(["cluster", "start", "--docker", "--ray"]) == 3
-    assert "--docker, --ray and --slurm exclude each other" in capsys.readouterr().err
+    assert "--docker, --ray, --slurm and --kubernetes exclude each other" in capsys.readouterr().err

@@ -49,6 +49,25 @@ def moment(later: float = 0.0) -> str:
     return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def node(name: str, cpu: str = "4", memory: str = "8Gi", **given: Any) -> Document:
+    """A node that is ready.
+
+    Args:
+        name: Its name.
+        cpu: What pods may have of its CPUs.
+        memory: And of its memory.
+        given: ``labels``; ``spec``; ``ready``, the status of that condition; ``more``, of which it has some too.
+    """
+    return {
+        "metadata": {"name": name, "labels": given.get("labels", {})},
+        "spec": given.get("spec", {}),
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": memory, **given.get("more", {})},
+            "conditions": [{"type": "Ready", "status": given.get("ready", "True")}],
+        },
+    }
+
+
 class Refusal(Exception):  # noqa: N818
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -227,6 +246,7 @@ class KubeApi:
         pod_quota: The most pods, or None; a Job whose pods exceed it waits.
         admission: With which words every pod is refused, or empty.
         node_types: The instance types of the nodes.
+        nodes: The nodes that it lists; pods run wherever there is room, whatever these have.
         token: What callers must show.
         restricted: Whether the namespace admits only pods of the Pod Security level of that name.
     """
@@ -254,6 +274,7 @@ class KubeApi:
             self.pod_quota: int | None = None
             self.admission = ""
             self.node_types = {"small"}
+            self.nodes = [node("one"), node("two", cpu="3920m", labels={"disk": "fast"})]
             self.token = TOKEN
             self.restricted = False
             containers, self._containers = list(self._containers.values()), {}
@@ -339,6 +360,8 @@ class KubeApi:
             raise Refusal(401, "Unauthorized", "Unauthorized")
         url = urlsplit(address)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        if method == "GET" and url.path == "/api/v1/nodes":
+            return self._nodes(query)
         match = _PATH.match(url.path)
         if match is None or match["kind"] not in self.objects:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
@@ -370,6 +393,13 @@ class KubeApi:
             if verb == "delete":
                 del self.objects[kind][name]
             return json.dumps(found).encode()
+
+    def _nodes(self, query: dict[str, str]) -> bytes:
+        if ("list", "nodes") in self.forbidden:
+            raise Refusal(403, "Forbidden", 'nodes is forbidden: User "tests" cannot list resource "nodes"')
+        with self.lock:
+            items = [each for each in self.nodes if _selected(each, query)]
+        return json.dumps({"items": items, "metadata": {}}).encode()
 
     def _one(self, kind: str, name: str) -> Document:
         if name not in self.objects[kind]:

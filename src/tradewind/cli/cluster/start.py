@@ -1,4 +1,4 @@
-"""``tradewind cluster start``: share this machine, a Ray cluster or a Slurm partition between searches."""
+"""``tradewind cluster start``: share this machine, or a cluster of Ray, Slurm or Kubernetes, between searches."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ def start(
         str | None,
         typer.Option("--slurm", help="Share a Slurm partition; '' for the default one.", metavar="PARTITION"),
     ] = None,
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", help="Share a Kubernetes cluster, each run in a pod of its job's image.")
+    ] = False,
     name: Annotated[str, typer.Option(help="The cluster's name in the store.")] = "default",
     fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "drf",
     priority: Annotated[str, typer.Option(help="The rule between the searches of a tenant.")] = "least_attained",
@@ -54,18 +57,11 @@ def start(
     from tradewind.cli.cluster.common import amounts
     from tradewind.cli.common import pairs
     from tradewind.cli.signals import StopWanted
-    from tradewind.errors import InputError
     from tradewind.paths import data_folder, store_url
     from tradewind.tenancy.framework import Cluster, ClusterSettings
 
-    if sum((local, docker, ray, slurm is not None)) > 1:
-        raise InputError("--local, --docker, --ray and --slurm exclude each other", hint="start one cluster for each")
-    given = pairs(runner, "--set")
-    part: dict[str, Any] = {"use": "process", **given}
-    if docker or ray:
-        part["use"] = "docker" if docker else "ray"
-    elif slurm is not None:
-        part |= {"use": "slurm", **({"partition": slurm} if slurm else {})}
+    chosen = {"process": local, "docker": docker, "ray": ray, "slurm": slurm is not None, "kubernetes": kubernetes}
+    part = _part(chosen, pairs(runner, "--set"), slurm)
     more = amounts(resource, "--resource", further=True)
     how = _policy(fairness, priority, pairs(policy, "--policy"), more)
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
@@ -107,6 +103,19 @@ def _policy(fairness: str, priority: str, settings: Mapping[str, Any], more: Map
 
     kinds = Kinds((*USUAL, *(name for name in more if name not in USUAL)))
     return Policy(plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings), kinds)
+
+
+def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str | None) -> dict[str, Any]:
+    """The runner of the cluster, with its settings."""
+    from tradewind.errors import InputError
+
+    engines = [name for name, wanted in chosen.items() if wanted]
+    if len(engines) > 1:
+        raise InputError(
+            "--local, --docker, --ray, --slurm and --kubernetes exclude each other", hint="start one cluster for each"
+        )
+    named = {"partition": partition} if partition else {}
+    return {"use": engines[0] if engines else "process", **given, **named}
 
 
 def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str, float]) -> Nodes:

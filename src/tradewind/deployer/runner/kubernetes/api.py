@@ -195,7 +195,9 @@ class ClusterApi:
         return found
 
     def path(self, kind: str, name: str = "") -> str:
-        """The path of an object, or of all of a kind in the namespace."""
+        """The path of an object, or of all of a kind: in the namespace, or in the whole cluster for its nodes."""
+        if kind == "nodes":
+            return f"/api/v1/{kind}"
         groups = {"jobs": "/apis/batch/v1", "leases": "/apis/coordination.k8s.io/v1"}
         place = f"{groups.get(kind, '/api/v1')}/namespaces/{self.namespace}/{kind}"
         return f"{place}/{name}" if name else place

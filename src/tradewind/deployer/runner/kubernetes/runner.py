@@ -18,6 +18,7 @@ from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
+    ListsNodes,
     NeedsImages,
     Runner,
     SeveralNodes,
@@ -51,6 +52,7 @@ from tradewind.deployer.runner.kubernetes.job import (
     secret_of,
     service_of,
 )
+from tradewind.deployer.runner.kubernetes.nodes import nodes_of
 from tradewind.deployer.runner.kubernetes.refused import latest_words
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.status import (
@@ -90,6 +92,7 @@ class KubernetesRunner(
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
+    ListsNodes,
     NeedsImages,
     SeveralNodes,
     StreamsLogs,
@@ -120,6 +123,11 @@ class KubernetesRunner(
     def kill_seconds(self) -> float:
         """The time in which a pod is ended."""
         return 5.0
+
+    def nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """The nodes that take pods, with the labels and without the taints that the settings say."""
+        selector = ",".join(f"{label}={value}" for label, value in self.settings.node_selector.items())
+        return nodes_of(self._api.listed("nodes", selector), self.settings)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""

@@ -1,0 +1,75 @@
+"""Which nodes of a cluster take pods, and what they have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.kube_api import KubeApi, kube_cluster, node
+
+from tradewind.deployer.runner.kubernetes.nodes import nodes_of
+from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
+from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
+from tradewind.errors import CredentialsError
+
+pytestmark = pytest.mark.xdist_group("kubernetes")
+__all__ = ["kube_cluster"]
+
+_GPUS = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, {"cpu": 4.0, "memory": 8.0}),
+        ({"cpu": "3920m", "memory": "7936Mi"}, {"cpu": 3.92, "memory": 7.75}),
+        ({"memory": "8e9"}, {"cpu": 4.0, "memory": 8e9 / 2**30}),
+        ({"more": {"nvidia.com/gpu": "2"}}, {"cpu": 4.0, "memory": 8.0, "gpu": 2.0}),
+        ({"ready": "Unknown"}, None),
+        ({"spec": {"unschedulable": True}}, None),
+        ({"spec": {"taints": [_GPUS]}}, None),
+        ({"spec": {"taints": [{**_GPUS, "effect": "PreferNoSchedule"}]}}, {"cpu": 4.0, "memory": 8.0}),
+    ],
+)
+def test_a_node_has_what_pods_may_have(given: dict[str, Any], found: dict[str, float] | None) -> None:
+    expected = {} if found is None else {"one": pytest.approx(found)}
+    assert nodes_of([node("one", **given)], KubernetesSettings()) == expected
+
+
+@pytest.mark.parametrize(
+    ("toleration", "taken"),
+    [
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"operator": "Exists"}, True),
+        ({"key": "gpu", "value": "yes", "effect": "NoSchedule"}, True),
+        ({"key": "gpu", "value": "no"}, False),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_taints_that_pods_put_up_with(toleration: dict[str, str | int], taken: bool) -> None:
+    settings = KubernetesSettings(tolerations=[toleration])
+    assert bool(nodes_of([node("one", spec={"taints": [_GPUS]})], settings)) == taken
+
+
+def test_pods_that_request_a_share_of_their_offer_fit_more_often() -> None:
+    assert nodes_of([node("one", cpu="3500m", memory="7Gi")], KubernetesSettings(request_share=0.875)) == {
+        "one": {"cpu": 4.0, "memory": 8.0}
+    }
+
+
+def test_the_nodes_of_a_cluster(tmp_path: Path, kube_cluster: KubeApi) -> None:
+    def runner(**given: Any) -> KubernetesRunner:
+        settings = KubernetesSettings(kubeconfig=kube_cluster.kubeconfig(tmp_path / "kubeconfig"), **given)
+        return KubernetesRunner(settings=settings, data_folder=tmp_path)
+
+    try:
+        assert runner().nodes() == {"one": {"cpu": 4.0, "memory": 8.0}, "two": {"cpu": 3.92, "memory": 8.0}}
+        assert list(runner(node_selector={"disk": "fast"}).nodes()) == ["two"]
+        kube_cluster.forbidden.add(("list", "nodes"))
+        with pytest.raises(CredentialsError, match="cannot list resource") as caught:
+            runner().nodes()
+        assert "rights" in (caught.value.hint or "")
+    finally:
+        kube_cluster.reset()
