@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,17 @@ class Ground:
     slurm: SlurmCluster | None = None
     ray: RayCluster | None = None
 
-    def nodes(self, folder: Path) -> Mapping[str, Mapping[str, float]]:
-        """The nodes of an engine that has some, as it says itself."""
-        from tradewind.deployer.runner.base import ListsNodes
+    def part(self, folder: Path) -> Any:
+        """A runner of the engine."""
         from tradewind.engine.deploying import make_part
 
         settings = {key: value for key, value in self.runner.items() if key != "use"}
-        made = make_part("runner", self.runner["use"], settings, folder, folder)
-        assert isinstance(made, ListsNodes)
-        return made.nodes()
+        return make_part("runner", self.runner["use"], settings, folder, folder)
+
+    def nodes(self, folder: Path) -> Mapping[str, Mapping[str, float]]:
+        """The nodes of an engine that has some, as it says itself."""
+        found: Mapping[str, Mapping[str, float]] = self.part(folder).nodes()
+        return found
 
 
 class WideRay(RayCluster):
@@ -85,6 +87,9 @@ def ground(engine: str, cpus: int, python: str = "") -> Iterator[Ground]:
         ray = WideRay(-(-cpus // 2), python)
         try:
             ray.start()
-            yield Ground(engine, {"use": "ray", "address": ray.address, "scratch": str(ray.folder / "runs")}, ray=ray)
+            found = Ground(engine, {"use": "ray", "address": ray.address, "scratch": str(ray.folder / "runs")}, ray=ray)
+            with closing(found.part(ray.folder)) as kept:
+                kept.nodes()  # connects; who comes later shares the connection
+                yield found
         finally:
             ray.stop()

@@ -14,6 +14,7 @@ from tests.engines.files import Process, Server, objects, sftp, webdav
 from tests.engines.ssh import Sshd
 
 from tradewind.deployer.places import Access, Address, Place, open_place, safe_below
+from tradewind.deployer.places_object import status_of
 from tradewind.deployer.staging import stage_in
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 
@@ -146,6 +147,18 @@ def test_a_server_whose_key_is_not_known_is_refused(sftp: tuple[Server, Sshd], t
     place = open_place(server.address, {server.address: {**server.access, "known_hosts": str(tmp_path / "known")}})
     with pytest.raises(CredentialsError, match="host"):
         place.read("x")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("Error performing GET http://127.0.0.1:34049/x in 403.1ms, after 3 retries - HTTP error: error sending", ""),
+        ("Error performing GET http://h:9000/x in 2ms - Server returned non-2xx status code: 404 Not Found: ", "404"),
+        ("Client error with status 403 Forbidden: No Body", "403"),
+    ],
+)
+def test_a_port_is_no_status(words: str, status: str) -> None:
+    assert status_of(RuntimeError(words)) == status
 
 
 @pytest.mark.parametrize("kind", ["webdav", "sftp", "objects"])

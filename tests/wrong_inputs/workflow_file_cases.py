@@ -153,7 +153,7 @@ FILES = [
         "plan-cores",
         "a task that fits on no machine",
         3,
-        "task 'clean' uses 9 cores, and no machine has as many (give larger machines, or read the workflow with one core a task)",
+        "task 'clean' uses 9 cores, and no machine has as many: the largest, 'small-1', has 1 slot (give a larger machine)",
         _PLAN,
         _own("runtime: 2s", "cores: 9"),
     ),

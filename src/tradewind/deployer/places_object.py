@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -132,16 +133,25 @@ class ObjectPlace(Place):
         except exceptions.BaseError as error:
             if self._gate is not None and self._gate.refusal is not None:
                 raise self._gate.refusal from error
-            words = _first(error)
-            if "404" in words or "NoSuchBucket" in str(error):
+            words, status = _first(error), status_of(error)
+            if status == "404" or "NoSuchBucket" in str(error):
                 raise no_such(self.address) from error
             if "error sending request" in str(error) or "connect" in str(error).lower():
                 raise UnreachableError(f"{shown} cannot be reached: {words}") from error
-            if "403" in words or "SignatureDoesNotMatch" in str(error) or "InvalidAccessKeyId" in str(error):
+            if status == "403" or "SignatureDoesNotMatch" in str(error) or "InvalidAccessKeyId" in str(error):
                 raise CredentialsError(f"{shown} does not let us in: {words}") from error
             raise DeployError(f"{shown}: {words}") from error
         except OSError as error:
             raise DeployError(f"{shown}: {error.strerror or error}") from error
+
+
+def status_of(error: BaseException) -> str:
+    """The HTTP status that a server has answered with, as the package tells it; empty without an answer.
+
+    Its words have the address too, with a port of any digits, and how long it took.
+    """
+    told = re.search(r"status(?: code:)? (\d{3})\b", str(error))
+    return told[1] if told else ""
 
 
 def _first(error: BaseException) -> str:
