@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.tenancy.world import World
 
+from tradewind.engine.assemble import study_document
 from tradewind.problem import Limits, Offer, Run, RunRequest, Trial
+from tradewind.problem.spec import parse_spec
 from tradewind.store.cluster import JobRow
-from tradewind.tenancy.core import limited
+from tradewind.tenancy.core import CoreSettings, limited, run_core
+from tradewind.tenancy.messages import End, Over, Several, Wants
 from tradewind.testing.stores import trial
 
 
@@ -35,3 +42,46 @@ def test_what_an_owner_says_of_a_run_is_shared_by_its_nodes(
     made = limited(make, job)(trial(0, 1.0), Run("r", 0, 1), 60.0)
     assert made.limits == Limits(cpus, memory, 60.0, 1000)
     assert made.offer == offer
+
+
+class _Inbox:
+    """Ends the search at its first wait for an answer, and keeps what it had said by then."""
+
+    def __init__(self, said: list[Any]) -> None:
+        self._said = said
+        self.by_then: list[Any] = []
+        self._over = False
+
+    def get(self, block: bool = True, timeout: float | None = None) -> End:
+        if self._over:
+            raise queue.Empty
+        self.by_then, self._over = list(self._said), True
+        return End("left")
+
+
+class _Outbox:
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def put(self, item: Any) -> None:
+        self.said += item.messages if isinstance(item, Several) else [item]
+
+
+def test_a_core_asks_before_it_waits_for_the_answer(tmp_path: Path) -> None:
+    """It kept its first request back for the quarter of a second that it waits at a time."""
+    world = World(tmp_path)
+    job = """
+name: quick
+job: {command: ["true"]}
+space: {x: 1..9}
+offers: {provider: local, vcpu: 1, memory: 1}
+searcher: random
+budget: {trials: 2}
+"""
+    with closing(world.store), closing(world.studies):
+        row = world.store.submit(JobRow(0, "A", "quick", study_document(parse_spec(job, base=world.work)), {}))
+        outbox = _Outbox()
+        inbox = _Inbox(outbox.said)
+        run_core(CoreSettings(row, world.url, tmp_path, {"use": "process"}), inbox, outbox)
+    assert [type(each) for each in inbox.by_then if isinstance(each, Wants)] == [Wants]
+    assert isinstance(outbox.said[-1], Over)

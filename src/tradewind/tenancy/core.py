@@ -151,6 +151,7 @@ class Core:
             self._outbox.flush()
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
             search.begin(force=True)
+            self._outbox.flush()  # it may have asked already, and waits for the answer next
             self._opening = False
             try:
                 while (stop := search.stopped) is None:
