@@ -36,13 +36,14 @@ def test_searches_of_two_tenants_share_a_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path))
-    monkeypatch.setenv("KUBECONFIG", kube_cluster.kubeconfig(tmp_path / "kubeconfig"))
+    config = kube_cluster.kubeconfig(tmp_path / "kubeconfig")
     world = World(tmp_path)
     try:
         with closing(world.store), closing(world.studies):
             document = study_document(parse_spec(JOB, base=world.work))
             rows = [world.store.submit(JobRow(0, tenant, "pods", document, {})) for tenant in ("A", "B")]
             words = ["--set", "helper_image=local/busybox:1", "--set", "queue=shared", "--limit", "cpu=2"]
+            words += ["--set", f"kubeconfig={config}"]
             assert run(["cluster", "start", "--kubernetes", "--store", world.url, "--until-empty", *words]) == 0
             found = [world.store.job(row.id) for row in rows]
             assert [row.state for row in found] == ["done", "done"], [row.reason for row in found]
