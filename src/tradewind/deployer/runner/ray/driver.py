@@ -24,9 +24,10 @@ from typing import Any
 
 from tradewind.deployer.runner.ray import files, keeper, store
 from tradewind.deployer.runner.ray import node as ray_node
+from tradewind.deployer.runner.ray.keeper import name_of
 from tradewind.deployer.runner.ray.keepers import Keepers
 from tradewind.deployer.runner.ray.room import fitting, lacking
-from tradewind.deployer.runner.ray.store import get, get_bytes, put
+from tradewind.deployer.runner.ray.store import delete, get, get_bytes, put
 
 Document = dict[str, Any]
 
@@ -122,7 +123,10 @@ class Driver:
             actor.begin.remote(secrets)
         # Ray makes the actor known later: until then a poll would take the run for one that is gone.
         until = time.monotonic() + _KNOWN_SECONDS
-        while order["name"] not in self._live(namespace) and get(order["space"], f"claim/{order['key']}") is None:
+        while (
+            order["name"] not in _living(namespace, self._actors())
+            and get(order["space"], f"claim/{order['key']}") is None
+        ):
             if time.monotonic() > until:
                 raise Refusal("unreachable", "the cluster has not taken the run")
             time.sleep(0.01)
@@ -172,13 +176,14 @@ class Driver:
                 found[f"{node['NodeName']}/{node['NodeID'][:8]}"] = {k: float(v) for k, v in amounts.items() if v}
         return found
 
-    def _live(self, namespace: str) -> set[str]:
-        named = self._ray.util.list_named_actors(all_namespaces=True)
-        return {each["name"] for each in named if each["namespace"] == namespace}
+    def _actors(self) -> list[Document]:
+        named: list[Document] = self._ray.util.list_named_actors(all_namespaces=True)
+        return named
 
     def poll(self, namespace: str, keys: dict[str, str]) -> Document:
         """What the store knows of some runs (run id -> key), and which of them are waiting or carried out."""
-        live, kept = self._live(namespace), self._keepers.live(space_of(namespace))
+        actors = self._actors()
+        live, kept = _living(namespace, actors), self._keepers.live(space_of(namespace), actors)
         # In this order: one that has ended since has left its result.
         found = self._read(space_of(namespace), [f"{kind}/{key}" for key in keys.values() for kind in _KINDS])
         return {
@@ -189,7 +194,7 @@ class Driver:
     def pause(self, namespace: str, keys: list[str], pause_seconds: float) -> None:
         """Wait until one of some runs may have ended, for some seconds at most."""
         space, until = space_of(namespace), time.monotonic() + pause_seconds
-        kept = self._keepers.changed([f"{space}|{key}" for key in keys], pause_seconds)
+        kept = self._keepers.changed([name_of(space, key) for key in keys], pause_seconds)
         if not kept and not self._read(space, [f"end/{key}" for key in keys]):
             time.sleep(max(0.0, until - time.monotonic()))
 
@@ -205,7 +210,7 @@ class Driver:
 
     def begin(self, namespace: str, key: str, name: str, values: dict[str, str]) -> None:
         """Send a run its secrets once more."""
-        self._keepers.tell(f"{space_of(namespace)}|{key}", values)
+        self._keepers.tell(name_of(space_of(namespace), key), values)
         with contextlib.suppress(ValueError):
             self._ray.get_actor(name, namespace).begin.remote(values)
 
@@ -218,7 +223,7 @@ class Driver:
         unborn = put(space, f"claim/{key}", {"by": "cancel"}, overwrite=False)
         if unborn:
             put(space, f"end/{key}", {"state": "cancelled", "reason": reason, "exit_code": None, "runtime": 0.0})
-        self._keepers.cancel(f"{space}|{key}", reason, unborn=unborn, again=again)
+        self._keepers.cancel(name_of(space, key), reason, unborn=unborn, again=again)
         try:
             actor = self._ray.get_actor(name, namespace)
         except ValueError:
@@ -288,14 +293,14 @@ class Driver:
         space = space_of(namespace)
         place, record = get(space, f"state/{key}"), get(space, f"run/{key}") or {}
         for digest in record.get("bundles", ()):
-            _delete(space, f"uses/{digest}/{key}")
+            delete(space, f"uses/{digest}/{key}")
             if not internal_kv._internal_kv_list(f"uses/{digest}/".encode(), namespace=space.encode()):
-                _delete(space, f"bundle/{digest}")
-                _delete(space, f"piece/{digest}/", prefix=True)
+                delete(space, f"bundle/{digest}")
+                delete(space, f"piece/{digest}/", prefix=True)
         self._drop_group(name)
         # The record goes last: until then the run is found.
-        list(self._deletes.map(lambda kind: _delete(space, f"{kind}/{key}"), _KEPT))
-        _delete(space, f"run/{key}")
+        list(self._deletes.map(lambda kind: delete(space, f"{kind}/{key}"), _KEPT))
+        delete(space, f"run/{key}")
         if place is not None and not self._keepers.remove(place["node"], place["folder"]):
             with contextlib.suppress(Refusal):
                 self._on(place["node"], "remove", place["folder"])
@@ -306,10 +311,9 @@ def space_of(namespace: str) -> str:
     return "tradewind-" + namespace.replace(":", "-")
 
 
-def _delete(space: str, key: str, *, prefix: bool = False) -> None:
-    from ray.experimental import internal_kv
-
-    internal_kv._internal_kv_del(key.encode(), del_by_prefix=prefix, namespace=space.encode())
+def _living(namespace: str, actors: list[Document]) -> set[str]:
+    """The names of the actors of a namespace."""
+    return {each["name"] for each in actors if each["namespace"] == namespace}
 
 
 def _upload(space: str, digest: str, path: Path) -> None:

@@ -25,6 +25,16 @@ _LOOK_SECONDS = 1.0
 _LEAVE_SECONDS = 1.0
 
 
+def name_of(space: str, key: str) -> str:
+    """What keepers call a run.
+
+    Args:
+        space: Its part of the store.
+        key: Its key there.
+    """
+    return f"{space}|{key}"
+
+
 def carry(order: dict[str, Any], keeper: Any) -> None:
     """Carry a run out in this task.
 
@@ -45,7 +55,7 @@ def carry(order: dict[str, Any], keeper: Any) -> None:
             run.tell(word.result())
 
     # Not `ray.get`: a task that waits in it gives its CPUs to another one.
-    name = f"{order['space']}|{order['key']}"
+    name = name_of(order["space"], order["key"])
     keeper.word.remote(name).future().add_done_callback(heed)
     if order["secrets"]:
         keeper.secrets.remote(name).future().add_done_callback(tell)
@@ -63,7 +73,7 @@ class _Kept:
 
 
 class Keeper:
-    """Owns the tasks of runs; see the module. Runs are named by their part of the store, a bar, and their key.
+    """Owns the tasks of runs, which are named as `name_of` says; see the module.
 
     It goes when there has been nothing to do for as long as the last run said.
     """
@@ -90,7 +100,7 @@ class Keeper:
             secrets: The values of its secrets.
             options: What its task must have, as Ray's ``options`` take it.
         """
-        name = f"{order['space']}|{order['key']}"
+        name = name_of(order["space"], order["key"])
         with self._lock:
             if self._leaving:
                 return False
@@ -123,7 +133,8 @@ class Keeper:
 
     async def live(self, space: str) -> list[str]:
         """The keys of the runs whose task is waiting or at work."""
-        return [name.partition("|")[2] for name in self._runs if name.partition("|")[0] == space]
+        prefix = name_of(space, "")
+        return [name.removeprefix(prefix) for name in self._runs if name.startswith(prefix)]
 
     async def tell(self, name: str, secrets: dict[str, str]) -> None:
         """Pass on the values of a run's secrets."""
@@ -170,11 +181,18 @@ class Keeper:
             wait.cancel()
         return bool(waits)
 
-    async def remove(self, node: str, folder: str) -> None:
-        """Remove the files of a run from a node, in a process that runs have used if there is one."""
+    async def remove(self, node: str, folder: str) -> bool:
+        """Remove the files of a run from a node, in a process that runs have used if there is one.
+
+        Returns:
+            False when this keeper is about to go, and does not.
+        """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._busy = time.monotonic()
+        with self._lock:
+            if self._leaving:
+                return False
+            self._busy = time.monotonic()
         where = NodeAffinitySchedulingStrategy(node, soft=False)
         work = self._remove.options(num_cpus=0, max_retries=0, scheduling_strategy=where).remote(folder)
 
@@ -183,6 +201,7 @@ class Keeper:
                 await work
 
         self._hold(see_to_it())
+        return True
 
     def _leave_some_time(self) -> None:
         import ray

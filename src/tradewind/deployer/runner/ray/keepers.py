@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tradewind.deployer.runner.ray.keeper import Keeper
@@ -72,9 +72,13 @@ class Keepers:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(head[0], soft=True)
         return self._class.options(**options).remote()
 
-    def every(self) -> list[Any]:
-        """All keepers that live, the present version's first."""
-        named = self._ray.util.list_named_actors(all_namespaces=True)
+    def every(self, actors: Iterable[Document] | None = None) -> list[Any]:
+        """All keepers that live, the present version's first.
+
+        Args:
+            actors: All named actors of the cluster, where they are known already.
+        """
+        named = self._ray.util.list_named_actors(all_namespaces=True) if actors is None else actors
         names = {each["name"] for each in named if each["namespace"] == _NAMESPACE}
         found = []
         for name in sorted(names, key=lambda name: name != self._name):
@@ -82,7 +86,8 @@ class Keepers:
                 found.append(self._ray.get_actor(name, _NAMESPACE))
         return found
 
-    def _all(self, calls: Iterable[Any], seconds: float = _ANSWER_SECONDS) -> list[Any]:
+    def _all(self, calls: Sequence[Any], seconds: float = _ANSWER_SECONDS) -> list[Any]:
+        """The answers of those that live, to calls that are on their way at the same time."""
         answers = []
         until = time.monotonic() + seconds
         for call in calls:
@@ -92,21 +97,22 @@ class Keepers:
                 continue
         return answers
 
-    def live(self, space: str) -> set[str]:
+    def live(self, space: str, actors: Iterable[Document]) -> set[str]:
         """The keys of the runs that are waiting or carried out.
 
         Args:
             space: Their part of the store.
+            actors: All named actors of the cluster.
         """
-        return {key for keys in self._all(each.live.remote(space) for each in self.every()) for key in keys}
+        return {key for keys in self._all([each.live.remote(space) for each in self.every(actors)]) for key in keys}
 
     def tell(self, name: str, secrets: dict[str, str]) -> None:
         """Send a run its secrets once more."""
-        self._all(each.tell.remote(name, secrets) for each in self.every())
+        self._all([each.tell.remote(name, secrets) for each in self.every()])
 
     def cancel(self, name: str, reason: str, *, unborn: bool, again: bool) -> None:
         """End a run; see `Keeper.cancel`."""
-        self._all(each.cancel.remote(name, reason, unborn=unborn, again=again) for each in self.every())
+        self._all([each.cancel.remote(name, reason, unborn=unborn, again=again) for each in self.every()])
 
     def changed(self, names: list[str], seconds: float) -> bool:
         """Wait until one of some runs has ended, for some seconds at most; False when not all are kept here."""
@@ -115,4 +121,4 @@ class Keepers:
 
     def remove(self, node: str, folder: str) -> bool:
         """Remove the files of a run from a node, some time soon; False when there is nobody to do it."""
-        return bool(self._all(each.remove.remote(node, folder) for each in self.every()[:1]))
+        return any(self._all([each.remove.remote(node, folder) for each in self.every()[:1]]))

@@ -31,3 +31,10 @@ def get_bytes(space: str, key: str) -> bytes:
 def get(space: str, key: str) -> Any:
     """A document of the cluster's store, or None."""
     return json.loads(get_bytes(space, key) or b"null")
+
+
+def delete(space: str, key: str, *, prefix: bool = False) -> None:
+    """Remove a key from the cluster's store, or all that begin with it."""
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_del(key.encode(), del_by_prefix=prefix, namespace=space.encode())
