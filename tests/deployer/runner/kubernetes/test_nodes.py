@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.engines.kube_api import KubeApi, kube_cluster, node
 from tradewind.deployer.runner.kubernetes.nodes import nodes_of
 from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
-from tradewind.errors import CredentialsError
+from tradewind.errors import CredentialsError, MissingProgramError
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 __all__ = ["kube_cluster"]
@@ -73,3 +74,12 @@ def test_the_nodes_of_a_cluster(tmp_path: Path, kube_cluster: KubeApi) -> None:
         assert "rights" in (caught.value.hint or "")
     finally:
         kube_cluster.reset()
+
+
+def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kubernetes", "urllib3"):
+        monkeypatch.setitem(sys.modules, name, None)
+    runner = KubernetesRunner(settings=KubernetesSettings(), data_folder=tmp_path)
+    with pytest.raises(MissingProgramError, match="kubernetes is not installed") as caught:
+        runner.nodes()
+    assert "tradewind[kubernetes]" in (caught.value.hint or "")

@@ -168,9 +168,9 @@ class ClusterApi:
             return True
 
     def _request(self, method: str, path: str, body: bytes | None, seconds: float, kind: str) -> Any:
+        configuration, pool = self._connect()  # says what is not installed
         import urllib3
 
-        configuration, pool = self._connect()
         headers = {"Content-Type": kind, "Accept": "application/json, */*"}
         for setting in configuration.auth_settings().values():
             headers[setting["key"]] = setting["value"]
