@@ -247,6 +247,7 @@ class KubeApi:
         admission: With which words every pod is refused, or empty.
         node_types: The instance types of the nodes.
         nodes: The nodes that it lists; pods run wherever there is room, whatever these have.
+        elsewhere: Pods of other namespaces, which do nothing.
         token: What callers must show.
         restricted: Whether the namespace admits only pods of the Pod Security level of that name.
     """
@@ -275,6 +276,7 @@ class KubeApi:
             self.admission = ""
             self.node_types = {"small"}
             self.nodes = [node("one"), node("two", cpu="3920m", labels={"disk": "fast"})]
+            self.elsewhere: list[Document] = []
             self.token = TOKEN
             self.restricted = False
             containers, self._containers = list(self._containers.values()), {}
@@ -360,8 +362,8 @@ class KubeApi:
             raise Refusal(401, "Unauthorized", "Unauthorized")
         url = urlsplit(address)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        if method == "GET" and url.path == "/api/v1/nodes":
-            return self._nodes(query)
+        if method == "GET" and url.path in ("/api/v1/nodes", "/api/v1/pods"):
+            return self._everywhere(url.path.rpartition("/")[2], query)
         match = _PATH.match(url.path)
         if match is None or match["kind"] not in self.objects:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
@@ -394,11 +396,15 @@ class KubeApi:
                 del self.objects[kind][name]
             return json.dumps(found).encode()
 
-    def _nodes(self, query: dict[str, str]) -> bytes:
-        if ("list", "nodes") in self.forbidden:
-            raise Refusal(403, "Forbidden", 'nodes is forbidden: User "tests" cannot list resource "nodes"')
+    def _everywhere(self, kind: str, query: dict[str, str]) -> bytes:
+        if ("list", kind) in self.forbidden:
+            words = (
+                f'{kind} is forbidden: User "tests" cannot list resource "{kind}" in API group "" at the cluster scope'
+            )
+            raise Refusal(403, "Forbidden", words)
         with self.lock:
-            items = [each for each in self.nodes if _selected(each, query)]
+            all_of_them = self.nodes if kind == "nodes" else [*self.objects["pods"].values(), *self.elsewhere]
+            items = [each for each in all_of_them if _selected(each, query)]
         return json.dumps({"items": items, "metadata": {}}).encode()
 
     def _one(self, kind: str, name: str) -> Document:
@@ -602,11 +608,18 @@ def _insecure(pod: Document) -> str:
 
 def _selected(document: Document, query: dict[str, str]) -> bool:
     labels = document["metadata"].get("labels", {})
+    phases = re.findall(r"status\.phase!=(\w+)", query.get("fieldSelector", ""))
+    if document.get("status", {}).get("phase", "") in phases:
+        return False
     for several in re.finditer(r"([^,=\s]+) in \(([^)]*)\)", query.get("labelSelector", "")):
         if labels.get(several[1]) not in several[2].split(","):
             return False
     plain = re.sub(r"[^,=\s]+ in \([^)]*\)", "", query.get("labelSelector", ""))
-    return all(labels.get(part.partition("=")[0]) == part.partition("=")[2] for part in plain.split(",") if part)
+    for part in filter(None, plain.split(",")):
+        key, _, value = part.partition("=")
+        if (labels.get(key.removesuffix("!")) == value) == key.endswith("!"):
+            return False
+    return True
 
 
 def _merge(target: Document, change: Document) -> None:

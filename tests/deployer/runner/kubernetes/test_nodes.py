@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.engines.kube_api import KubeApi, kube_cluster, node
 
+from tradewind.deployer.runner.kubernetes.job import HOME, home_label
 from tradewind.deployer.runner.kubernetes.nodes import nodes_of
 from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
@@ -35,7 +36,7 @@ _GPUS = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 )
 def test_a_node_has_what_pods_may_have(given: dict[str, Any], found: dict[str, float] | None) -> None:
     expected = {} if found is None else {"one": pytest.approx(found)}
-    assert nodes_of([node("one", **given)], KubernetesSettings()) == expected
+    assert nodes_of([node("one", **given)], [], KubernetesSettings()) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,13 +52,70 @@ def test_a_node_has_what_pods_may_have(given: dict[str, Any], found: dict[str, f
 )
 def test_taints_that_pods_put_up_with(toleration: dict[str, str | int], taken: bool) -> None:
     settings = KubernetesSettings(tolerations=[toleration])
-    assert bool(nodes_of([node("one", spec={"taints": [_GPUS]})], settings)) == taken
+    assert bool(nodes_of([node("one", spec={"taints": [_GPUS]})], [], settings)) == taken
 
 
 def test_pods_that_request_a_share_of_their_offer_fit_more_often() -> None:
-    assert nodes_of([node("one", cpu="3500m", memory="7Gi")], KubernetesSettings(request_share=0.875)) == {
+    assert nodes_of([node("one", cpu="3500m", memory="7Gi")], [], KubernetesSettings(request_share=0.875)) == {
         "one": {"cpu": 4.0, "memory": 8.0}
     }
+
+
+def _takes(cpu: str = "0", memory: str = "0", **more: Any) -> dict[str, Any]:
+    return {"resources": {"requests": {"cpu": cpu, "memory": memory, "nvidia.com/gpu": "0"}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu", "memory"),
+    [
+        ({"containers": [_takes("500m", "1Gi"), _takes("1", "1Gi")]}, 2.5, 6.0),
+        ({"containers": [{"resources": {}}, {"resources": {"limits": {}}}]}, 4.0, 8.0),
+        ({"containers": [_takes("1", "1Gi")], "initContainers": [_takes("3", "512Mi")]}, 1.0, 7.0),
+        (
+            # A sidecar beside the container, and beside the step after it but not the one before.
+            {
+                "containers": [_takes("1")],
+                "initContainers": [_takes("2500m"), _takes("1", restartPolicy="Always"), _takes("500m")],
+            },
+            1.5,
+            8.0,
+        ),
+        ({"containers": [_takes("1")], "overhead": {"cpu": "250m", "memory": "1Gi"}}, 2.75, 7.0),
+        ({"containers": [_takes("5")]}, None, 8.0),
+        ({"containers": [_takes("1")], "nodeName": "another"}, 4.0, 8.0),
+    ],
+    ids=["two", "best effort", "init", "sidecar", "overhead", "all", "elsewhere"],
+)
+def test_what_others_pods_request_is_not_ours(spec: dict[str, Any], cpu: float | None, memory: float) -> None:
+    pod = {"spec": {"nodeName": "one", **spec}}
+    expected = {"memory": pytest.approx(memory)} | ({} if cpu is None else {"cpu": pytest.approx(cpu)})
+    assert nodes_of([node("one")], [pod], KubernetesSettings()) == {"one": expected}
+
+
+def test_pods_of_others_are_taken_off_and_our_own_are_not(tmp_path: Path, kube_cluster: KubeApi) -> None:
+    settings = KubernetesSettings(kubeconfig=kube_cluster.kubeconfig(tmp_path / "kubeconfig"))
+    runner = KubernetesRunner(settings=settings, data_folder=tmp_path)
+
+    def pod(phase: str, **labels: str) -> dict[str, Any]:
+        spec = {"nodeName": "one", "containers": [_takes("1", "2Gi")]}
+        return {"metadata": {"labels": labels}, "spec": spec, "status": {"phase": phase}}
+
+    try:
+        kube_cluster.elsewhere = [
+            pod("Running"),
+            pod("Pending", **{HOME: home_label(tmp_path / "other")}),
+            pod("Succeeded"),
+            pod("Failed"),
+            pod("Running", **{HOME: home_label(tmp_path)}),
+        ]
+        assert runner.nodes() == {"one": {"cpu": 2.0, "memory": 4.0}, "two": {"cpu": 3.92, "memory": 8.0}}
+        kube_cluster.forbidden.add(("list", "pods"))
+        with pytest.raises(CredentialsError, match='cannot list resource "pods"') as caught:
+            runner.nodes()
+        assert "rights" in (caught.value.hint or "")
+    finally:
+        runner.close()
+        kube_cluster.reset()
 
 
 def test_the_nodes_of_a_cluster(tmp_path: Path, kube_cluster: KubeApi) -> None:

@@ -648,7 +648,7 @@ def test_names_and_words_are_such_as_kubernetes_takes(tmp_path: Path) -> None:
     assert owner_label("Müller/1") != owner_label("Muller/1")
     assert literal("$(HOME) $HOME") == "$$(HOME) $$HOME"
     request = replace(request_for(tmp_path, ("echo", "$(x); `y`")), image="i")
-    job = job_of(request, "{}", {"work": "w"}, KubernetesSettings(image_pull_secrets=["reg"], service_account="s"))
+    job = job_of(request, "{}", {"work": "w"}, KubernetesSettings(image_pull_secrets=["reg"], service_account="s"), "h")
     pod = job["spec"]["template"]["spec"]
     assert pod["containers"][0]["args"] == ["echo", "$$(x); `y`"]
     assert pod["containers"][0]["resources"]["requests"] == pod["containers"][0]["resources"]["limits"]

@@ -135,7 +135,7 @@ def test_carriage_returns_of_a_program_end_no_line(text: bytes) -> None:
 def resources(base: Path, **settings: Any) -> dict[str, Any]:
     request = request_for(base, ("true",))
     request = replace(request, image="i", offer=replace(request.offer, vcpu=8, memory_gib=32.0, gpus=1))
-    job = job_of(request, "{}", {"work": "w"}, KubernetesSettings.model_validate(settings))
+    job = job_of(request, "{}", {"work": "w"}, KubernetesSettings.model_validate(settings), "h")
     found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]["resources"]
     return found
 

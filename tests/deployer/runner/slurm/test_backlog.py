@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.runner.slurm.helpers import programs, slurm_runner
+from tests.engines import require
 from tests.engines.slurm import SlurmCluster, slurm_cluster
+from tests.engines.ssh import Sshd
 from tests.waiting import eventually
 
+from tradewind.deployer.link import SshLink, SshTarget
 from tradewind.deployer.runner.slurm import backlog
+from tradewind.deployer.runner.slurm.programs import Programs, refusal, surely_refused
 from tradewind.deployer.runner.slurm.runner import SlurmRunner
-from tradewind.errors import TradewindError
+from tradewind.errors import CapacityError, TradewindError
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus
 
 ROOM = 3
@@ -282,6 +286,36 @@ def test_what_slurm_refuses_for_good_when_there_is_room_ends_so(site: Site, make
     status = look(runner, handles[3])
     assert (status.state, status.fault) == (RunState.FAILED, Fault.CREDENTIALS)
     assert "Invalid qos" in status.reason
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["here", "login host"])
+def test_an_sbatch_that_sleeps_is_not_waited_for(tmp_path: Path, *, remote: bool) -> None:
+    """It says that Slurm has no room, and would try again for two minutes."""
+    program = tmp_path / "sbatch"
+    program.write_text("#!/bin/sh\necho 'sbatch: Slurm temporarily unable to accept job, sleeping and retrying' >&2\n")
+    with program.open("a") as file:
+        file.write("exec sleep 60\n")
+    program.chmod(0o755)
+    link: SshLink | None = None
+    server: Sshd | None = None
+    if remote:
+        require("sshd", "ssh", "ssh-keygen", package="openssh-server openssh-client")
+        (tmp_path / "sshd").mkdir()
+        server = Sshd(tmp_path / "sshd")
+        server.start()
+        link = SshLink(SshTarget(host=server.address, **server.facts))
+    programs = Programs(str(tmp_path), link)
+    try:
+        began = time.monotonic()
+        answer = programs.run("sbatch", timeout=60.0)
+        assert time.monotonic() - began < 20
+        error = refusal("sbatch", answer)
+        assert isinstance(error, CapacityError)
+        assert not surely_refused(error)
+    finally:
+        programs.close()
+        if server is not None:
+            server.stop()
 
 
 @pytest.fixture

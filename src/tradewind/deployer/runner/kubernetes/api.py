@@ -195,19 +195,28 @@ class ClusterApi:
         return found
 
     def path(self, kind: str, name: str = "") -> str:
-        """The path of an object, or of all of a kind: in the namespace, or in the whole cluster for its nodes."""
-        if kind == "nodes":
-            return f"/api/v1/{kind}"
+        """The path of an object of the namespace, or of all of a kind."""
         groups = {"jobs": "/apis/batch/v1", "leases": "/apis/coordination.k8s.io/v1"}
         place = f"{groups.get(kind, '/api/v1')}/namespaces/{self.namespace}/{kind}"
         return f"{place}/{name}" if name else place
 
-    def listed(self, kind: str, selector: str, *, seconds: float = _READ_SECONDS) -> list[Document]:
-        """All objects of a kind with some labels, page by page where there are many."""
+    def listed(
+        self, kind: str, selector: str, *, fields: str = "", everywhere: bool = False, seconds: float = _READ_SECONDS
+    ) -> list[Document]:
+        """All objects of a kind with some labels and fields, page by page where there are many.
+
+        Args:
+            kind: Such as ``pods``.
+            selector: What their labels are.
+            fields: What their fields are.
+            everywhere: In all namespaces, where the kind has one.
+            seconds: How long the server may be silent.
+        """
         found: list[Document] = []
-        query = {"labelSelector": selector, "limit": str(_PAGE)}
+        query = {"labelSelector": selector, "limit": str(_PAGE), **({"fieldSelector": fields} if fields else {})}
+        path = f"/api/v1/{kind}" if everywhere else self.path(kind)
         while True:
-            page = self.document("GET", self.path(kind), query=query, seconds=seconds)
+            page = self.document("GET", path, query=query, seconds=seconds)
             found += page.get("items") or []
             more = page.get("metadata", {}).get("continue")
             if not more:

@@ -12,7 +12,9 @@ import base64
 import hashlib
 import math
 import re
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.environment import job_environment
@@ -29,6 +31,9 @@ MANAGED = "app.kubernetes.io/managed-by=tradewind"
 
 OWNER, RUN, EXPIRES, ENDING, FACTS = (f"tradewind/{name}" for name in ("owner", "run", "expires", "ending", "facts"))
 """Labels (``owner``, ``run``) and annotations (all) of a Job."""
+
+HOME = "tradewind/home"
+"""The label that says whose pods: those of one data folder have the same; see `home_label`."""
 
 CONTAINER = "job"
 """The name of the container that the command runs in."""
@@ -171,6 +176,11 @@ def owner_label(owner: str) -> str:
     return slug(owner, _LABEL_LENGTH)
 
 
+def home_label(data_folder: Path) -> str:
+    """What the pods of a data folder, and of no other of any machine, have as their label."""
+    return slug(f"{socket.gethostname()}:{data_folder.absolute()}", _LABEL_LENGTH)
+
+
 def literal(text: str) -> str:
     """A word of a command, or the value of a variable, in which Kubernetes is to replace nothing."""
     return text.replace("$", "$$")
@@ -185,7 +195,9 @@ def labels_of(request: RunRequest) -> dict[str, str]:
     }
 
 
-def job_of(request: RunRequest, facts: str, bundles: Mapping[str, str], given: KubernetesSettings) -> Document:
+def job_of(
+    request: RunRequest, facts: str, bundles: Mapping[str, str], given: KubernetesSettings, home: str
+) -> Document:
     """The Job of a run.
 
     Args:
@@ -193,6 +205,7 @@ def job_of(request: RunRequest, facts: str, bundles: Mapping[str, str], given: K
         facts: What another process needs to know of it, as JSON; no secrets.
         bundles: The names of the Secrets with the script and the archives, by ``work`` and ``inputs``.
         given: The runner's settings.
+        home: The label of the pods of this data folder.
     """
     name, nodes = name_of(request.run_id), request.offer.nodes
     annotations = {OWNER: request.owner, RUN: request.run_id, EXPIRES: repr(request.expires), FACTS: facts}
@@ -205,7 +218,7 @@ def job_of(request: RunRequest, facts: str, bundles: Mapping[str, str], given: K
         "parallelism": nodes,
         "ttlSecondsAfterFinished": given.ttl_seconds,
         "template": {
-            "metadata": {"labels": labels_of(request), "annotations": dict(annotations)},
+            "metadata": {"labels": {**labels_of(request), HOME: home}, "annotations": dict(annotations)},
             "spec": _pod(request, bundles, given),
         },
     }

@@ -12,11 +12,14 @@ Document = dict[str, Any]
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 
 
-def nodes_of(nodes: Iterable[Document], settings: KubernetesSettings) -> dict[str, dict[str, float]]:
-    """What each node has for pods (its allocatable amounts), by its name.
+def nodes_of(
+    nodes: Iterable[Document], pods: Iterable[Document], settings: KubernetesSettings
+) -> dict[str, dict[str, float]]:
+    """What each node has for our pods, by its name: its allocatable amounts less what others' pods request there.
 
     Args:
         nodes: The nodes as the API has them; those without the labels of `settings` are left out already.
+        pods: Pods of others that have not ended, wherever they are.
         settings: Which taints pods put up with, what a GPU is called, and which share of an offer a pod requests.
 
     Returns:
@@ -25,18 +28,47 @@ def nodes_of(nodes: Iterable[Document], settings: KubernetesSettings) -> dict[st
         are those of the offers.
     """
     share = settings.request_share or 1.0
+    kinds = {"cpu": "cpu", "memory": "memory", "gpu": settings.gpu_resource}
+    units = {"cpu": share, "memory": 2**30 * share, "gpu": 1.0}
+    taken: dict[tuple[str, str], float] = {}
+    for pod in pods:
+        for theirs, amount in _requested(pod["spec"], kinds.values()).items():
+            place = pod["spec"].get("nodeName", ""), theirs
+            taken[place] = taken.get(place, 0.0) + amount
     found = {}
     for node in nodes:
         if not _takes_pods(node, settings.tolerations):
             continue
-        has = node["status"].get("allocatable", {})
-        amounts = {
-            "cpu": _amount(has.get("cpu", "0")) / share,
-            "memory": _amount(has.get("memory", "0")) / 2**30 / share,
-            "gpu": _amount(has.get(settings.gpu_resource, "0")),
+        name, has = node["metadata"]["name"], node["status"].get("allocatable", {})
+        left = {
+            kind: max(0.0, _amount(has.get(theirs, "0")) - taken.get((name, theirs), 0.0)) / units[kind]
+            for kind, theirs in kinds.items()
         }
-        found[node["metadata"]["name"]] = {name: amount for name, amount in amounts.items() if amount}
+        found[name] = {kind: amount for kind, amount in left.items() if amount}
     return found
+
+
+def _requested(spec: Document, kinds: Iterable[str]) -> dict[str, float]:
+    """What a pod requests of a node, as the scheduler counts it ("Resource sharing within containers").
+
+    Its containers run together, with the init containers that go on (sidecars); the other init containers run before,
+    one by one, beside the sidecars that were started by then. The pod's overhead is added.
+    """
+    found = {}
+    for kind in kinds:
+        together, before = 0.0, 0.0
+        for each in spec.get("initContainers") or ():
+            amount = _request(each, kind)
+            if each.get("restartPolicy") == "Always":
+                together += amount
+            before = max(before, together if each.get("restartPolicy") == "Always" else together + amount)
+        together += sum(_request(each, kind) for each in spec.get("containers") or ())
+        found[kind] = max(before, together) + _amount((spec.get("overhead") or {}).get(kind, "0"))
+    return found
+
+
+def _request(container: Document, kind: str) -> float:
+    return _amount((container.get("resources", {}).get("requests") or {}).get(kind, "0"))
 
 
 def _takes_pods(node: Document, tolerations: Iterable[Mapping[str, str | int]]) -> bool:

@@ -40,10 +40,12 @@ from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import (
     CONTAINER,
     ENDING,
+    HOME,
     MANAGED,
     OWNER,
     SCRIPT,
     Document,
+    home_label,
     job_of,
     labels_of,
     name_of,
@@ -82,6 +84,7 @@ _EVENTS_SECONDS = 5.0
 _LOG_SECONDS = 120.0
 _SECRET_BYTES = 1_000_000
 _ATTEMPTS = 20
+_ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class KubernetesRunner(
@@ -125,9 +128,11 @@ class KubernetesRunner(
         return 5.0
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """The nodes that take pods, with the labels and without the taints that the settings say."""
+        """The nodes that take pods, with the labels and without the taints that the settings say, less others' pods."""
         selector = ",".join(f"{label}={value}" for label, value in self.settings.node_selector.items())
-        return nodes_of(self._api.listed("nodes", selector), self.settings)
+        nodes = self._api.listed("nodes", selector, everywhere=True)
+        others = self._api.listed("pods", f"{HOME}!={home_label(self.data_folder)}", fields=_ALIVE, everywhere=True)
+        return nodes_of(nodes, others, self.settings)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
@@ -144,7 +149,8 @@ class KubernetesRunner(
             patience=asdict(self._patience),
         )
         names = {name: content_name(name, content) for name, content in files.items()}
-        job = job_of(request, json.dumps(data.to_json()), names, self.settings)
+        home = home_label(self.data_folder)
+        job = job_of(request, json.dumps(data.to_json()), names, self.settings, home)
         try:
             job = self._api.document("POST", self._api.path("jobs"), job)
         except Conflict:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tradewind.deployer.link import Answer, SshLink
@@ -127,10 +128,7 @@ class Programs:
         """
         path = f"{self._bin.rstrip('/')}/{name}" if self._bin else name
         if self._link is not None:
-            answer = self._link.run([path, *words], timeout=timeout, check=False)
-            if answer.code == 127:
-                raise MissingProgramError(f"there is no {path} on {self._link.target.host}", hint=_HINT)
-            return answer
+            return self._run_there(self._link, [path, *words], timeout)
         found = _find(path)
         # Not the whole environment: sbatch would hand it, with all that is secret in it, to Slurm.
         environment = {key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)}
@@ -151,6 +149,17 @@ class Programs:
         if said is None:
             raise UnreachableError(f"Slurm did not answer within {timeout:g} s ({name})")
         return said
+
+    def _run_there(self, link: SshLink, argv: Sequence[str], timeout: float) -> Answer:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with link.session(argv, **pipes) as process:
+            said = _answer(process, timeout)
+        if said is None:
+            raise UnreachableError(f"Slurm did not answer within {timeout:g} s ({argv[0]} on {link.target.host})")
+        answer = link.judge(argv, said, check=False)
+        if answer.code == 127:
+            raise MissingProgramError(f"there is no {argv[0]} on {link.target.host}", hint=_HINT)
+        return answer
 
     def ask(self, name: str, *words: str, timeout: float) -> str:
         """What a program prints.
