@@ -57,7 +57,13 @@ def evaluated(folder: Path, expression: str) -> Any:
 
 def cloud_init(folder: Path, **given: Any) -> dict[str, Any]:
     """What a machine is told to do when it boots."""
-    facts = {"expires": 4e9, "install_docker": False, "login_key_public": "ssh-ed25519 A", **given}
+    facts = {
+        "expires": 4e9,
+        "lease_seconds": 3600,
+        "install_docker": False,
+        "login_key_public": "ssh-ed25519 A",
+        **given,
+    }
     facts |= {"host_key_public": "ssh-ed25519 B", "host_key_private": "-----BEGIN\nx\n-----END\n"}
     shutil.copy(MODULES / "cloud-init.yaml.tftpl", folder)
     (folder / "given.json").write_text(json.dumps(facts))
@@ -169,22 +175,38 @@ def test_only_machines_of_azure_are_of_a_zone() -> None:
     ]
 
 
-@pytest.mark.parametrize(("seconds", "ends"), [(-5, True), (3600, False)])
-def test_the_clock_of_the_lease(tmp_path: Path, seconds: float, ends: bool) -> None:
-    """Older versions of systemd skip lines of a unit that they do not know: all is in the one that they do."""
-    root, environment = booted(tmp_path, cloud_init(tmp_path, expires=int(time.time() + seconds)))
+@pytest.mark.parametrize(
+    ("seconds", "up", "ends"),
+    [(-5, 60, True), (3600, 60, False), (3600, 86399, False), (3600, 86400, True), (1e9, 86401, True)],
+)
+def test_the_clock_of_the_lease(tmp_path: Path, seconds: float, up: float, ends: bool) -> None:
+    """By the time of day, and by the time since the boot, which is right where the time of day is far behind.
+
+    Older versions of systemd skip lines of a unit that they do not know: all is in the one that they do.
+    """
+    document = cloud_init(tmp_path, expires=int(time.time() + seconds), lease_seconds=86400)
+    root, environment = booted(tmp_path, document)
     (root / "said").unlink()
+    (tmp_path / "uptime").write_text(f"{up}.37 123.45\n")
     unit = (root / "etc/systemd/system/tradewind-lease.service").read_text()
     lines = unit[unit.index("[Service]\n") :].splitlines()[1:]
     assert [line.partition("=")[0] for line in lines] == ["Type", "ExecStart"]
     # As systemd reads it: two signs stand for one.
     line = lines[1].removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$")
-    words = shlex.split(line)
+    words = shlex.split(line.replace("/proc/uptime", str(tmp_path / "uptime")))
     assert words[:2] == ["/bin/sh", "-c"]
     subprocess.run(words, env=environment, check=True, timeout=10)
     assert (root / "said").exists() is ends
     if ends:
         assert (root / "said").read_text() == "--no-block poweroff\n"
+
+
+@pytest.mark.parametrize(("lease", "wanted"), [(1, 60), (604800, 604800), (200 * 86400, 10368000)])
+def test_google_ends_a_machine_within_what_it_takes(tmp_path: Path, lease: int, wanted: int) -> None:
+    """It refuses `max_run_duration` below 30 seconds and above 120 days."""
+    found = re.search(r"^      seconds = (.+)$", block("gcp", 'resource "google_compute_instance" "node"'), re.M)
+    assert found is not None
+    assert evaluated(tmp_path, found[1].replace("var.lease_seconds", str(lease))) == wanted
 
 
 @pytest.mark.parametrize(

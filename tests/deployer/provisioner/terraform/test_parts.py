@@ -383,6 +383,25 @@ def test_a_machine_without_an_engine_is_not_waited_for(
             "the VM image: 128 GB.",
             DeployError,
         ),
+        ("aws", "unexpected state 'terminated': Server.SpotInstanceTermination: Spot instance", CapacityError),
+        ("aws", "There is no Spot capacity available that matches your request.", CapacityError),
+        ("aws", "Unsupported: The requested configuration is currently not supported. Please", CapacityError),
+        ("aws", "Blocked: This account is currently blocked and not recognized as a valid", CredentialsError),
+        (
+            "gcp",
+            "Error 412: Constraint constraints/compute.vmExternalIpAccess violated for project 1., conditionNotMet",
+            CredentialsError,
+        ),
+        ("gcp", "IP_SPACE_EXHAUSTED: IP space of 'projects/p/regions/r/subnetworks/s' is exhausted.", CapacityError),
+        ("gcp", "Error creating instance: googleapi: Error 503: Visibility check was unavailable", UnreachableError),
+        ("gcp", "googleapi: Error 403: Quota exceeded for quota metric 'Queries', rateLimitExceeded", DeployError),
+        # Microsoft, "Error messages for Azure Spot Virtual Machines and scale sets"
+        ("azure", "Standard_D2s_v5. This size does not support Azure Spot.", CapacityError),
+        ("azure", "SpotPriceGreaterThanProvidedMaxPrice: Unable to perform operation 'Create VM'", CapacityError),
+        ("azure", "Azure Spot Virtual Machine is not supported for this VM size Standard_B1s.", OfferRefusedError),
+        ("azure", "AzureSpotFeatureNotEnabledForSubscription: Subscription not enabled", CredentialsError),
+        ("azure", "LocationNotSupportAvailabilityZones: The resource does not support availability", CapacityError),
+        ("azure", "MissingSubscriptionRegistration: The subscription is not registered to use", CredentialsError),
     ],
 )
 def test_what_providers_complain_of(provider: str, text: str, kind: type[DeployError]) -> None:
@@ -827,7 +846,7 @@ def test_shipped_modules_are_well_formed(terraform: str) -> None:
         text = (MODULES / name / "main.tf").read_text() + (MODULES / name / "outputs.tf").read_text()
         used = set(re.findall(r"\bvar\.(\w+)", text))
         assert used <= set(declared), name
-        assert set(declared) - used <= {"lease_seconds", "arch"}, name
+        assert set(declared) - used <= {"arch"}, name
         for tag in ("tradewind-run", "tradewind-owner", "tradewind-expires", "tradewind-created", "tradewind-price"):
             assert tag in text, name
         assert 'output "machines"' in text, name
@@ -840,6 +859,7 @@ def test_cloud_init(terraform: str, tmp_path: Path, docker: bool) -> None:
     keys = RunFolder(tmp_path, "run-1")
     keys.create(Record("run-1", "me", 1.0, OFFER.to_json(), "here", "aws"))
     given: dict[str, Any] = {**keys.public_keys(), "expires": 4000000000, "install_docker": docker}
+    given["lease_seconds"] = 3600
     (tmp_path / "given.json").write_text(json.dumps(given))
     (tmp_path / "main.tf").write_text(
         'output "text" {\n  value = templatefile("cloud-init.yaml.tftpl", jsondecode(file("given.json")))\n}\n'

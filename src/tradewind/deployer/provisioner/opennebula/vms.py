@@ -47,8 +47,47 @@ _FAILURES = {
     50: "PROLOG_UNDEPLOY_FAILURE",
     61: "PROLOG_MIGRATE_UNKNOWN_FAILURE",
 }
-# Attached or snapshot while it runs: to its user it goes on running.
-_BUSY = frozenset({4, 7, 17, 24, 25, 26, 51, 57, 58, 62, 65, 66, 67, 68, 69})
+# Attached, resized, copied or snapshot while it runs: to its user it goes on running. Numbers are those of LcmState in
+# OpenNebula's include/VirtualMachine.h of 2024. Several have others beside them, in which the machine does not run.
+_BUSY = {
+    4: "MIGRATE",
+    7: "SAVE_MIGRATE",
+    17: "HOTPLUG",
+    24: "HOTPLUG_SNAPSHOT",
+    25: "HOTPLUG_NIC",
+    26: "HOTPLUG_SAVEAS",
+    57: "DISK_SNAPSHOT",
+    58: "DISK_SNAPSHOT_REVERT",
+    59: "DISK_SNAPSHOT_DELETE",
+    62: "DISK_RESIZE",
+    66: "HOTPLUG_RESIZE",
+    69: "BACKUP",
+}
+_OFF = {
+    5: "SAVE_STOP",
+    6: "SAVE_SUSPEND",
+    10: "EPILOG_STOP",
+    18: "SHUTDOWN_POWEROFF",
+    27: "HOTPLUG_SAVEAS_POWEROFF",
+    28: "HOTPLUG_SAVEAS_SUSPENDED",
+    29: "SHUTDOWN_UNDEPLOY",
+    30: "EPILOG_UNDEPLOY",
+    33: "HOTPLUG_PROLOG_POWEROFF",
+    34: "HOTPLUG_EPILOG_POWEROFF",
+    51: "DISK_SNAPSHOT_POWEROFF",
+    52: "DISK_SNAPSHOT_REVERT_POWEROFF",
+    53: "DISK_SNAPSHOT_DELETE_POWEROFF",
+    54: "DISK_SNAPSHOT_SUSPENDED",
+    55: "DISK_SNAPSHOT_REVERT_SUSPENDED",
+    56: "DISK_SNAPSHOT_DELETE_SUSPENDED",
+    63: "DISK_RESIZE_POWEROFF",
+    64: "DISK_RESIZE_UNDEPLOYED",
+    65: "HOTPLUG_NIC_POWEROFF",
+    67: "HOTPLUG_SAVEAS_UNDEPLOYED",
+    68: "HOTPLUG_SAVEAS_STOPPED",
+    70: "BACKUP_POWEROFF",
+}
+"""Its machine is off, or about to be: somebody else than us has turned it off, and its jobs are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +171,15 @@ def _phase(state: int, lcm: int) -> tuple[str, str]:
         return "gone", "DONE"
     if state != _ACTIVE or lcm == _UNKNOWN:
         return "unknown", f"in an unknown state ({state}/{lcm})"
-    for states, phase in ((_RUNNING, "running"), (_LEAVING, "leaving"), (_FAILURES, "failed")):
+    for states, phase in (
+        (_RUNNING | _BUSY, "running"),
+        (_LEAVING, "leaving"),
+        (_FAILURES, "failed"),
+        (_OFF, "stopped"),
+    ):
         if lcm in states:
             return phase, states[lcm]
-    return ("running" if lcm in _BUSY else "booting"), f"starting (state {lcm})"
+    return "booting", f"starting (state {lcm})"
 
 
 def _number(document: ElementTree.Element, name: str) -> int:

@@ -25,16 +25,21 @@ _CAPACITY = re.compile(
     r"|ZONE_RESOURCE_POOL_EXHAUSTED|QUOTA_EXCEEDED|quotaExceeded|Quota '?\w*'? ?exceeded"
     r"|not have enough resources available|is currently unavailable in the [\w-]+ zone"
     r"|SkuNotAvailable|AllocationFailed|Overconstrained\w*Allocation|QuotaExceeded|exceeding approved .* quota"
-    r"|PublicIPCountLimit\w+",
+    r"|PublicIPCountLimit\w+|Server\.SpotInstanceTermination|instance-terminated-(?:no-capacity|by-price)"
+    r"|no Spot capacity available|requested configuration is currently not supported|IP_SPACE_EXHAUSTED"
+    r"|SpotPriceGreaterThanProvidedMaxPrice|does not support Azure Spot|NotSupportAvailabilityZones"
+    r"|The zone\(s\) '[\d, ]*' .*not supported",
     re.IGNORECASE,
 )
+_POLICY = re.compile(r"Constraint constraints/[\w.]+ violated|RequestDisallowedByPolicy", re.IGNORECASE)
 _THROTTLED = re.compile(r"RequestLimitExceeded|Throttling|rateLimitExceeded|TooManyRequests", re.IGNORECASE)
 _CREDENTIALS = re.compile(
     r"AuthFailure|UnauthorizedOperation|InvalidClientTokenId|ExpiredToken|SignatureDoesNotMatch|OptInRequired"
     r"|PendingVerification|No valid credential|failed to (?:get shared config profile|refresh cached credentials)"
     r"|could not find default credentials|invalid_grant|Required '[\w.]+' permission|Error 40[13]\b"
     r"|InvalidAuthenticationToken|AuthorizationFailed|building account|unable to build authorizer|az login"
-    r"|no EC2 IMDS role found|AccessDenied|RequestDisallowedByPolicy|ReadOnlyDisabledSubscription"
+    r"|no EC2 IMDS role found|AccessDenied|ReadOnlyDisabledSubscription|SubscriptionNotFound|Blocked: This account"
+    r"|MissingSubscriptionRegistration|AzureSpotFeatureNotEnabledForSubscription"
     r"|subscription_id\W is a required provider property|project: required field is not set"
     r"|gcloud auth login|not currently have an active account|not have any valid credentials|Reauthentication",
     re.IGNORECASE,
@@ -48,7 +53,8 @@ _REFUSED = re.compile(
     r"InvalidInstanceType|Invalid value '[\w.-]+' for InstanceType|instance type '?[\w.-]+'? (?:is not|does not)"
     r"|machineTypes?/[\w.-]+' was not found|machine type with name '[\w.-]+' does not exist"
     r"|Invalid value for field 'resource.machineType'"
-    r"|VMSizeNotSupported|VM size '?\w+'? .*not|InvalidParameter.*vmSize|expected \w*(?:size|region) to be"
+    r"|VMSizeNotSupported|Azure Spot (?:Virtual Machine )?is not supported for this VM size|VM size '?\w+'? .*not"
+    r"|InvalidParameter.*vmSize|expected \w*(?:size|region) to be"
     r"|Invalid AWS Region|LocationNotAvailableForResourceType|Unknown zone|InvalidZone|Invalid availability zone"
     r"|architecture '\w+' of the specified instance type|not eligible for Free Tier"
     r"|not compatible with machine type architecture|only supports a CPU Architecture|Hypervisor Generation",
@@ -56,7 +62,8 @@ _REFUSED = re.compile(
 )
 _NETWORK = re.compile(
     r"connection refused|no such host|i/o timeout|connection reset|TLS handshake timeout|request send failed"
-    r"|RequestError: send request failed|network is unreachable|ServiceUnavailable|InternalError|exceeded maximum",
+    r"|RequestError: send request failed|network is unreachable|Service ?Unavailable|InternalError|exceeded maximum"
+    r"|googleapi: Error 5\d\d\b|StatusCode=5\d\d\b|unexpected status 5\d\d\b",
     re.IGNORECASE,
 )
 _NO_NETWORK_GIVEN = re.compile(
@@ -137,6 +144,11 @@ def error_of(diagnostics: Sequence[Diagnostic], provider: str, offer: str, *, ap
             f"{provider} has no {offer} now, or a quota is used up: {shown}",
             hint="name more zones in the setting zones, allow other offers, or ask the provider for a higher quota",
         )
+    if _POLICY.search(text):
+        hint = "a rule of its organisation forbids it: its administrator knows more"
+        if "vmExternalIpAccess" in text or "public" in text.lower():
+            hint += "; where it is about public addresses, write variables: {public_address: false}"
+        return CredentialsError(f"{provider} does not let us make machines: {shown}", hint=hint)
     if _CREDENTIALS.search(text):
         looked = _LOOKED_AT.get(provider, "the places that the module's provider looks at")
         return CredentialsError(

@@ -22,6 +22,7 @@ locals {
   name = substr("tradewind-${replace(var.run_id, "/[^A-Za-z0-9-]/", "-")}", 0, 60)
   user_data = templatefile("${path.module}/cloud-init.yaml.tftpl", {
     expires          = var.expires
+    lease_seconds    = var.lease_seconds
     install_docker   = var.install_docker
     login_key_public = var.login_key_public
     host_key_private = var.host_key_private

@@ -26,6 +26,7 @@ locals {
   zone    = var.zone != "" ? var.zone : data.google_compute_zones.up[0].names[0]
   user_data = templatefile("${path.module}/cloud-init.yaml.tftpl", {
     expires          = var.expires
+    lease_seconds    = var.lease_seconds
     install_docker   = var.install_docker
     login_key_public = var.login_key_public
     host_key_private = var.host_key_private
@@ -145,8 +146,9 @@ resource "google_compute_instance" "node" {
     on_host_maintenance         = local.maintenance
     instance_termination_action = "DELETE"
 
+    # Google takes 30 seconds to 120 days.
     max_run_duration {
-      seconds = max(60, var.lease_seconds)
+      seconds = min(max(60, var.lease_seconds), 120 * 86400)
     }
   }
 
