@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -263,13 +264,31 @@ def test_cloud_init_is_told_all_that_a_machine_needs(tmp_path: Path) -> None:
     assert login["ssh_authorized_keys"] == ["ssh-ed25519 login_key tradewind"]
     written = {each["path"]: each for each in data["write_files"]}
     assert written["/home/tradewind/.ssh/id_ed25519"]["permissions"] == "0600"
-    timer = written["/etc/systemd/system/tradewind-expiry.timer"]["content"]
-    assert "OnCalendar=2033-05-18 03:33:20 UTC" in timer
     assert data["mounts"] == [["tradewind", "/shared", "virtiofs", "nofail", "0", "0"]]
     assert data["packages"] == ["openmpi-bin"]
     assert data["runcmd"][-1] == ["touch", libvirt_seed.READY_FILE]
     assert list(files["network-config"]["ethernets"]) == ["outside"]
     assert files["meta-data"]["local-hostname"] == "node0"
+
+
+def test_the_clock_of_the_lease_runs_before_anything_can_hang(tmp_path: Path) -> None:
+    """Packages come after the first commands of a boot, and the last commands only after the packages."""
+    made = replace(plan(), expires=2e9, created=2e9 - 7200)
+    data = seed(tmp_path, settings(packages=["openmpi-bin"]), made)["user-data"]
+    [[program, option, script, *arguments]] = data["bootcmd"]
+    units, said = tmp_path / "units", tmp_path / "said"
+    (tmp_path / "bin").mkdir()
+    units.mkdir()
+    (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    words = [program, option, script.replace("/etc/systemd/system", str(units)), *arguments]
+    environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run(words, env=environment, check=True, timeout=10)
+    lines = (units / "tradewind-expiry.timer").read_text().splitlines()
+    assert {"OnCalendar=2033-05-18 03:33:20 UTC", "OnBootSec=7200"} <= set(lines), "the time of day may be wrong"
+    assert "ExecStart=/usr/bin/systemctl poweroff" in (units / "tradewind-expiry.service").read_text().splitlines()
+    assert said.read_text().splitlines()[-1] == "--no-block start tradewind-expiry.timer"
+    assert "expiry" not in str(data["runcmd"])
 
 
 def test_in_user_mode_the_machines_know_their_addresses(tmp_path: Path) -> None:

@@ -73,3 +73,45 @@ def test_a_region_that_is_not_allowed_is_named(
     assert hint in caught.value.hint
     ec2.refused.clear()
     assert amazon.find(None) == []
+
+
+class Spot(Region):
+    """EC2 that keeps what it is asked to change, of two spot machines, one of them with a profile."""
+
+    def __init__(self, refused: str = "") -> None:
+        super().__init__({"i-1": "active", "i-2": "active"})
+        self.changed: dict[str, list[dict[str, Any]]] = {}
+        self.refusal = refused
+
+    def all(self, region: str, action: str, **parameters: Any) -> list[Element]:
+        found = super().all(region, action, **parameters)
+        for item in found if action == "DescribeInstances" else ():
+            for machine in item.findall("instancesSet/item"):
+                if machine.findtext("instanceId") == "i-2":
+                    machine.append(fromstring("<iamInstanceProfile><arn>a</arn></iamInstanceProfile>"))
+        return found
+
+    def call(self, region: str, action: str, **parameters: Any) -> Element:
+        if action == self.refusal:
+            raise CredentialsError("UnauthorizedOperation: not allowed")
+        self.changed.setdefault(action, []).append(parameters)
+        return fromstring("<done/>")
+
+
+def test_metadata_of_spot_machines_takes_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spot request cannot say so; without tokens a job that fetches what it is told to could read credentials."""
+    amazon, ec2 = AmazonCloud(("near",), "http://127.0.0.1:9"), Spot()
+    monkeypatch.setattr(amazon, "_ec2", ec2)
+    amazon.label("r", "near")
+    asked = {each["InstanceId"]: each for each in ec2.changed["ModifyInstanceMetadataOptions"]}
+    assert {name: each["HttpTokens"] for name, each in asked.items()} == {"i-1": "required", "i-2": "required"}
+    assert {name: each["HttpPutResponseHopLimit"] for name, each in asked.items()} == {"i-1": 1, "i-2": 2}
+    assert len(ec2.changed["CreateTags"]) == 1
+
+
+def test_metadata_that_stays_open_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    amazon, ec2 = AmazonCloud(("near",), "http://127.0.0.1:9"), Spot("ModifyInstanceMetadataOptions")
+    monkeypatch.setattr(amazon, "_ec2", ec2)
+    amazon.label("r", "near")
+    assert caplog.text.count("answers without a token as well: UnauthorizedOperation") == 2
+    assert len(ec2.changed["CreateTags"]) == 1, "the tags are put on all the same"

@@ -152,6 +152,9 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
         "required",
         "1",
     )
+    options = [item.find("metadataOptions") for item in instances(ec2, spot)]
+    assert [o.findtext("httpTokens") for o in options if o is not None] == ["required"] * 2
+    assert [o.findtext("httpPutResponseHopLimit") for o in options if o is not None] == ["1"] * 2
     zones = {item.findtext("placement/availabilityZone") for item in instances(ec2, spot)}
     assert len(zones) == 1, zones
 

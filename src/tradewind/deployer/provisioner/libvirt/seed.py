@@ -24,16 +24,21 @@ _TIMER = """[Unit]
 Description=Turn this machine off when its lease ends
 [Timer]
 OnCalendar={moment} UTC
+OnBootSec={seconds}
 AccuracySec=1s
 Persistent=true
-[Install]
-WantedBy=timers.target
 """
 _SERVICE = """[Unit]
 Description=Turn this machine off: its lease has ended
 [Service]
 Type=oneshot
 ExecStart=/usr/bin/systemctl poweroff
+"""
+_START_CLOCK = """cd /etc/systemd/system
+printf %s "$1" > tradewind-expiry.timer
+printf %s "$2" > tradewind-expiry.service
+systemctl daemon-reload
+systemctl --no-block start tradewind-expiry.timer
 """
 
 
@@ -136,19 +141,17 @@ def _user_data(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, fold
         login |= {"uid": str(uid)} if uid else {}
         login |= {"groups": ["docker"]} if settings.docker else {}
     moment = datetime.fromtimestamp(plan.expires, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    # The time since the boot is right also where the time of day is not.
+    timer = _TIMER.format(moment=moment, seconds=max(60, int(plan.expires - plan.created)))
     files = [
         _file("/etc/ssh/ssh_known_hosts", _read(folder, "known_hosts")),
         _file("/etc/hosts", f"\n{_hosts(plan)}", append=True),
-        _file("/etc/systemd/system/tradewind-expiry.timer", _TIMER.format(moment=moment)),
-        _file("/etc/systemd/system/tradewind-expiry.service", _SERVICE),
         # The login exists only after the first files were written.
         _file(f"{home}/.ssh/id_ed25519", _read(folder, "login_key"), permissions="0600", owner=f"{user}:", defer=True),
     ]
     if mpi := _mpi(settings, machine):
         files.append(_file(f"{home}/.openmpi/mca-params.conf", mpi, owner=f"{user}:", defer=True))
     commands = [
-        ["systemctl", "daemon-reload"],
-        ["systemctl", "enable", "--now", "tradewind-expiry.timer"],
         # Folders that were made for deferred files belong to root.
         ["chown", "-R", f"{user}:", f"{home}/.ssh", *([f"{home}/.openmpi"] if mpi else [])],
         ["mkdir", "-p", str(Path(READY_FILE).parent)],
@@ -160,6 +163,8 @@ def _user_data(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, fold
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": _read(folder, "host_key"), "ed25519_public": _read(folder, "host_key.pub")},
         "users": [login],
+        # Before the network and the packages: a machine whose installation hangs turns itself off as well.
+        "bootcmd": [["sh", "-c", _START_CLOCK, "sh", timer, _SERVICE]],
         "write_files": files,
         "runcmd": commands,
     }

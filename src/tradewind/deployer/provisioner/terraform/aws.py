@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from xml.etree.ElementTree import Element
@@ -17,6 +18,8 @@ from tradewind.deployer.provisioner.terraform.aws_api import (
 )
 from tradewind.deployer.provisioner.terraform.cloud import OWNER, RUN, Cloud, Found, merge, tags_of
 from tradewind.errors import CredentialsError, DeployError, TeardownError
+
+_log = logging.getLogger("tradewind.deployer")
 
 _ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
 _AT_ONCE = 150
@@ -167,20 +170,39 @@ class AmazonCloud(Cloud):
         }
 
     def label(self, run_id: str, region: str) -> None:
-        """Tag spot machines, and the disks and network interfaces of all machines."""
+        """Tag spot machines, and the disks and network interfaces of all machines; close spot machines' metadata."""
         wanted = _tagged(RUN, run_id)
         machines = {i.findtext("instanceId", ""): tags_in(i) for i in self._instances(region, wanted)}
-        machines |= {machine: tags_in(request) for request, machine in self._requests(region, wanted) if machine}
+        spot = {machine: tags_in(request) for request, machine in self._requests(region, wanted) if machine}
+        machines |= spot
         if not machines:
             return
         things = list(machines)
         for item in self._instances(region, filters(instance_id=list(machines))):
             things += [e.text or "" for e in item.findall("networkInterfaceSet/item/networkInterfaceId")]
             things += [e.text or "" for e in item.findall("blockDeviceMapping/item/ebs/volumeId")]
+            if item.findtext("instanceId") in spot:
+                self._want_tokens(region, item)
         tags = next(iter(machines.values()))
         # Names that begin with aws: are Amazon's own.
         given = [{"Key": k, "Value": v} for k, v in tags.items() if not k.startswith("aws:")]
         self._ec2.call(region, "CreateTags", ResourceId=things, Tag=given)
+
+    def _want_tokens(self, region: str, item: Element) -> None:
+        """Have the metadata service answer with tokens only, as that of other machines does by the module."""
+        machine = item.findtext("instanceId", "")
+        # From a container it is one step further to the credentials of the profile.
+        hops = 1 if item.find("iamInstanceProfile") is None else 2
+        try:
+            self._ec2.call(
+                region,
+                "ModifyInstanceMetadataOptions",
+                InstanceId=machine,
+                HttpTokens="required",
+                HttpPutResponseHopLimit=hops,
+            )
+        except DeployError as error:
+            _log.warning("the metadata service of spot machine %s answers without a token as well: %s", machine, error)
 
     def _instances(self, region: str, wanted: list[Filter]) -> list[Element]:
         both = [*wanted, *filters(instance_state_name=_ALIVE)]

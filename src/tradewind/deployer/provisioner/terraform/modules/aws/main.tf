@@ -151,8 +151,8 @@ resource "aws_instance" "node" {
   }
 }
 
-# A spot request can set neither CPU credits nor how the metadata service answers: Amazon's defaults hold for its machines,
-# which end when they shut down because the request is for one time.
+# A spot request can set neither CPU credits nor how the metadata service answers: Amazon's default holds for the first, and
+# the second is set when the machines are there. They end when they shut down because the request is for one time.
 resource "aws_spot_instance_request" "node" {
   count = var.spot ? var.nodes : 0
 
