@@ -1,6 +1,6 @@
 """Prints the tables of README.md from what run.py has written.
 
-python benchmarks/service_load/analyze.py [--folder FOLDER]
+python benchmarks/service_load/analyze.py [--folder FOLDER] [--processes 1]
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def tables(results: dict[str, Any]) -> str:
         lines += ["", "| streams | |", "|---|---:|"]
         facts = {
             "open at a time": f"{one['streams']:,}",
+            "of each process": ", ".join(f"{number:,}" for number in one["spread"]),
             "lost": f"{one['lost']:,}",
             "opened within": f"{one['opening']:.1f} s",
             "memory of one": f"{one['rss_each_kib']:.0f} KiB",
@@ -76,8 +77,10 @@ def tables(results: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/tradewind_service_load"))
+    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    print(tables(json.loads((options.folder / "results.json").read_text())))
+    name = "results.json" if options.processes == 1 else f"results-{options.processes}.json"
+    print(tables(json.loads((options.folder / name).read_text())))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Loads a real server (uvicorn and worker, as `tradewind serve` starts them) and writes what it measured.
 
-python benchmarks/service_load/run.py [--folder FOLDER] [--seconds 60] [--only calls,streams,hello]
+python benchmarks/service_load/run.py [--folder FOLDER] [--seconds 60] [--only calls,streams,hello] [--processes 1]
 
 Three scenes, each with a server of its own: `calls` (200 clients that poll, 20 that submit), `streams` (as many event
 streams as are asked for, while requests are submitted and watched), `hello` (the same polling of a FastAPI program
@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -50,16 +51,34 @@ class Served:
         self._me = psutil.Process(self.process.pid)
 
     def used(self) -> dict[str, float]:
-        """CPU seconds of the server and of its children, and the server's memory."""
-        children = 0.0
+        """CPU seconds of what answers, and of its worker with what that runs; the memory of what answers."""
+        own = self._me.cpu_times()
+        found = {"server": own.user + own.system, "worker": 0.0, "rss": self._me.memory_info().rss / 2**20}
         for child in self._me.children(recursive=True):
             try:
                 times = child.cpu_times()
-                children += times.user + times.system + times.children_user + times.children_system
+                answers = self._answers(child)
+                found["rss"] += child.memory_info().rss / 2**20 if answers else 0.0
             except psutil.NoSuchProcess:
                 continue
-        own = self._me.cpu_times()
-        return {"server": own.user + own.system, "worker": children, "rss": self._me.memory_info().rss / 2**20}
+            whole = times.user + times.system + times.children_user + times.children_system
+            found["server" if answers else "worker"] += whole
+        return found
+
+    @staticmethod
+    def _answers(child: psutil.Process) -> bool:
+        return child.cmdline()[-1:] == ["tradewind.service.operations.answering_process"]
+
+    def answering(self) -> int:
+        """How many of its processes answer by now."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            return sum(line.startswith(b"tradewind_event_streams") for line in answer)
+
+    def spread(self) -> list[int]:
+        """How many connections each process holds that answers."""
+        others = [child for child in self._me.children() if self._answers(child)]
+        here = [one.net_connections() for one in (self._me, *others)]
+        return [sum(one.status == psutil.CONN_ESTABLISHED for one in found) for found in here]
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -80,13 +99,16 @@ def tradewind(prepared: Path, name: str, **settings: Any) -> Served:
     folder.mkdir()
     shutil.copy(prepared / "tradewind.db", folder)
     flags = [f"--set={key}={value}" for key, value in settings.items()]
-    words = [str(Path(sys.executable).parent / "tradewind"), "serve", "--port", str(port), *flags]
+    words = [sys.executable, "-m", "tradewind", "serve", "--port", str(port), *flags]
     env = {
         "TRADEWIND_HOME": str(folder / "home"),
         "TRADEWIND_STORE": f"sqlite:///{folder}/tradewind.db",
         "TRADEWIND_SERVICE_LOG_LEVEL": "warning",
     }
-    return Served(words, env, port, folder / f"{name}.log")
+    served = Served(words, env, port, folder / f"{name}.log")
+    while served.answering() < settings["processes"]:
+        time.sleep(0.2)
+    return served
 
 
 async def every_second(
@@ -246,7 +268,7 @@ async def streams(server: Served, people: list[dict[str, str]], count: int, seco
     for first in range(0, count, 50):
         await asyncio.gather(*(open_one(number) for number in range(first, min(count, first + 50))))
     opening = time.perf_counter() - began
-    idle = server.used()
+    idle, spread = server.used(), server.spread()
     await asyncio.sleep(20.0)
     quiet = server.used()
     writes: list[float] = []
@@ -269,6 +291,7 @@ async def streams(server: Served, people: list[dict[str, str]], count: int, seco
         task.cancel()
     return {
         "streams": len(opened),
+        "spread": spread,
         "lost": lost,
         "opening": opening,
         "lags": lags,
@@ -292,12 +315,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("/tmp/tradewind_service_load"))
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--streams", type=int, default=5000)
+    parser.add_argument("--processes", type=int, default=1, help="that answer; written as a file of its own")
     parser.add_argument("--only", default="hello,calls,answering,streams")
     options = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 20_000)), hard))
     people = json.loads((options.folder / "people.json").read_text())
-    file = options.folder / "results.json"
+    file = options.folder / ("results.json" if options.processes == 1 else f"results-{options.processes}.json")
     results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     for name in options.only.split(","):
         print(name, flush=True)
@@ -308,10 +332,11 @@ def main() -> None:
             server = Served(words, {}, port, options.folder / "hello.log")
             work = hello(server, options.seconds)
         elif name == "streams":
-            server = tradewind(options.folder, name, streams=options.streams, runs=4)
+            server = tradewind(options.folder, name, streams=options.streams, runs=4, processes=options.processes)
             work = streams(server, people, options.streams, options.seconds / 2)
         else:
-            server = tradewind(options.folder, name, runs=4 if name == "calls" else 0)
+            runs = 4 if name == "calls" else 0
+            server = tradewind(options.folder, name, runs=runs, processes=options.processes)
             work = calls(server, people, options.seconds)
         try:
             results[name] = {**asyncio.run(work), "load_before": load}

@@ -50,12 +50,13 @@ class ServiceSettings(BaseModel):
         audit_days: Days that a line of the audit log is kept.
         max_body_mib: MiB that the body of a request to the server may have at most.
         runs: Requests that this server carries out at a time; 0 makes a server that only answers.
+        processes: Processes of this server that answer calls, at one port; its worker is one more.
         lease_seconds: Seconds after which another server takes over what a silent one carried out.
         stop_seconds: Seconds that open calls and the worker have to end in, when the server is told to.
         log_format: ``text`` or ``json``, one line an event, on standard error.
         log_level: The least severe lines that are written: ``debug``, ``info``, ``warning`` or ``error``.
-        streams: Event streams that may be open at a time; beyond it, 503.
-        streams_per_user: Event streams that one user may have open at a time; beyond it, 429.
+        streams: Event streams that a process may have open at a time; beyond it, 503.
+        streams_per_user: Those of one user; beyond it, 429.
         stream_minutes: Minutes after which a stream ends, so that its client comes again and says who it is.
         beat_seconds: Seconds of silence after which a stream says that it is still there.
         event_seconds: Seconds between two looks for new events.
@@ -97,11 +98,12 @@ class ServiceSettings(BaseModel):
     audit_days: float = Field(default=400.0, gt=0, description="Days that a line of the audit log is kept.")
     max_body_mib: float = Field(default=16.0, gt=0, description="MiB that the body of a call may have at most.")
     runs: int = Field(default=4, ge=0, description="Requests carried out at a time; 0: this server only answers.")
+    processes: int = Field(default=1, ge=1, le=64, description="Processes that answer calls, at one port.")
     lease_seconds: float = Field(default=15.0, gt=0, description="Silence after which another server takes over.")
     stop_seconds: float = Field(default=10.0, gt=0, description="Time for open calls and the worker to end in, s.")
     log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="What is logged.")
-    streams: int = Field(default=5000, ge=0, description="Event streams that may be open at a time; beyond it, 503.")
+    streams: int = Field(default=5000, ge=0, description="Event streams open at a time in a process; beyond it, 503.")
     streams_per_user: int = Field(default=100, ge=1, description="The same for one user; beyond it, 429.")
     stream_minutes: float = Field(default=15.0, gt=0, description="Minutes after which a stream's client comes again.")
     beat_seconds: float = Field(default=15.0, gt=0, description="Silence after which a stream says that it is there.")

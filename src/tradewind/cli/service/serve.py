@@ -24,6 +24,9 @@ def serve(
     runs: Annotated[
         int | None, typer.Option(help="Requests carried out at a time; 0: only answer.", show_default="4")
     ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes that answer, at one port: for more processors.", show_default="1")
+    ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any other setting: session_hours=8; repeatable.")
     ] = None,
@@ -50,6 +53,7 @@ def serve(
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,
         "runs": runs,
+        "processes": processes,
     }
     settings, url = open_settings({name: value for name, value in flags.items() if value is not None}, setting, config)
     start_logging(settings.log_format, settings.log_level)

@@ -1,4 +1,4 @@
-"""Looks after a worker process: starts it, starts it again when it dies, and ends it."""
+"""Looks after a process of the server: starts it, starts it again when it dies, and ends it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ class Child:
         name: What logs call it.
         words: The program and its arguments.
         configuration: What it is told.
+        keeps: Numbers of open files and sockets of this process that it gets, too.
     """
 
-    def __init__(self, name: str, words: Sequence[str], configuration: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, words: Sequence[str], configuration: Mapping[str, Any], keeps: Sequence[int] = ()
+    ) -> None:
         self.name = name
         self.restarts = 0
         self._words = list(words)
+        self._keeps = tuple(keeps)
         self._configuration = json.dumps(dict(configuration)).encode() + b"\n"
         self._process: subprocess.Popen[bytes] | None = None
         self._ending = threading.Event()
@@ -61,6 +65,12 @@ class Child:
         with self._lock:
             if self._process is not None:
                 self._process.terminate()
+
+    def tell(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        with self._lock:
+            if self._process is not None:
+                self._process.send_signal(number)
 
     def join(self, seconds: float) -> bool:
         """Wait until it has ended; kill it when it takes longer.
@@ -112,7 +122,7 @@ class Child:
             if self._ending.is_set():
                 return None
             # A session of its own: Ctrl-C in the terminal is for this process, which tells its children.
-            process = subprocess.Popen(self._words, stdin=subprocess.PIPE, start_new_session=True)
+            process = subprocess.Popen(self._words, stdin=subprocess.PIPE, start_new_session=True, pass_fds=self._keeps)
             self._process = process
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import psutil
-
 from tradewind import __version__
 from tradewind.reporting.prometheus import Exposition
-from tradewind.service.operations.children import Child
-from tradewind.service.operations.traffic import BUCKETS, Traffic
+from tradewind.service.operations.board import ProcessFacts
+from tradewind.service.operations.traffic import BUCKETS
 from tradewind.store.operations import Figures
 from tradewind.store.requests import ENDED, OPEN
 
@@ -28,6 +26,8 @@ _HELP = {
     "tradewind_http_request_seconds": "Seconds from a call to the end of its answer, by route.",
     "tradewind_http_responses_total": "Answers by method, route and status.",
     "tradewind_event_streams": "Event streams that are open on this server.",
+    "tradewind_process_up": "1 while that further process of this server runs that answers.",
+    "tradewind_process_restarts_total": "How often such a process died and was started again.",
     "tradewind_worker_up": "1 while the worker of this server runs.",
     "tradewind_worker_restarts_total": "How often the worker of this server died and was started again.",
     "tradewind_thread_silent_seconds": "How long a thread of the worker has made no turn; an upload is one turn.",
@@ -39,38 +39,41 @@ _HELP = {
 }
 
 
-def figures_text(
-    figures: Figures, traffic: Traffic, children: Sequence[Child], threads: Sequence[Mapping[str, Any]]
-) -> str:
+def figures_text(figures: Figures, processes: Sequence[ProcessFacts], threads: Sequence[Mapping[str, Any]]) -> str:
     """The figures of a server.
 
     Args:
         figures: Those of the database, which all its servers have in common.
-        traffic: Those of this server.
-        children: Its worker.
+        processes: Those of the processes that answer; where there are several, each line says of which it is.
         threads: Those of the worker: ``name``, ``silent`` (seconds) and ``restarts``.
     """
     written = Exposition(_HELP)
     written.add("tradewind_info", 1, version=__version__)
     _database(written, figures)
-    for route, (counts, total) in sorted(traffic.latencies().items()):
-        written.add_histogram("tradewind_http_request_seconds", BUCKETS, counts, total, route=route)
-    for (method, route, status), count in sorted(traffic.counts().items()):
-        written.add("tradewind_http_responses_total", count, method=method, route=route, status=status)
-    written.add("tradewind_event_streams", traffic.streams)
-    for child in children:
-        written.add("tradewind_worker_up", int(child.alive), worker=child.name)
-        written.add("tradewind_worker_restarts_total", child.restarts, worker=child.name)
+    for process in processes:
+        _process(written, process, {"process": process.name} if len(processes) > 1 or process.others else {})
+    for worker in [worker for process in processes for worker in process.workers]:
+        written.add("tradewind_worker_up", int(worker.alive), worker=worker.name)
+        written.add("tradewind_worker_restarts_total", worker.restarts, worker=worker.name)
+    for other in [other for process in processes for other in process.others]:
+        written.add("tradewind_process_up", int(other.alive), process=other.name.rpartition(" ")[2])
+        written.add("tradewind_process_restarts_total", other.restarts, process=other.name.rpartition(" ")[2])
     for thread in threads:
         written.add("tradewind_thread_silent_seconds", thread["silent"], thread=thread["name"])
         written.add("tradewind_thread_restarts_total", thread["restarts"], thread=thread["name"])
-    process = psutil.Process()
-    times = process.cpu_times()
-    written.add("process_resident_memory_bytes", process.memory_info().rss)
-    written.add("process_cpu_seconds_total", times.user + times.system)
-    written.add("process_open_fds", process.num_fds())
-    written.add("process_start_time_seconds", process.create_time())
     return written.text()
+
+
+def _process(written: Exposition, process: ProcessFacts, labels: Mapping[str, str]) -> None:
+    for route, counts, total in process.latencies:
+        written.add_histogram("tradewind_http_request_seconds", BUCKETS, counts, total, **labels, route=route)
+    for method, route, status, count in process.counts:
+        written.add("tradewind_http_responses_total", count, **labels, method=method, route=route, status=status)
+    written.add("tradewind_event_streams", process.streams, **labels)
+    written.add("process_resident_memory_bytes", process.memory, **labels)
+    written.add("process_cpu_seconds_total", process.processor, **labels)
+    written.add("process_open_fds", process.files, **labels)
+    written.add("process_start_time_seconds", process.started, **labels)
 
 
 def _database(written: Exposition, figures: Figures) -> None:

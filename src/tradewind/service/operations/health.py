@@ -23,7 +23,7 @@ from tradewind.errors import ForbiddenError, SignInError, TradewindError
 from tradewind.reporting.prometheus import CONTENT_TYPE
 from tradewind.service.context import Context
 from tradewind.service.notices.sending import KINDS
-from tradewind.service.operations.children import Child
+from tradewind.service.operations.board import Board, Kept, ProcessFacts
 from tradewind.service.operations.figures import figures_text
 from tradewind.service.operations.traffic import Traffic
 from tradewind.store.operations import OperationsStore
@@ -52,7 +52,8 @@ class Health:
     """
 
     def __init__(self, context: Context, traffic: Traffic) -> None:
-        self.children: Sequence[Child] = ()
+        self.children: Sequence[Kept] = ()
+        self.board: Board | None = None
         self._context = context
         self._traffic = traffic
         self._store = OperationsStore(context.database)
@@ -70,7 +71,7 @@ class Health:
         except TradewindError as error:
             found["database"] = error.code
         if self._context.settings.runs:
-            dead = [child.name for child in self.children if not child.alive]
+            dead = [worker.name for worker in self._workers() if not worker.alive]
             found["worker"] = "it does not run" if dead else ""
         return found
 
@@ -89,14 +90,26 @@ class Health:
         Raises:
             StoreError: The database does not answer.
         """
-        return figures_text(self._figures.answer(), self._traffic, self.children, self._threads.answer())
+        return figures_text(self._figures.answer(), self._processes(), self._threads.answer())
+
+    def _processes(self) -> list[ProcessFacts]:
+        """What the processes that answer for this server say of themselves."""
+        if self.board is None:
+            return [ProcessFacts.of("1", self._traffic, self.children, ())]
+        return self.board.all()
+
+    def _workers(self) -> Sequence[Kept]:
+        """The workers, as this process knows them, or the one that keeps them."""
+        if self.children or self.board is None:
+            return self.children
+        return [worker for process in self.board.all() for worker in process.workers]
 
     def _ask_threads(self) -> list[dict[str, Any]]:
         """The threads of the worker, as it said when it was last heard of."""
         now, found = time.time(), []
-        for child in self.children:
-            if child.pid is not None:
-                said = self._context.presence.of("worker", child.pid)
+        for worker in self._workers():
+            if worker.pid is not None:
+                said = self._context.presence.of("worker", worker.pid)
                 found += [{**one, "silent": one["silent"] + now - said["seen"]} for one in said.get("threads", ())]
         return found
 

@@ -1,0 +1,133 @@
+"""A further process that answers: it accepts calls at the socket of the server that has started it.
+
+``python -m tradewind.service.operations.answering_process`` reads its configuration as one line of JSON from standard
+input, which stays open as long as the server lives, and finds the socket that listens under the number that stands in
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tradewind.errors import TradewindError
+from tradewind.service.context import open_context
+from tradewind.service.operations import warm
+from tradewind.service.operations.answering import Answering, prepare
+from tradewind.service.operations.board import Board, ProcessFacts
+from tradewind.service.operations.logs import start_logging
+from tradewind.service.operations.sockets import address_of, tls_of
+from tradewind.service.settings import ServiceSettings
+
+MODULE = "tradewind.service.operations.answering_process"
+
+_log = logging.getLogger("tradewind.service")
+
+
+def configuration(
+    settings: ServiceSettings, url: str, data_folder: Path, listening: int, board: Path, name: str
+) -> dict[str, Any]:
+    """What such a process is told.
+
+    Args:
+        settings: The server's settings.
+        url: Address of the store.
+        data_folder: For runs, runners and refreshed prices.
+        listening: Number of the socket that it inherits.
+        board: Where the server's processes write their figures.
+        name: Its name among them.
+    """
+    document = {"settings": settings.model_dump(mode="json"), "url": url, "data_folder": str(data_folder)}
+    return {**document, "listening": listening, "board": str(board), "name": name}
+
+
+def main() -> int:
+    """Answer until the server says, or is gone.
+
+    Returns:
+        The exit code.
+    """
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return 0  # the server ended before it could say anything
+    told = json.loads(line)
+    settings = ServiceSettings.model_validate(told["settings"])
+    start_logging(settings.log_format, settings.log_level)
+    os.environ.pop("NOTIFY_SOCKET", None)  # the first process speaks for all
+    try:
+        answer(settings, told)
+    except TradewindError as error:
+        _log.error("%s", error)
+        return error.exit_code
+    return 0
+
+
+def answer(settings: ServiceSettings, told: dict[str, Any]) -> None:
+    """Answer until a signal ends it, or the server is gone.
+
+    Args:
+        settings: The server's settings.
+        told: The rest of `configuration`.
+
+    Raises:
+        InputError: The certificate cannot be used.
+        StoreError: The database cannot be opened.
+    """
+    tls = tls_of(settings)
+    folder, name = Path(told["board"]), str(told["name"])
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(socket.socket(fileno=told["listening"])))
+        context = open_context(settings, told["url"], Path(told["data_folder"]))
+        stack.callback(context.close)
+        answering = prepare(context, tls)
+        warm.load(warm.ACCEPTING)
+        _take_signals(answering)
+        threading.Thread(
+            target=_wait_for_end, args=(answering, folder), name="tradewind-server-gone", daemon=True
+        ).start()
+        board = Board(folder, name, lambda: ProcessFacts.of(name, answering.traffic, (), ()))
+        stack.callback(board.close)
+        board.start()
+        answering.health.board = board
+        stack.enter_context(context.presence.here("server", address_of(settings, listening)))
+        _log.info("process %s of the server answers, too", name)
+        answering.run(sockets=[listening])
+
+
+def _take_signals(answering: Answering) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
+        answering.should_exit = True
+
+    def reload(number: int, frame: FrameType | None) -> None:
+        answering.reload()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    signal.signal(signal.SIGHUP, reload)
+
+
+def _wait_for_end(answering: Answering, board: Path) -> None:
+    """The server is gone when its end of our standard input is: nobody would start or end this process any more."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    if not answering.should_exit:
+        _log.warning("the server is gone: this process ends, too")
+        shutil.rmtree(board, ignore_errors=True)
+        answering.should_exit = True
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    # Threads that wait for somebody would hold the process up; what they answer, nobody reads any more.
+    os._exit(code)
