@@ -386,6 +386,13 @@ def test_a_machine_without_an_engine_is_not_waited_for(
         ("aws", "unexpected state 'terminated': Server.SpotInstanceTermination: Spot instance", CapacityError),
         ("aws", "There is no Spot capacity available that matches your request.", CapacityError),
         ("aws", "Unsupported: The requested configuration is currently not supported. Please", CapacityError),
+        (
+            "aws",
+            "operation error EC2: RunInstances, https response error StatusCode: 500, api error "
+            "InsufficientInstanceCapacity: We currently do not have sufficient capacity",
+            CapacityError,
+        ),
+        ("aws", "operation error EC2: RunInstances, https response error StatusCode: 503, api error", UnreachableError),
         ("aws", "Blocked: This account is currently blocked and not recognized as a valid", CredentialsError),
         (
             "gcp",

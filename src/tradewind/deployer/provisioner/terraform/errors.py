@@ -63,7 +63,7 @@ _REFUSED = re.compile(
 _NETWORK = re.compile(
     r"connection refused|no such host|i/o timeout|connection reset|TLS handshake timeout|request send failed"
     r"|RequestError: send request failed|network is unreachable|Service ?Unavailable|InternalError|exceeded maximum"
-    r"|googleapi: Error 5\d\d\b|StatusCode=5\d\d\b|unexpected status 5\d\d\b",
+    r"|googleapi: Error 5\d\d\b|StatusCode(?:=|: )5\d\d\b|unexpected status 5\d\d\b",
     re.IGNORECASE,
 )
 _NO_NETWORK_GIVEN = re.compile(
