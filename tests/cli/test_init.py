@@ -37,11 +37,6 @@ def test_editors_find_the_schema_beside_it(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "new" / place).read_text())["title"] == "Tradewind job"
 
 
-def test_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
-    assert run(["init", f"{tmp_path}/new/"]) == 0
-    assert load_spec(tmp_path / "new" / "job.yaml").name == "compress"
-
-
 def test_a_file_that_is_there_is_kept_unless_forced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "job.yaml"
     target.write_text("mine")

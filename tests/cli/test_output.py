@@ -83,12 +83,3 @@ def test_output_that_cannot_be_written_is_one_line(
     assert not (data_folder() / "crashes").exists()
     monkeypatch.undo()
     stream.buffer.raw.number = 0
-
-
-@pytest.mark.parametrize("columns", ["0", "", "00"])
-def test_a_terminal_that_does_not_know_its_width_shows_tables(
-    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    assert run(["plugins", "--kind", "store"]) == 0
-    assert "sql" in capsys.readouterr().out

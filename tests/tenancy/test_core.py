@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tenancy.world import World
 
+from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.engine.assemble import study_document
-from tradewind.problem import Limits, Offer, Run, RunRequest, Trial
+from tradewind.problem import Handle, Limits, Machine, Offer, Run, RunRequest, RunStatus, Trial
 from tradewind.problem.spec import parse_spec
 from tradewind.store.cluster import JobRow
-from tradewind.tenancy.core import CoreSettings, limited, run_core
-from tradewind.tenancy.messages import End, Over, Several, Wants
+from tradewind.tenancy.core import CoreSettings, Inbox, limited, run_core
+from tradewind.tenancy.messages import End, Grant, Over, Several, Wants
 from tradewind.testing.stores import trial
 
 
@@ -44,17 +47,18 @@ def test_what_an_owner_says_of_a_run_is_shared_by_its_nodes(
     assert made.offer == offer
 
 
-class _Inbox:
+class _Inbox(Inbox):
     """Ends the search at its first wait for an answer, and keeps what it had said by then."""
 
     def __init__(self, said: list[Any]) -> None:
+        super().__init__()
         self._said = said
         self.by_then: list[Any] = []
         self._over = False
 
-    def get(self, block: bool = True, timeout: float | None = None) -> End:
+    def get(self, seconds: float = 0.0) -> End | None:
         if self._over:
-            raise queue.Empty
+            return None
         self.by_then, self._over = list(self._said), True
         return End("left")
 
@@ -85,3 +89,54 @@ budget: {trials: 2}
         run_core(CoreSettings(row, world.url, tmp_path, {"use": "process"}), inbox, outbox)
     assert [type(each) for each in inbox.by_then if isinstance(each, Wants)] == [Wants]
     assert isinstance(outbox.said[-1], Over)
+
+
+class _Grants:
+    """An outbox that grants each request at once, but those after the first only when some seconds are over."""
+
+    def __init__(self, inbox: Inbox, seconds: float) -> None:
+        self._inbox, self._seconds = inbox, seconds
+        self.asked = 0
+
+    def put(self, item: Any) -> None:
+        for each in item.messages if isinstance(item, Several) else [item]:
+            if isinstance(each, Wants):
+                self.asked += 1
+                grant = partial(self._inbox.put, Grant(each.request))
+                threading.Timer(self._seconds if self.asked > 1 else 0.0, grant).start()
+
+
+def test_a_core_with_runs_sleeps_until_something_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looked a hundred times a second whether there was an order, and asked its engine as often."""
+    polls: list[float] = []
+    starts: list[float] = []
+    poll, submit = ProcessRunner.poll, ProcessRunner.submit
+
+    def counted(self: ProcessRunner, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        polls.append(time.monotonic())
+        return poll(self, handles)
+
+    def noted(self: ProcessRunner, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        starts.append(time.monotonic())
+        return submit(self, request, machines)
+
+    monkeypatch.setattr(ProcessRunner, "poll", counted)
+    monkeypatch.setattr(ProcessRunner, "submit", noted)
+    monkeypatch.setattr("tradewind.engine.loop._PATIENCE", 60.0)  # only what comes can end a wait
+    world = World(tmp_path)
+    job = """
+name: long
+job: {command: [sleep, "2"]}
+space: {x: 1..9}
+offers: {provider: local, vcpu: 1, memory: 1}
+searcher: random
+parallel: 2
+budget: {trials: 2}
+"""
+    with closing(world.store), closing(world.studies):
+        row = world.store.submit(JobRow(0, "A", "long", study_document(parse_spec(job, base=world.work)), {}))
+        inbox = Inbox()
+        run_core(CoreSettings(row, world.url, tmp_path, {"use": "process"}), inbox, _Grants(inbox, 1.0))
+    assert len(starts) == 2
+    assert starts[1] - starts[0] < 2.0, "the second grant came while the first run was at work"
+    assert len(polls) < 40

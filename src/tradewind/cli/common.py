@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
 
-_DIGITS = 9
-"""Digits of a number that every database's INTEGER holds; there are fewer studies, and trials of one, than that."""
-
 
 def command_group(name: str, words: str, *, bare: bool = False) -> typer.Typer:
     """A command with further commands below it.
@@ -97,15 +94,6 @@ def find_study(store: Store, name: str | None) -> StudyRow:
     return next((row for row in found if known[row.id]), found[0])
 
 
-def numbered(text: str) -> int | None:
-    """The number of a study or a trial that a word is; None for a word that is none, or more than stores can count.
-
-    Args:
-        text: The word; of the digits, those of ASCII only count: ``²`` is one for Python, but no number.
-    """
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
-
-
 def find_studies(store: Store, name: str | None) -> list[StudyRow]:
     """All studies of that name, or all there are; the newest first, and at least one.
 
@@ -122,8 +110,8 @@ def find_studies(store: Store, name: str | None) -> list[StudyRow]:
 
     from tradewind.errors import StudyNotFoundError
 
-    if name and (number := numbered(name)) is not None:
-        return [store.study(number)]
+    if name and name.isdigit():
+        return [store.study(int(name))]
     if name and Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
         return _of_file(store, Path(name))
     found = store.find_studies(name)

@@ -12,7 +12,7 @@ SCHEMA_FILE = ".tradewind/job.schema.json"
 
 
 def init(
-    path: Annotated[str, typer.Argument(help="The file to write, or a folder for it.", metavar="path")] = "job.yaml",
+    path: Annotated[Path, typer.Argument(help="The file to write, or a folder for it.")] = Path("job.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write a commented job.yaml that runs as it is, and the schema that editors complete it with."""
@@ -21,8 +21,7 @@ def init(
     from tradewind.problem.schema import json_schema
     from tradewind.problem.starter import STARTER
 
-    place = Path(path)
-    target = place / "job.yaml" if place.is_dir() or path.endswith("/") else place
+    target = path / "job.yaml" if path.is_dir() else path
     if target.exists() and not force:
         raise InputError(f"{target} is there already", hint="--force replaces it")
     write_file(target.parent / SCHEMA_FILE, schema_text(json_schema()))

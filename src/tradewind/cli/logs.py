@@ -132,11 +132,10 @@ def _begin(log: FarLog, run: Run, tail: int | None) -> None:
 
 def _number(store: Store, study_id: int, trial: str) -> int:
     """The number of the trial that the user means."""
-    from tradewind.cli.common import numbered
     from tradewind.errors import InputError
 
-    if (number := numbered(trial)) is not None:
-        return number
+    if trial.isdigit():
+        return int(trial)
     summary = store.summaries([study_id])[0]
     if trial == "best":
         if summary.best is None:

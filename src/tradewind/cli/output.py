@@ -12,8 +12,6 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and (stream.errors == "strict" or not unicode(stream)):
             stream.reconfigure(errors="replace")
-    if not os.environ.get("COLUMNS", "0").strip("0"):
-        os.environ.pop("COLUMNS", None)  # a terminal that does not know its width; tables 0 wide would show nothing
 
 
 def unicode(stream: object) -> bool:

@@ -147,17 +147,19 @@ class Deployer:
         return [lifecycle.run for lifecycle in changed]
 
     def wait(self, seconds: float) -> None:
-        """Return when something may have changed, or after ``seconds`` on the clock."""
+        """Return when something may have changed, when woken, or after ``seconds`` on the clock."""
         lifecycles = [lifecycle for lifecycle in self._lifecycles.values() if lifecycle.open]
         if any(
             lifecycle.wants_submit or lifecycle.run != lifecycle.reported for lifecycle in self._lifecycles.values()
         ):
             return
         tasks = [lifecycle.errand.task for lifecycle in lifecycles if lifecycle.errand is not None]
-        if tasks:
-            # Hooks and staging take real time, in which a simulated clock stands still.
+        if tasks and isinstance(self.runner, Simulates):
+            # Hooks and staging take real time, in which its clock stands still.
             concurrent.futures.wait(tasks, min(seconds, _GLANCE_SECONDS), concurrent.futures.FIRST_COMPLETED)
             return
+        if tasks:  # their end wakes the runner, if it can be woken
+            seconds = min(seconds, _GLANCE_SECONDS)
         now = self.clock.now()
         moving = [f.cluster for f in lifecycles if f.cluster is not None and _moves(f)]
         if moving:
@@ -166,6 +168,10 @@ class Deployer:
             if lifecycle.retry_at > now:
                 seconds = min(seconds, lifecycle.retry_at - now)
         self.runner.wait([f.run.handle for f in lifecycles if f.run.handle is not None and f.running], seconds)
+
+    def wake(self) -> None:
+        """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
+        self.runner.wake()
 
     def abort(self, reasons: Mapping[str, str]) -> list[Run]:
         """Begin to end some runs that are not wanted any more, all at the same time, while others go on.
@@ -352,6 +358,7 @@ class Deployer:
                 task.set_exception(error)
             else:
                 task.set_result(None)
+            self.runner.wake()
 
         # A daemon, unlike the threads of an executor, does not keep the program from ending.
         threading.Thread(target=carry_out, name="tradewind-deployer", daemon=True).start()

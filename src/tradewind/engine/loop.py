@@ -95,7 +95,8 @@ class Search:
         self.begin()
         try:
             while (stop := self.stopped) is None:
-                self.step(wanted=wanted(), patience=self.patience)
+                if not self.step(wanted=wanted()):
+                    self.wait(self.patience)
             return stop
         finally:
             self.end()
@@ -127,7 +128,7 @@ class Search:
 
     @property
     def patience(self) -> float:
-        """Seconds, on the clock that runs take place on, to wait in a `step` when nothing else is to be looked at."""
+        """Seconds, on the clock that runs take place on, to `wait` when nothing else is to be looked at."""
         return _SIMULATED_PATIENCE if isinstance(self.parts.deployer.clock, SimulatedClock) else _PATIENCE
 
     def begin(self, *, force: bool = False, wanted: bool = True) -> None:
@@ -152,15 +153,14 @@ class Search:
             self.end()
             raise
 
-    def step(self, *, wanted: bool = True, patience: float = _PATIENCE) -> bool:
-        """One round: take what changed, do what follows, and wait for more.
+    def step(self, *, wanted: bool = True) -> bool:
+        """One round: take what changed and do what follows.
 
         Args:
             wanted: False ends the search cleanly: runs are cancelled and paid, and it can be resumed.
-            patience: Seconds to wait at most for something to change.
 
         Returns:
-            True when a run has changed.
+            True when there is more to do at once; otherwise `wait` for it.
 
         Raises:
             StudyBusyError: Another process has taken the study over with its runs.
@@ -170,13 +170,24 @@ class Search:
             if not wanted and not self._told_to_stop:
                 self._told_to_stop = True
                 self._feed(Interrupted())
-            changed = self._turn(patience)
+            more = self._turn()
             if self.parts.machine.stopped is not None:
                 self._show()
-            return changed
+            return more
         except StudyBusyError:
             self._ours = False  # who took the study has taken over its runs, too
             raise
+
+    def wait(self, patience: float) -> None:
+        """Return when something may have changed, when woken, or after so many seconds on the clock of the runs."""
+        deployer = self.parts.deployer
+        if isinstance(deployer.clock, SimulatedClock):
+            patience = min(patience, due_in(self.parts.machine))
+        deployer.wait(patience)
+
+    def wake(self) -> None:
+        """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
+        self.parts.deployer.wake()
 
     def leave(self) -> None:
         """Let `end` leave the runs as they are: another process goes on with them."""
@@ -200,7 +211,7 @@ class Search:
         opened = Opened(parts.store.trials(study_id), runs, parts.study.elapsed, reports)
         self._feed(opened, *([Interrupted()] if self._told_to_stop else []))
 
-    def _turn(self, patience: float) -> bool:
+    def _turn(self) -> bool:
         deployer = self.parts.deployer
         if self._held.ago() > _SIGN_OF_LIFE:
             # Before anything is done: the machine may have been suspended, and another process may have the study.
@@ -218,11 +229,7 @@ class Search:
                 self._feed(report)
         self._feed(Tick())
         self._show()
-        if self.parts.machine.stopped is None and not any(run.state.ended for run in changed):
-            if isinstance(deployer.clock, SimulatedClock):
-                patience = min(patience, due_in(self.parts.machine))
-            deployer.wait(patience)
-        return bool(changed)
+        return self.parts.machine.stopped is not None or any(run.state.ended for run in changed)
 
     def end(self) -> None:
         """Whatever happened: nothing stays running that nobody watches, and the study is let go."""

@@ -11,7 +11,6 @@ from typing import Any
 from tradewind.errors import RecordError
 
 _BLOCK = 1 << 16
-_BEYOND = "it is nested too deeply, or has a number of thousands of digits"
 
 
 def tail_offset(path: Path, lines: int) -> int:
@@ -105,8 +104,6 @@ def _array(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise RecordError(f"it is not JSON: {error.msg}", file=str(path), line=error.lineno) from None
-    except (ValueError, RecursionError):
-        raise RecordError(_BEYOND, file=str(path)) from None
     for index, record in enumerate(document, start=1):
         yield _record(record, path, None, f"entry {index} ")
 
@@ -117,8 +114,6 @@ def _parse(text: str, path: Path, line: int) -> Any:
     except json.JSONDecodeError as error:
         hint = "each line is one record, as tradewind export --format records writes it"
         raise RecordError(f"it is not JSON: {error.msg}", hint=hint, file=str(path), line=line) from None
-    except (ValueError, RecursionError):
-        raise RecordError(_BEYOND, file=str(path), line=line) from None
 
 
 def _record(document: Any, path: Path, line: int | None, where: str = "") -> Mapping[str, Any]:

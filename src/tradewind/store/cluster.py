@@ -21,8 +21,6 @@ Wanted = Literal["run", "pause", "cancel"]
 State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 
 OPEN: tuple[State, ...] = ("queued", "running", "paused")
-_MOST = 2**31
-"""What an INTEGER of PostgreSQL stays below."""
 """The states of a search that is not over."""
 
 
@@ -325,9 +323,7 @@ def _for(cluster: str) -> sa.ColumnElement[bool]:
 
 
 def _job(connection: sa.engine.Connection, number: int) -> JobRow:
-    # For a larger number a driver raises an error of its own.
-    query = sa.select(*_JOB_COLUMNS).where(cluster_jobs.c.id == number)
-    row = connection.execute(query).mappings().first() if 0 < number < _MOST else None
+    row = connection.execute(sa.select(*_JOB_COLUMNS).where(cluster_jobs.c.id == number)).mappings().first()
     if row is None:
         raise StudyNotFoundError(f"there is no search {number} in the queue", hint="tradewind queue --all lists them")
     return JobRow(**_read(row))

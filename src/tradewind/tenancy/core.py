@@ -7,12 +7,12 @@ import queue
 import time
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, RunRequest, Trial
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 _IDLE = 0.25
 """Seconds between two looks at the clock while nothing runs; an order is taken at once."""
 
-_BUSY = 0.01
-"""Seconds until an order is taken while something runs."""
-
 _SHOW = 0.5
 """Seconds between two messages on how far the search is."""
 
@@ -46,12 +43,29 @@ _REASONS = {
 """Why a study was interrupted, by what its search is then."""
 
 
-class Inbox(Protocol):
-    """Where orders come from: a queue of threads or of processes."""
+class Inbox:
+    """Where a Core finds the orders of its cluster."""
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Order:
-        """The next order; `queue.Empty` when there is none in time."""
-        ...
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._alarm: Callable[[], None] | None = None
+
+    def put(self, order: Order) -> None:
+        """Leave an order here; any thread may."""
+        self._orders.put(order)
+        if self._alarm is not None:
+            self._alarm()
+
+    def get(self, seconds: float = 0.0) -> Order | None:
+        """The next order, or None when there is none within so many seconds."""
+        try:
+            return self._orders.get(timeout=seconds) if seconds > 0 else self._orders.get_nowait()
+        except queue.Empty:
+            return None
+
+    def on_arrival(self, alarm: Callable[[], None]) -> None:
+        """Have something called whenever an order has come, by whoever leaves it here."""
+        self._alarm = alarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +167,14 @@ class Core:
             search.begin(force=True)
             self._outbox.flush()  # it may have asked already, and waits for the answer next
             self._opening = False
+            self._inbox.on_arrival(search.wake)
             try:
                 while (stop := search.stopped) is None:
                     self._take_orders(search)
-                    search.step(wanted=self._end is None, patience=_BUSY if search.running else 0.0)
+                    more = search.step(wanted=self._end is None)
                     self._outbox.flush()
+                    if search.running and not more:
+                        search.wait(search.patience)
                 if self._end is not None and stop.interrupted:
                     reason = _REASONS[self._end.state]
                     store.write(search.study.id, Change(study={"reason": reason}))
@@ -241,13 +258,9 @@ class Core:
 
     def _take_orders(self, search: Search) -> None:
         """Take what the cluster says; wait for it while nothing runs."""
-        block = not search.running and self._end is None
-        while True:
-            try:
-                order = self._inbox.get(block, _IDLE) if block else self._inbox.get(False)
-            except queue.Empty:
-                return
-            block = False
+        seconds = _IDLE if not search.running and self._end is None else 0.0
+        while (order := self._inbox.get(seconds)) is not None:
+            seconds = 0.0
             match order:
                 case Grant(request):
                     if (number := self._numbers.get(request)) is not None:

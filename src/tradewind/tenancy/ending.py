@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import traceback
 from contextlib import closing
 
@@ -72,7 +71,4 @@ def _attempt(settings: CoreSettings, outbox: Outbox, reason: str) -> str:
 
 def _is_left(inbox: Inbox) -> bool:
     """Wait until the next attempt; True when the cluster ends meanwhile."""
-    try:
-        return inbox.get(True, _AGAIN) == End("left")
-    except queue.Empty:
-        return False
+    return inbox.get(_AGAIN) == End("left")

@@ -40,7 +40,7 @@ class ThreadSeat:
     def __init__(
         self, settings: CoreSettings, outbox: Outbox, work: Callable[[CoreSettings, Inbox, Outbox], None] = run_core
     ) -> None:
-        self._inbox: queue.Queue[Order] = queue.Queue()
+        self._inbox = Inbox()
         name = f"core-{settings.job.id}"
         self._thread = threading.Thread(target=work, args=(settings, self._inbox, outbox), name=name, daemon=True)
         self._thread.start()
@@ -113,9 +113,16 @@ class ProcessSeat:
                 return
 
 
-def _run_apart(settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
+def _run_apart(settings: CoreSettings, orders: Any, outbox: Outbox) -> None:
     """Run a search in this process, which ends when the cluster's does, however that one ended."""
+    inbox = Inbox()
+
+    def pass_on() -> None:
+        while True:
+            inbox.put(orders.get())
+
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    threading.Thread(target=pass_on, name="orders", daemon=True).start()
     run_core(settings, inbox, outbox)
 
 

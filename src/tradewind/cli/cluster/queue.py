@@ -80,9 +80,7 @@ def resume(
 
 def nice(
     number: Annotated[int, _NUMBER],
-    value: Annotated[
-        int, typer.Argument(help="Smaller goes first within the tenant; 0 is usual.", min=-1000, max=1000)
-    ],
+    value: Annotated[int, typer.Argument(help="Smaller goes first within the tenant; 0 is usual.")],
     tenant: Annotated[str | None, _TENANT] = None,
     store: Annotated[str | None, _STORE] = None,
 ) -> None:

@@ -40,7 +40,7 @@ def submit(
         float | None, typer.Option(help="End when the objective is this good.", show_default=False)
     ] = None,
     cluster: _Cluster = None,
-    nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.", min=-1000, max=1000)] = 0,
+    nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
     core_process: Annotated[
         bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
     ] = False,

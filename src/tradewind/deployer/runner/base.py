@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tradewind.clock import Clock, SystemClock
@@ -142,6 +143,7 @@ class Runner(Plugin, ABC):
     def __init__(self, *, settings: Settings, data_folder: Path) -> None:
         self.settings = settings
         self.data_folder = data_folder
+        self._woken = threading.Event()
 
     @property
     def clock(self) -> Clock:
@@ -192,8 +194,26 @@ class Runner(Plugin, ABC):
         """
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
-        """Return when one of the runs may have changed, or after ``seconds`` on the runner's clock."""
-        self.clock.sleep(seconds)
+        """Return when one of the runs may have changed, when woken, or after ``seconds`` on the runner's clock."""
+        self.doze(seconds)
+
+    def wake(self) -> None:
+        """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
+        self._woken.set()
+
+    def doze(self, seconds: float) -> bool:
+        """Let so many seconds pass, for `wait`.
+
+        Returns:
+            True when it was woken before they were over.
+        """
+        clock = self.clock
+        if not isinstance(clock, SystemClock):
+            clock.sleep(seconds)
+            return False
+        woken = self._woken.wait(max(0.0, seconds))
+        self._woken.clear()
+        return woken
 
     @abstractmethod
     def cancel(self, handle: Handle, reason: str = "") -> None:
@@ -233,7 +253,6 @@ def wait_by_polling(
     before: Mapping[str, RunState | None],
     seconds: float,
     every: float,
-    pause: Callable[[float], None] | None = None,
 ) -> None:
     """`Runner.wait` of an engine that says nothing by itself: its runs are polled until one has changed its state.
 
@@ -243,12 +262,12 @@ def wait_by_polling(
         before: The states that are known, by run id; None where none is, which is a change.
         seconds: How long, at most.
         every: Seconds between two polls.
-        pause: Waits so many seconds, or until a run has ended where the engine can tell; without it, time passes.
     """
     until = time.monotonic() + seconds
     if any(state is not None and state.ended for state in before.values()):
         return
     while (left := until - time.monotonic()) > 0:
-        (pause or runner.clock.sleep)(min(left, every))
+        if runner.doze(min(left, every)):
+            return
         if handles and {name: status.state for name, status in runner.poll(handles).items()} != before:
             return

@@ -18,6 +18,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
 from tradewind.deployer.runner import limits, procfs
+from tradewind.deployer.runner.alarm import Alarm
 from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
@@ -97,6 +98,7 @@ class ProcessRunner(
         self._warden: WardenClient | None = None
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
+        self._alarm = Alarm()
 
     @property
     def kill_seconds(self) -> float:
@@ -171,12 +173,12 @@ class ProcessRunner(
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; see `Runner.poll`."""
-        self._listen(0.0)
+        self._listen()
         return {handle.run_id: self._status(handle) for handle in handles}
 
-    def _listen(self, seconds: float) -> None:
+    def _listen(self) -> None:
         if self._warden is not None:
-            for result in self._warden.ended(seconds):
+            for result in self._warden.ended():
                 self._begun.pop(result["run_id"], None)
                 self._results[result["run_id"]] = result
 
@@ -228,19 +230,30 @@ class ProcessRunner(
         while True:
             left = max(0.0, until - time.monotonic())
             pause = min(left, _LOOK_SECONDS) if foreign else left
-            if self._warden is not None and self._warden.alive:
-                before = len(self._results)
-                self._listen(pause)
-                if len(self._results) > before or not self._warden.alive:
-                    return
-            else:
-                select.select([], [], [], pause)
+            if self._watch(pause):
+                return
             if left <= pause or any(self._look(handle).state.ended for handle in foreign):
                 return
 
+    def wake(self) -> None:
+        """See `Runner.wake`."""
+        self._alarm.ring()
+
+    def _watch(self, seconds: float) -> bool:
+        """Wait for the warden; True when it has told of an end, or has ended, or somebody has woken this."""
+        warden = self._warden if self._warden is not None and self._warden.alive else None
+        sources = [self._alarm] if warden is None else [self._alarm, warden]
+        before = len(self._results)
+        ready, _, _ = select.select(sources, [], [], 0.0 if warden is not None and warden.waiting else seconds)
+        self._listen()
+        if self._alarm in ready:
+            self._alarm.clear()
+            return True
+        return warden is not None and (len(self._results) > before or not warden.alive)
+
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
-        self._listen(0.0)
+        self._listen()
         data = ProcessData.of(handle)
         folder = data.place
         if handle.run_id in self._results or (folder and (folder / RESULT).exists()):
@@ -287,7 +300,7 @@ class ProcessRunner(
 
     def _hang_up(self) -> None:
         if self._warden is not None:
-            self._listen(0.0)
+            self._listen()
             self._warden.close()
             self._warden = None
 

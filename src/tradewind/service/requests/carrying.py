@@ -213,7 +213,8 @@ class Carrier:
                 if held_up:
                     self._tell.waits("waits for room on this machine")
                 wanted = self.wanted == "run" and not self.leaving
-                search.step(wanted=wanted, patience=_WAITS_FOR_ROOM if held_up else search.patience)
+                if not search.step(wanted=wanted):
+                    search.wait(_WAITS_FOR_ROOM if held_up else search.patience)
         except StoreError:
             if stays:
                 search.leave()  # nothing is wrong with its runs: whoever can write again goes on with them

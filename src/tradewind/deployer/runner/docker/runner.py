@@ -87,7 +87,6 @@ class DockerRunner(
         self._watches: dict[Address, Watch] = {}
         self._listeners: dict[Address, EventListener] = {}
         self._places: dict[tuple[str, str], Place] = {}
-        self._changed = threading.Event()
 
     @property
     def kill_seconds(self) -> float:
@@ -117,7 +116,7 @@ class DockerRunner(
     def _listen(self, address: Address) -> None:
         with self._lock:
             if address not in self._listeners:
-                self._listeners[address] = EventListener(self._watches[address].engine, self._changed)
+                self._listeners[address] = EventListener(self._watches[address].engine, self._woken)
 
     def _address_of(self, handle: Handle) -> Address:
         return DockerData.of(handle).address or default_address(self.settings)
@@ -188,10 +187,10 @@ class DockerRunner(
         deaf = not all(listener.listening for listener in self._listeners.values())
         left = max(0.0, until - time.monotonic())
         if not deaf:
-            self._changed.wait(left)
-        elif not self._changed.wait(min(left, _DEAF_SECONDS)) and left > _DEAF_SECONDS:
+            self._woken.wait(left)
+        elif not self._woken.wait(min(left, _DEAF_SECONDS)) and left > _DEAF_SECONDS:
             return
-        self._changed.clear()
+        self._woken.clear()
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its containers; see `Runner.cancel`."""

@@ -275,7 +275,8 @@ class HtCondorRunner(
             left = until - time.monotonic()
             if left <= 0:
                 return
-            time.sleep(min(left, pause))
+            if self.doze(min(left, pause)):
+                return
             if [self._story(exchange) for exchange in logs] != before:
                 return
 

@@ -18,12 +18,16 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner.ray import files, keeper, store
 from tradewind.deployer.runner.ray import node as ray_node
+from tradewind.deployer.runner.ray.archives import Archives
+from tradewind.deployer.runner.ray.awaiting import Endings
 from tradewind.deployer.runner.ray.keeper import name_of
 from tradewind.deployer.runner.ray.keepers import Keepers
 from tradewind.deployer.runner.ray.room import fitting, lacking
@@ -37,8 +41,7 @@ _TASK_SECONDS = 60.0
 _LEAVE_SECONDS = 5.0
 _ROOM_SECONDS = 2.0
 _KNOWN_SECONDS = 60.0
-_PIECE = 4 << 20
-_AT_ONCE = 64  # each search that waits for its runs takes one
+_AT_ONCE = 64
 
 
 class Refusal(Exception):  # noqa: N818  (it is an answer)
@@ -76,7 +79,9 @@ class Driver:
         self._room: tuple[float, list[Document]] = (0.0, [])
         self._deletes = ThreadPoolExecutor(len(_KEPT))
         texts = [Path(module.__file__ or "").read_bytes() for module in modules]
-        self._keepers = Keepers(ray, hashlib.sha256(b"".join((*texts, self._code.encode()))).hexdigest())
+        keepers = self._keepers = Keepers(ray, hashlib.sha256(b"".join((*texts, self._code.encode()))).hexdigest())
+        self._endings = Endings(keepers.ended)
+        self._archives = Archives()
 
     def submit(self, namespace: str, order: Document) -> Document:
         """Have a run carried out, unless it is already or has ended."""
@@ -89,8 +94,7 @@ class Driver:
             return {}
         self._check_room(order)
         for path, digest in order.pop("archives"):
-            put(space, f"uses/{digest}/{key}", {})
-            _upload(space, digest, Path(path))
+            self._archives.bring(space, key, digest, Path(path))
         order = {**order, "space": space, "code": self._code}
         secrets = order.pop("values")
         resources = dict(order["resources"])
@@ -191,12 +195,9 @@ class Driver:
             for run_id, key in keys.items()
         }
 
-    def pause(self, namespace: str, keys: list[str], pause_seconds: float) -> None:
-        """Wait until one of some runs may have ended, for some seconds at most."""
-        space, until = space_of(namespace), time.monotonic() + pause_seconds
-        kept = self._keepers.changed([name_of(space, key) for key in keys], pause_seconds)
-        if not kept and not self._read(space, [f"end/{key}" for key in keys]):
-            time.sleep(max(0.0, until - time.monotonic()))
+    def await_one(self, namespace: str, who: str, keys: list[str], tell: Callable[[], None]) -> None:
+        """Have somebody told when one of some runs has ended; see `Endings.await_one`."""
+        self._endings.await_one(who, [name_of(space_of(namespace), key) for key in keys], tell)
 
     def _read(self, space: str, keys: list[str]) -> dict[str, Any]:
         from ray.experimental import internal_kv
@@ -288,15 +289,9 @@ class Driver:
 
     def forget(self, namespace: str, key: str, name: str) -> None:
         """Remove all that the cluster keeps of a run."""
-        from ray.experimental import internal_kv
-
         space = space_of(namespace)
         place, record = get(space, f"state/{key}"), get(space, f"run/{key}") or {}
-        for digest in record.get("bundles", ()):
-            delete(space, f"uses/{digest}/{key}")
-            if not internal_kv._internal_kv_list(f"uses/{digest}/".encode(), namespace=space.encode()):
-                delete(space, f"bundle/{digest}")
-                delete(space, f"piece/{digest}/", prefix=True)
+        self._archives.drop(space, key, record.get("bundles", ()))
         self._drop_group(name)
         # The record goes last: until then the run is found.
         list(self._deletes.map(lambda kind: delete(space, f"{kind}/{key}"), _KEPT))
@@ -314,21 +309,6 @@ def space_of(namespace: str) -> str:
 def _living(namespace: str, actors: list[Document]) -> set[str]:
     """The names of the actors of a namespace."""
     return {each["name"] for each in actors if each["namespace"] == namespace}
-
-
-def _upload(space: str, digest: str, path: Path) -> None:
-    """Put an archive into the cluster's store, unless it is there."""
-    from ray.experimental import internal_kv
-
-    if get(space, f"bundle/{digest}") is not None:
-        return
-    count = 0
-    with path.open("rb") as file:
-        while content := file.read(_PIECE):
-            key = f"piece/{digest}/{count}"
-            internal_kv._internal_kv_put(key.encode(), zlib.compress(content, 1), namespace=space.encode())
-            count += 1
-    put(space, f"bundle/{digest}", {"pieces": count})
 
 
 def _knock(address: str) -> None:
@@ -392,6 +372,10 @@ def main() -> None:
             threading.Timer(_LEAVE_SECONDS, os._exit, (0,)).start()
             pool.shutdown(wait=True)
             break
+        if call["op"] == "await_one":  # it may last: no thread waits for it
+            number, told = call.pop("id"), call.pop("op")
+            driver.await_one(**call, tell=partial(answer, {"id": number, "answer": told}))
+            continue
         pool.submit(carry_out, call)
     # A controller that was killed has a successor soon: nothing may be made behind its back.
     os._exit(0)

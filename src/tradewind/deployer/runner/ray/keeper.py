@@ -15,6 +15,8 @@ import asyncio
 import contextlib
 import threading
 import time
+import uuid
+from collections import deque
 from typing import Any
 
 from tradewind.deployer.runner.ray.files import remove
@@ -23,6 +25,7 @@ from tradewind.deployer.runner.ray.node import Run
 _KEEP_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 _LEAVE_SECONDS = 1.0
+_REMEMBERED = 10_000
 
 
 def name_of(space: str, key: str) -> str:
@@ -69,7 +72,6 @@ class _Kept:
         self.task: Any = None
         self.secrets: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self.word: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self.over = asyncio.Event()
 
 
 class Keeper:
@@ -90,6 +92,10 @@ class Keeper:
         self._lock = threading.Lock()
         self._leaving = False
         self._others: set[Any] = set()
+        self._born = uuid.uuid4().hex
+        self._ended: deque[str] = deque(maxlen=_REMEMBERED)
+        self._count = 0  # of runs that have ended
+        self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         threading.Thread(target=self._leave_some_time, name="tradewind-keeper", daemon=True).start()
 
     async def submit(self, order: dict[str, Any], secrets: dict[str, str], options: dict[str, Any]) -> bool:
@@ -129,7 +135,10 @@ class Keeper:
         if not kept.word.done():
             kept.word.set_result(None)
         kept.secrets.cancel()
-        kept.over.set()
+        self._ended.append(name)
+        self._count += 1
+        self._news.set_result(None)
+        self._news = asyncio.get_running_loop().create_future()
 
     async def live(self, space: str) -> list[str]:
         """The keys of the runs whose task is waiting or at work."""
@@ -170,16 +179,23 @@ class Keeper:
             # Without force only where nothing runs: Ray would interrupt what reads the warden.
             ray.cancel(kept.task, force=again and not unborn)
 
-    async def changed(self, names: list[str], seconds: float) -> bool:
-        """Wait until one of some runs has ended, at most for some seconds; False at once when one is not kept here."""
-        if not all(name in self._runs for name in names):
-            return False
-        waits = [asyncio.ensure_future(self._runs[name].over.wait()) for name in names]
-        if waits:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        return bool(waits)
+    async def ended(self, moment: tuple[str, int] | None, seconds: float) -> tuple[tuple[str, int], list[str]]:
+        """Wait until a run has ended, at most for some seconds.
+
+        Args:
+            moment: What this gave the last time.
+            seconds: How long.
+
+        Returns:
+            The present moment, and the runs that have ended since the last one; the latest of them if they are many.
+        """
+        seen = moment[1] if moment is not None and moment[0] == self._born else 0
+        if seen == self._count:
+            news = self._news
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(news), seconds)
+        names = list(self._ended)[-(self._count - seen) :] if self._count > seen else []
+        return (self._born, self._count), names
 
     async def remove(self, node: str, folder: str) -> bool:
         """Remove the files of a run from a node, in a process that runs have used if there is one.

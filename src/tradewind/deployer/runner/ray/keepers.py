@@ -86,10 +86,10 @@ class Keepers:
                 found.append(self._ray.get_actor(name, _NAMESPACE))
         return found
 
-    def _all(self, calls: Sequence[Any], seconds: float = _ANSWER_SECONDS) -> list[Any]:
+    def _all(self, calls: Sequence[Any]) -> list[Any]:
         """The answers of those that live, to calls that are on their way at the same time."""
         answers = []
-        until = time.monotonic() + seconds
+        until = time.monotonic() + _ANSWER_SECONDS
         for call in calls:
             try:
                 answers.append(self._ray.get(call, timeout=max(0.0, until - time.monotonic())))
@@ -114,10 +114,19 @@ class Keepers:
         """End a run; see `Keeper.cancel`."""
         self._all([each.cancel.remote(name, reason, unborn=unborn, again=again) for each in self.every()])
 
-    def changed(self, names: list[str], seconds: float) -> bool:
-        """Wait until one of some runs has ended, for some seconds at most; False when not all are kept here."""
-        calls = [each.changed.remote(names, seconds) for each in self.every()[:1]]
-        return any(self._all(calls, seconds + _ANSWER_SECONDS))
+    def ended(self, moment: Any, seconds: float) -> tuple[Any, list[str]]:
+        """Wait until a run has ended of those that the first keeper has; see `Keeper.ended`.
+
+        Raises:
+            LookupError: There is no keeper.
+        """
+        mine = self._mine or next(iter(self.every()), None)
+        if mine is None:
+            raise LookupError("no keeper")
+        answer: tuple[Any, list[str]] = self._ray.get(
+            mine.ended.remote(moment, seconds), timeout=seconds + _ANSWER_SECONDS
+        )
+        return answer
 
     def remove(self, node: str, folder: str) -> bool:
         """Remove the files of a run from a node, some time soon; False when there is nobody to do it."""

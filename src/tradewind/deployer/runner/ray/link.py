@@ -146,6 +146,14 @@ class RayLink:
                 self._drop(helper)
             raise self._error(told) from None
 
+    def ask(self, op: str, *, patient: bool = True, **arguments: Any) -> Future[Any]:
+        """Ask for something that may last; arguments and errors as of `call`.
+
+        Returns:
+            Its answer, or an error when the helper is lost.
+        """
+        return self._ready(self._connect_seconds if patient else 0.0).send(op, arguments)
+
     def _ready(self, seconds: float) -> _Helper:
         with self._lock:
             helper = self._helper

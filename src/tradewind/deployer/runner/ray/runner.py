@@ -5,7 +5,11 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
+from concurrent import futures
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +31,7 @@ from tradewind.deployer.runner.base import (
     StreamsLogs,
     StreamsReports,
     SurvivesController,
-    wait_by_polling,
 )
-from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.files import folder_error
 from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.deployer.runner.ray.files import METRICS
@@ -37,15 +39,15 @@ from tradewind.deployer.runner.ray.handle import RayData
 from tradewind.deployer.runner.ray.link import RayLink, find_ray
 from tradewind.deployer.runner.ray.node import FOLDER
 from tradewind.deployer.runner.ray.room import why_waits
+from tradewind.deployer.runner.ray.status import status_of, unheard, with_expiry
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
+from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
 
 _POLL_SECONDS = 3.0
+_LOOK_SECONDS = 0.25
 _CALL_SECONDS = 30.0
 _FETCH_SECONDS = 600.0
-_AGAIN_SECONDS = 0.25
-_SLACK_SECONDS = 120.0
 
 
 class RaySettings(plugins.Settings):
@@ -114,8 +116,16 @@ class RayRunner(
         self._link: RayLink | None = None
         self._lock = threading.Lock()
         self._heard: dict[str, float] = {}  # when a run was known to be alive
+        self._forgetting: list[Future[Any]] = []
+        self._who = uuid.uuid4().hex
+        self._awaited: list[str] = []
+        self._ending: Future[Any] | None = None
 
     def _call(self, op: str, *, seconds: float, patient: bool = True, **arguments: Any) -> Any:
+        namespace = self.settings.namespace
+        return self._linked().call(op, seconds=seconds, patient=patient, namespace=namespace, **arguments)
+
+    def _linked(self) -> RayLink:
         given = self.settings
         with self._lock:
             if self._link is None:
@@ -125,8 +135,7 @@ class RayRunner(
                     connect_seconds=given.connect_seconds,
                     log=self._folder / "helper.log",
                 )
-            link = self._link
-        return link.call(op, seconds=seconds, patient=patient, namespace=given.namespace, **arguments)
+            return self._link
 
     @property
     def kill_seconds(self) -> float:
@@ -226,11 +235,11 @@ class RayRunner(
         try:
             found = self._call("poll", seconds=_POLL_SECONDS, patient=False, keys=keys)
         except TradewindError:
-            return {handle.run_id: _unheard(handle, self._heard.get(handle.run_id)) for handle in handles}
+            return {handle.run_id: unheard(handle, self._heard.get(handle.run_id)) for handle in handles}
         statuses, waits = {}, list[Handle]()
         for handle in handles:
             facts = found[handle.run_id]
-            statuses[handle.run_id] = _status_of(handle, facts)
+            statuses[handle.run_id] = status_of(handle, facts)
             if statuses[handle.run_id].state is RunState.SUBMITTING and not facts["state"]:
                 waits.append(handle)
             if facts["live"]:
@@ -261,17 +270,21 @@ class RayRunner(
             return
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
-        """Return when a run has changed its state, or after ``seconds``."""
-        before = {name: status.state for name, status in self.poll(handles).items()} if handles else {}
-        keys = [_key(handle) for handle in handles]
+        """Return when a run may have changed: when one has ended, and every now and then."""
+        keys = sorted(map(_key, handles))
+        with suppress(TradewindError):  # time passes, and the next poll says more
+            if keys and (self._awaited != keys or self._ending is None or self._ending.done()):
+                namespace = self.settings.namespace
+                self._awaited = keys
+                self._ending = self._linked().ask(
+                    "await_one", patient=False, namespace=namespace, who=self._who, keys=keys
+                )
+                self._ending.add_done_callback(self._told)
+        self.doze(min(seconds, _LOOK_SECONDS))
 
-        def pause(left: float) -> None:
-            try:
-                self._call("pause", seconds=left + _POLL_SECONDS, patient=False, keys=keys, pause_seconds=left)
-            except TradewindError:
-                self.clock.sleep(left)
-
-        wait_by_polling(self, handles, before, seconds, _AGAIN_SECONDS, pause)
+    def _told(self, ending: Future[Any]) -> None:
+        if ending is self._ending:  # and not one that was answered since others are awaited now
+            self.wake()
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
@@ -280,6 +293,7 @@ class RayRunner(
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
         quoted = None if owner is None else quote(owner, safe="")
+        futures.wait(self._forgetting, _CALL_SECONDS)
         records = self._call("find", seconds=_CALL_SECONDS, owner=quoted)
         found = {record["run_id"]: RayData.from_json(record) for record in records}
         if owner is None:
@@ -287,7 +301,7 @@ class RayRunner(
             found = {run_id: replace(data, secrets=None) for run_id, data in found.items()}
         keys = {run_id: data.key(run_id) for run_id, data in found.items()}
         facts = self._call("poll", seconds=_CALL_SECONDS, keys=keys) if keys else {}
-        return [_with_expiry(data, facts[run_id]).handle(run_id, self.name) for run_id, data in found.items()]
+        return [with_expiry(data, facts[run_id]).handle(run_id, self.name) for run_id, data in found.items()]
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
@@ -321,8 +335,13 @@ class RayRunner(
             shutil.rmtree(place, ignore_errors=True)
 
     def forget(self, handle: Handle) -> None:
-        """Remove what the cluster keeps of a run that is settled, and its files there."""
-        self._call("forget", seconds=_CALL_SECONDS, key=_key(handle), name=handle.run_id)
+        """Remove what the cluster keeps of a run that is settled, and its files there, while others go on.
+
+        What fails is tried again by the next start of the search: the record of the run is the last that goes.
+        """
+        given: dict[str, Any] = {"namespace": self.settings.namespace, "key": _key(handle), "name": handle.run_id}
+        self._forgetting = [call for call in self._forgetting if not call.done()]
+        self._forgetting.append(self._linked().ask("forget", **given))
         self._heard.pop(handle.run_id, None)
 
     def close(self) -> None:
@@ -336,62 +355,3 @@ class RayRunner(
 def _key(handle: Handle) -> str:
     """Where the cluster's store has a run."""
     return RayData.of(handle).key(handle.run_id)
-
-
-def _with_expiry(data: RayData, facts: Mapping[str, Any]) -> RayData:
-    """A run with the expiry that it has after its time without a node, which does not count; one that waits has none.
-
-    Args:
-        data: The run.
-        facts: What the cluster's store knows of it.
-    """
-    state = facts["state"] or {}
-    began = state.get("started", state.get("placed"))
-    if began is not None:
-        return data.begun(began, data.lasts)
-    return data.waiting() if facts["live"] and facts["end"] is None else data
-
-
-def _unheard(handle: Handle, heard: float | None) -> RunStatus:
-    """The status of a run whose cluster does not answer: it counts as alive while it may be.
-
-    Args:
-        handle: The run.
-        heard: When it was last known to be alive, in seconds since the epoch: it may have waited until then.
-    """
-    data = RayData.of(handle)
-    expires, wall = (data if heard is None else data.begun(heard, data.lasts)).expires, data.wall_seconds
-    if expires is not None and wall is not None and time.time() > expires + wall + _SLACK_SECONDS:
-        return gone("its cluster does not answer, and its lease and its time limit are over")
-    return RunStatus(RunState.EXECUTING)
-
-
-def _status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
-    state = facts["state"] or {}
-    runtime = max(0.0, time.time() - state["started"]) if "started" in state else 0.0
-    if facts["end"] is not None:
-        return _ended(handle, facts["end"])
-    if facts["live"]:
-        executing = state.get("state") == "executing"
-        return RunStatus(RunState.EXECUTING if executing else RunState.SUBMITTING, runtime=runtime)
-    if facts["cancel"] is not None:
-        return RunStatus(RunState.CANCELLED, runtime=runtime, reason=facts["cancel"]["reason"])
-    return gone("its node or its actor died" if state else "there is no trace of it", runtime)
-
-
-def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
-    state, reason, code = result["state"], result["reason"], result["exit_code"]
-    fault: Fault | None = Fault.JOB
-    if state == "out_of_memory":
-        state = "failed"
-        reason = out_of_memory(result.get("memory_bytes") or RayData.of(handle).memory_bytes)
-    elif state == "timed_out":
-        reason = timed_out(result["wall_seconds"])
-    elif state == "failed":
-        reason = reason or failure(code)
-    elif state == "preempted":
-        fault = Fault.INFRASTRUCTURE
-    else:
-        fault = None
-    usage = Usage(result.get("peak_memory_bytes"), result.get("cpu_seconds"), result.get("profile", {}))
-    return RunStatus(RunState(state), result["runtime"], reason, fault, code, usage)

@@ -144,7 +144,8 @@ class SlurmRunner(
             left = until - time.monotonic()
             if left <= 0:
                 return
-            time.sleep(min(left, _LOOK_SECONDS))
+            if self.doze(min(left, _LOOK_SECONDS)):
+                return
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""

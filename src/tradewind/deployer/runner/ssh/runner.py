@@ -86,7 +86,6 @@ class SshRunner(
         self._asked: dict[str, float] = {}
         self._forgotten: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._news = threading.Condition()
 
     @property
     def kill_seconds(self) -> float:
@@ -180,7 +179,7 @@ class SshRunner(
                     self.settings.far_folder,
                     connect_seconds=self.settings.ssh.connect_seconds,
                     patience=self.settings.patience,
-                    news=self._tell,
+                    news=self.wake,
                 )
             return self._machines[target]
 
@@ -190,10 +189,6 @@ class SshRunner(
             if machine.used < time.monotonic() - _IDLE_SECONDS:
                 del self._machines[target]
                 threading.Thread(target=machine.close, name="tradewind-ssh-close", daemon=True).start()
-
-    def _tell(self) -> None:
-        with self._news:
-            self._news.notify_all()
 
     def _together(self, work: Callable[[FarMachine], Any], machines: Iterable[FarMachine]) -> None:
         """Do something on some machines at the same time; the first error is raised when all are done."""
@@ -283,20 +278,15 @@ class SshRunner(
         threading.Thread(target=ask, name="tradewind-ssh-cancel", daemon=True).start()
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
-        """Return when the far side tells of a run's end, or after ``seconds``."""
+        """Return when the far side tells of something, or after ``seconds``."""
         end = time.monotonic() + seconds
         parts = [part for handle in handles if (data := self._data(handle)) for part in self._parts(data)]
         if any(handle.run_id in self._ended for handle in handles):
             return
-        with self._news:
-            while not any(name in machine.ended for machine, name in parts):
-                left = end - time.monotonic()
-                if not all(machine.talks for machine, _ in parts):
-                    left = min(left, _SILENT_SECONDS)
-                    end = min(end, time.monotonic() + left)
-                if left <= 0:
-                    return
-                self._news.wait(left)
+        if parts and not all(machine.talks for machine, _ in parts):
+            end = min(end, time.monotonic() + _SILENT_SECONDS)
+        if not any(name in machine.ended for machine, name in parts):
+            self.doze(end - time.monotonic())
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""

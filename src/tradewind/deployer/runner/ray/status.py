@@ -1,0 +1,78 @@
+"""What the store of a Ray cluster knows of a run, in the words of the contract."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
+from tradewind.deployer.runner.ray.handle import RayData
+from tradewind.problem import Fault, Handle, RunState, RunStatus, Usage
+
+_SLACK_SECONDS = 120.0
+
+
+def with_expiry(data: RayData, facts: Mapping[str, Any]) -> RayData:
+    """A run with the expiry that it has after its time without a node, which does not count; one that waits has none.
+
+    Args:
+        data: The run.
+        facts: What the cluster's store knows of it.
+    """
+    state = facts["state"] or {}
+    began = state.get("started", state.get("placed"))
+    if began is not None:
+        return data.begun(began, data.lasts)
+    return data.waiting() if facts["live"] and facts["end"] is None else data
+
+
+def unheard(handle: Handle, heard: float | None) -> RunStatus:
+    """The status of a run whose cluster does not answer: it counts as alive while it may be.
+
+    Args:
+        handle: The run.
+        heard: When it was last known to be alive, in seconds since the epoch: it may have waited until then.
+    """
+    data = RayData.of(handle)
+    expires, wall = (data if heard is None else data.begun(heard, data.lasts)).expires, data.wall_seconds
+    if expires is not None and wall is not None and time.time() > expires + wall + _SLACK_SECONDS:
+        return gone("its cluster does not answer, and its lease and its time limit are over")
+    return RunStatus(RunState.EXECUTING)
+
+
+def status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
+    """Where a run is.
+
+    Args:
+        handle: The run.
+        facts: What the cluster's store knows of it.
+    """
+    state = facts["state"] or {}
+    runtime = max(0.0, time.time() - state["started"]) if "started" in state else 0.0
+    if facts["end"] is not None:
+        return _ended(handle, facts["end"])
+    if facts["live"]:
+        executing = state.get("state") == "executing"
+        return RunStatus(RunState.EXECUTING if executing else RunState.SUBMITTING, runtime=runtime)
+    if facts["cancel"] is not None:
+        return RunStatus(RunState.CANCELLED, runtime=runtime, reason=facts["cancel"]["reason"])
+    return gone("its node or its actor died" if state else "there is no trace of it", runtime)
+
+
+def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
+    state, reason, code = result["state"], result["reason"], result["exit_code"]
+    fault: Fault | None = Fault.JOB
+    if state == "out_of_memory":
+        state = "failed"
+        reason = out_of_memory(result.get("memory_bytes") or RayData.of(handle).memory_bytes)
+    elif state == "timed_out":
+        reason = timed_out(result["wall_seconds"])
+    elif state == "failed":
+        reason = reason or failure(code)
+    elif state == "preempted":
+        fault = Fault.INFRASTRUCTURE
+    else:
+        fault = None
+    usage = Usage(result.get("peak_memory_bytes"), result.get("cpu_seconds"), result.get("profile", {}))
+    return RunStatus(RunState(state), result["runtime"], reason, fault, code, usage)
