@@ -13,6 +13,7 @@ import typer.main
 
 import tradewind
 from tradewind.cli import app as app_module
+from tradewind.cli import main
 from tradewind.cli.app import app, run
 from tradewind.errors import BudgetError, InputError, InterruptedSearch, TradewindError
 from tradewind.paths import data_folder
@@ -229,3 +230,19 @@ def test_unexpected_error_of_a_user_without_a_home(
     failing.append(RuntimeError())
     assert run([]) == 1
     assert capsys.readouterr().err == "tradewind: unexpected RuntimeError: no message (please report it)\n"
+
+
+def test_an_interrupt_while_the_commands_load_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Pressed:
+        """A module that is being loaded when Ctrl-C is pressed."""
+
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "tradewind.cli.app", Pressed())
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "tradewind: interrupted\n"

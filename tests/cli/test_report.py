@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -82,3 +83,20 @@ def test_wrong_wishes_are_clear(tmp_path: Path) -> None:
         run("zip", "--html", str(tmp_path / "missing" / "r.html"))
     with pytest.raises(StudyNotFoundError):
         run("nothing")
+
+
+def test_a_report_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(some_trials())
+    before = tmp_path / "r.html"
+    before.write_text("the one before")
+    written = Path.write_text
+
+    def full(path: Path, text: str, **options: str) -> int:
+        written(path, text[:10], **options)
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        run("zip", "--html", str(before))
+    assert before.read_text() == "the one before"
+    assert list(tmp_path.glob(".r.html*")) == []

@@ -7,6 +7,13 @@ import sys
 
 def main() -> None:
     """Run the command line: the console script ``tradewind``."""
-    from tradewind.cli.app import run
+    try:
+        from tradewind.cli.app import run
 
-    sys.exit(run())
+        code = run()
+    except KeyboardInterrupt:  # before `run` was there to notice it: loading the commands takes a moment
+        from tradewind.errors import InterruptedSearch
+
+        print("tradewind: interrupted", file=sys.stderr)
+        code = InterruptedSearch.exit_code
+    sys.exit(code)

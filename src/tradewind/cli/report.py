@@ -112,6 +112,7 @@ def write_files(
     written = []
     if html is not None:
         from tradewind.reporting.html import Figure, render_html
+        from tradewind.whole import set_at
 
         more = []
         if predicted is not None:
@@ -120,7 +121,8 @@ def write_files(
             note = "Every configuration, tried or not. " + predicted.basis
             more = [Figure("Predicted cost and run time", note, map_svg(predicted))]
         try:
-            html.write_text(render_html(data, more), encoding="utf-8")
+            with set_at(html) as part:
+                part.write_text(render_html(data, more), encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write {html}: {error.strerror}", hint="choose another file") from None
         written.append(html)
