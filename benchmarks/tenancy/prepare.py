@@ -3,7 +3,7 @@
     python benchmarks/tenancy/prepare.py DATASETS
 
 Writes ``work/tables.npz`` (value and seconds of every configuration of each table) and ``work/tpe.npz`` (the rows that
-Optuna's TPE visited, one search for each table and seed).
+Optuna's TPE visited, one search for each table and seed). Tables that are there already are kept.
 """
 
 from __future__ import annotations
@@ -49,6 +49,33 @@ def tables(datasets: Path) -> Iterator[tuple[str, list[dict[str, str]], list[str
             yield path.name.split(".")[0], found, names, [100 - mean(r, "val_acc") for r in found], _seconds(found)
         else:
             yield path.name.split(".")[0], found, names, [1 - mean(r, "val_acc") for r in found], _seconds(found)
+    yield from _clouds(datasets)
+
+
+def _clouds(datasets: Path) -> Iterator[tuple[str, list[dict[str, str]], list[str], list[float], list[float]]]:
+    """Error of TrimTuner's CNN on all of its data; what the jobs of Lynceus cost."""
+    names = ["n_workers", "vm_flavor", "learning_rate", "batch_size", "synchronism"]
+    found = [row for row in rows(datasets / "trimtuner/cnn.csv.gz") if row["training_set_size"] == "60000"]
+    seconds = [float(row["training_time"]) for row in found]
+    yield "trimtuner_cnn", found, names, [1 - float(row["acc"]) for row in found], seconds
+    prices = dict(
+        zip(("t2.small", "t2.medium", "t2.xlarge", "t2.2xlarge"), (0.023, 0.0464, 0.1856, 0.3712), strict=True)
+    )
+    for path in sorted((datasets / "lynceus/tensorflow").glob("*.csv")):
+        found = rows(path)
+        seconds = [float(row["training_time"]) for row in found]
+        costs = []
+        for row, spent in zip(found, seconds, strict=True):
+            short = spent > 600 and float(row["acc"]) < 0.85
+            whole = spent * 0.85 / float(row["acc"]) if short else spent
+            costs.append(whole / 3600 * prices[row["vm_flavor"]] * (float(row["n_workers"]) + 2))
+        yield f"lynceus_{path.stem}", found, names, costs, seconds
+    for path in sorted((datasets / "lynceus/cherrypick").glob("*.csv")):
+        found = rows(path)
+        seconds = [float(row["time"]) for row in found]
+        hourly = [float(row["num_machines"]) * float(row["vm_cost"]) for row in found]
+        costs = [spent / 3600 * price for spent, price in zip(seconds, hourly, strict=True)]
+        yield f"lynceus_{path.stem}", found, ["num_machines", "vm_name", "disk_name", "disk_count"], costs, seconds
 
 
 def _seconds(found: list[dict[str, str]]) -> list[float]:
@@ -72,7 +99,7 @@ def tpe(found: list[dict[str, str]], names: list[str], values: list[float], seed
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=10))
     rng, seen, order = np.random.default_rng(seed), set[int](), list[int]()
     numeric = {name: all(_number(each) for each in levels[name]) for name in names}
-    for _ in range(TRIALS):
+    for _ in range(min(TRIALS, len(found))):
         trial = study.ask()
         chosen: list[Any] = []
         for name in names:
@@ -103,9 +130,11 @@ def main() -> int:
     parser.add_argument("datasets", type=Path)
     given = parser.parse_args()
     WORK.mkdir(exist_ok=True)
-    out: dict[str, Any] = {}
-    searched: dict[str, Any] = {}
+    out = dict(np.load(WORK / "tables.npz")) if (WORK / "tables.npz").exists() else {}
+    searched = dict(np.load(WORK / "tpe.npz")) if (WORK / "tpe.npz").exists() else {}
     for name, found, names, values, seconds in tables(given.datasets):
+        if name in out:
+            continue
         out[name] = np.array([values, seconds])
         for seed in range(SEEDS):
             searched[f"{name}/{seed}"] = np.array(tpe(found, names, values, seed))

@@ -42,7 +42,6 @@ from tradewind.problem import TrialState
 from tradewind.problem.spec import parse_spec
 from tradewind.store.cluster import ClusterStore, JobRow
 from tradewind.tenancy import events as ev
-from tradewind.tenancy import expect
 from tradewind.tenancy.allocator import Policy
 from tradewind.tenancy.framework import Cluster, ClusterSettings
 from tradewind.tenancy.simulator import Recorded, SimulatedJob, simulate
@@ -119,23 +118,6 @@ CELLS = (
 """Those of table 4 first."""
 
 
-@dataclass
-class Draws(Recorded):
-    """Trials whose expectation is what a Core would say of them."""
-
-    def __post_init__(self) -> None:
-        self.seen: list[float] = []
-
-    def end(self, value: float) -> None:
-        """See `tradewind.tenancy.simulator.Trials.end`."""
-        super().end(value)
-        self.seen.append(value)
-
-    def gain(self) -> float | None:
-        """See `tradewind.tenancy.simulator.Trials.gain`."""
-        return expect.gain(self.seen, self.seconds[: self.ended])
-
-
 def luck(engine: str, seed: int, jobs: int) -> tuple[float, list[tuple[list[float], list[float]]]]:
     """The target, and values and seconds of the trials of each search, in the order in which it tries them."""
     values, seconds = np.load(WORK / "tables.npz")[TABLE]
@@ -174,7 +156,7 @@ def told(engine: str, cell: Cell, seed: int, more: float = 0.0) -> tuple[list[fl
         SimulatedJob(
             f"j{n}",
             tenant,
-            Draws(*trials),
+            Recorded(*trials),
             RUN,
             parallel=cell.parallel,
             target=target,

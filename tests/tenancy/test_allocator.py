@@ -257,13 +257,27 @@ def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
 
 
 def test_expected_gain_orders_searches() -> None:
-    allocator = cluster({"n": {"cpu": 1}}, ["A"], policy(priority=GainPriority))
-    allocator.handle_all([ev.JobSubmitted("a", "A"), ev.JobSubmitted("b", "A")], 0.0)
-    allocator.handle_all([ev.Told("a", 1.0, 1.0), ev.Told("b", 1.0, 1.0), ev.Told("b", 1.0, 1.0)], 0.0)
-    first = started(allocator.handle_all([*asks("b", 2, {"cpu": 1}), *asks("a", 2, {"cpu": 1})], 0.0))
-    assert first == ["a0"]
-    allocator.handle(ev.Expected("b", 100.0), 1.0)
-    assert started(allocator.handle(ev.Ended("a0"), 1.0)) == ["b0"]
+    """One run of each search comes first; then the search of short runs is preferred until it has had enough."""
+    allocator = cluster({"n": {"cpu": 1}}, ["A"], policy(priority=GainPriority, usual=2.0))
+    allocator.handle_all([ev.JobSubmitted(name, "A") for name in "ab"], 0.0)
+    out = allocator.handle_all([*asks("a", 9, {"cpu": 1}), *asks("b", 9, {"cpu": 1})], 0.0)
+    order, took, now = started(out), {"a": 3.0, "b": 1.0}, 0.0
+    for _ in range(8):
+        job = order[-1][0]
+        now += took[job]
+        order += started(allocator.handle_all([ev.Ended(order[-1]), ev.Told(job, 1.0, took[job])], now))
+    # After its first result `a` comes to (2 + 1) * 3 = 9, and `b` to (2 + n) * 1: `b` goes on while that is less,
+    # and at n = 7 they are even, which the order of submission settles.
+    assert [each[0] for each in order] == ["a", *"bbbbbbb", "a"]
+
+
+def test_expected_gain_learns_how_long_runs_take_with_one_run() -> None:
+    allocator = cluster({"n": {"cpu": 3}}, ["A"], policy(priority=GainPriority))
+    allocator.handle_all([ev.JobSubmitted(name, "A") for name in "abc"], 0.0)
+    events = [event for name in "abc" for event in asks(name, 4, {"cpu": 1})]
+    assert started(allocator.handle_all(events, 0.0)) == ["a0", "b0", "c0"]
+    # Whoever has a result goes before those that have none and are running.
+    assert started(allocator.handle_all([ev.Ended("b0"), ev.Told("b", 1.0, 50.0)], 50.0)) == ["b1"]
 
 
 def test_usage_is_amount_times_seconds() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tradewind.tenancy.priority.attained import LeastAttainedPriority
@@ -80,9 +81,22 @@ def test_least_attained_counts_what_runs() -> None:
 
 def test_gain_for_each_second_and_share() -> None:
     priority = GainPriority(settings=GainPriority.Settings())
-    assert priority.key(JobView("new", 1)) == (float("-inf"),)
-    small = JobView("small", 1, values=[1.0], seconds=[10.0], share=0.1, gain=0.01)
-    large = JobView("large", 2, values=[1.0], seconds=[10.0], share=0.2, gain=0.015)
+    small = JobView("small", 1, values=[1.0], seconds=[10.0], share=0.1)
+    large = JobView("large", 2, values=[1.0], seconds=[10.0], share=0.2)
     assert priority.key(small) < priority.key(large)
-    mute = JobView("mute", 3, values=[1.0, 2.0, 3.0], seconds=[2.0, 2.0, 2.0], share=0.5)
-    assert priority.key(mute) == pytest.approx((-1 / 4 / 2 / 0.5,))
+    # By hand: 30 + 3 + 2 runs, of 2 s, of half the cluster.
+    some = JobView("some", 3, values=[1.0, 2.0, 3.0], seconds=[1.0, 2.0, 3.0], running=2, share=0.5)
+    assert priority.key(some) == pytest.approx((0.0, 35 * 2 * 0.5))
+    new, begun = JobView("new", 4), JobView("begun", 5, running=1)
+    assert priority.key(new) < priority.key(small) < priority.key(begun)
+
+
+def test_gain_is_the_chance_of_the_next_run_after_so_many_that_failed() -> None:
+    """With p from Beta(1, usual - 1), the share of cases in which the run after n misses is the first hit."""
+    usual, misses = 5.0, 7
+    p = np.random.default_rng(1).beta(1.0, usual - 1.0, size=400_000)
+    missed = (1.0 - p) ** misses
+    chance = float((missed * p).sum() / missed.sum())
+    priority = GainPriority(settings=GainPriority.Settings(usual=usual))
+    job = JobView("j", 1, values=[1.0] * 4, seconds=[1.0] * 4, running=3, share=1.0)
+    assert 1.0 / priority.key(job)[1] == pytest.approx(chance, rel=0.02)

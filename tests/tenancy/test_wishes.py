@@ -112,7 +112,7 @@ def test_results_that_a_core_tells_again_count_once(world: World, cluster: Clust
     cluster._look()
     for _ in range(2):
         cluster._take(Began(row.id, _study(world, row)))
-        cluster._feed(*cluster._take(Learned(row.id, 4.0, 10.0, None, {"cpu": 2.0, "unicorns": 1.0})))
+        cluster._feed(*cluster._take(Learned(row.id, 4.0, 10.0, {"cpu": 2.0, "unicorns": 1.0})))
         view = cluster.allocator.jobs[str(row.id)].view
         assert (view.values, view.seconds, view.attained) == ([4.0], [10.0], 5.0)
         cluster._feed(*cluster._take(Over(row.id, "crashed", "its Core ended with -9")))

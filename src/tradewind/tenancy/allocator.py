@@ -198,17 +198,9 @@ class Allocator:
         job = self._job(event.job)
         job.view.values.append(event.value)
         job.view.seconds.append(event.seconds)
-        if event.gain is not None:
-            job.view.gain = event.gain
         demand = self.policy.kinds.amounts(event.demand)
         job.view.attained += dominant_share(demand, self.pool.total) * event.seconds
         self.policy.priority.told(job.view)
-        self._changed(job)
-        return []
-
-    def _expected(self, event: ev.Expected) -> list[Instruction]:
-        job = self._job(event.job)
-        job.view.gain = event.gain
         self._changed(job)
         return []
 
@@ -386,7 +378,6 @@ _TAKES: dict[type[Event], Callable[[Allocator, Any], list[Instruction]]] = {
     ev.Ended: Allocator._ended,
     ev.Told: Allocator._told,
     ev.ToldAgain: Allocator._told_again,
-    ev.Expected: Allocator._expected,
     ev.JobPaused: Allocator._job_paused,
     ev.JobResumed: Allocator._job_paused,
     ev.JobReniced: Allocator._job_reniced,

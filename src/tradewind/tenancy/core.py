@@ -18,7 +18,6 @@ from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, RunRequest, Trial
 from tradewind.store.base import Change
 from tradewind.store.cluster import JobRow
-from tradewind.tenancy import expect
 from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Order, Outbox, Over, Runs, Shows, Wants
 from tradewind.tenancy.resources import demand_of_run
 from tradewind.tenancy.together import Together
@@ -149,8 +148,6 @@ class Core:
         self._numbers: dict[str, int] = {}  # request -> trial
         self._running: dict[str, str] = {}  # run -> request
         self._asked: Counter[int] = Counter()
-        self._values: list[float] = []
-        self._seconds: list[float] = []
         self._opening = True
         self._end: End | None = None
         self._shown = 0.0
@@ -223,14 +220,9 @@ class Core:
             return
         good = seen.feasible and not seen.censored and seen.objective is not None
         value = self._spec.objective.loss(seen.objective) if good and seen.objective is not None else math.inf
-        self._values.append(value)
-        self._seconds.append(seen.runtime)
-        target = self._settings.job.options.get("target")
-        wanted = None if target is None else self._spec.objective.loss(float(target))
-        gain = expect.gain(self._values, self._seconds, wanted)
         # What ran under an earlier Core is service, too, of which the cluster knows nothing any more.
         demand = demand_of_run(trial.offer, self._settings.job.options) if self._opening else {}
-        self._outbox.put(Learned(self._job, value, seen.runtime, gain, demand))
+        self._outbox.put(Learned(self._job, value, seen.runtime, demand))
 
     # ------------------------------------------------------------------ its own
 

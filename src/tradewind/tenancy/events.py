@@ -125,14 +125,12 @@ class Told:
         job: The search.
         value: Of the objective; smaller is better, infinite where the trial failed.
         seconds: How long the run took.
-        gain: What the search now expects of its next run (see `Expected`), or None where it does not say.
         demand: What the run took, by name, where it was never started or adopted here: an earlier cluster ran it.
     """
 
     job: str
     value: float
     seconds: float
-    gain: float | None = None
     demand: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -141,20 +139,6 @@ class ToldAgain:
     """All results of a search will be told again from the first: its Core was started again."""
 
     job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """A search says what it expects of its next run.
-
-    Attributes:
-        job: The search.
-        gain: Expected improvement for each second of a run: of the chance to reach its target where it has one,
-            otherwise of its best value as a share of what it has gained so far.
-    """
-
-    job: str
-    gain: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +177,7 @@ class Tick:
 
 Event = (
     NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | Asked | Adopted | Withdrawn | Ended | Told
-    | ToldAgain | Expected | JobPaused | JobResumed | JobReniced | JobEnded | Tick
+    | ToldAgain | JobPaused | JobResumed | JobReniced | JobEnded | Tick
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- instructions

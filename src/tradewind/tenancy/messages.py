@@ -76,14 +76,12 @@ class Learned:
         job: The search.
         value: Of the objective; smaller is better, infinite where the trial failed or broke a constraint.
         seconds: How long it took.
-        gain: What is expected of the next run, or None.
         demand: What the run took, by name of the resource, where it had ended before this Core; empty otherwise.
     """
 
     job: int
     value: float
     seconds: float
-    gain: float | None
     demand: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -25,10 +25,6 @@ class Trials(Protocol):
         """A trial has ended with this value."""
         ...
 
-    def gain(self) -> float | None:
-        """What is expected of the next trial (see `tradewind.tenancy.events.Expected`), or None."""
-        ...
-
 
 @dataclass
 class Recorded:
@@ -37,14 +33,12 @@ class Recorded:
     Attributes:
         values: Of the objective; smaller is better.
         seconds: Of each trial.
-        gains: What is expected after each number of results, or nothing.
         started: How many were started.
         ended: How many have ended.
     """
 
     values: Sequence[float]
     seconds: Sequence[float]
-    gains: Sequence[float] = ()
     started: int = 0
     ended: int = 0
 
@@ -58,10 +52,6 @@ class Recorded:
     def end(self, value: float) -> None:
         """See `Trials.end`."""
         self.ended += 1
-
-    def gain(self) -> float | None:
-        """See `Trials.gain`."""
-        return self.gains[min(self.ended, len(self.gains) - 1)] if self.gains else None
 
 
 @dataclass
@@ -240,7 +230,7 @@ class _Simulator:
         reached = job.target is not None and value <= job.target
         events: list[ev.Event] = [ev.Ended(request)]
         if not reached:
-            events += [ev.Told(name, value, seconds, job.trials.gain()), *self._asked(job)]
+            events += [ev.Told(name, value, seconds), *self._asked(job)]
         self._open[name] -= 1
         if reached or not self._open[name]:
             outcome.done, outcome.reached = self.now, reached

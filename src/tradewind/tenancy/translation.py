@@ -38,8 +38,8 @@ def events_of(message: Message, kinds: Kinds) -> list[ev.Event]:
             return [ev.Adopted(name, request, known_amounts(demand, kinds))]
         case Gone(_, request):
             return [ev.Ended(request)]
-        case Learned(_, value, seconds, gain, demand):
-            return [ev.Told(name, value, seconds, gain, known_amounts(demand, kinds))]
+        case Learned(_, value, seconds, demand):
+            return [ev.Told(name, value, seconds, known_amounts(demand, kinds))]
     return []
 
 

@@ -36,7 +36,6 @@ class JobView:
         attained: What its ended runs have used: dominant share of the cluster times seconds.
         running: How many of its runs run now.
         share: Dominant share of the cluster that its next run takes.
-        gain: What it expects of its next run, for each second of it (see `tradewind.tenancy.events.Expected`), or None.
     """
 
     job: str
@@ -46,10 +45,9 @@ class JobView:
     attained: float = 0.0
     running: int = 0
     share: float = 0.0
-    gain: float | None = None
 
     def forget(self) -> None:
         """Forget all results: they are told again."""
         self.values.clear()
         self.seconds.clear()
-        self.attained, self.gain = 0.0, None
+        self.attained = 0.0
