@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-ORDER = ("fifo", "drf", "dynamic", "least_attained", "gain", "told", "clairvoyant")
+ORDER = ("fifo", "drf", "dynamic", "least_attained", "gain", "known", "clairvoyant")
+BASES = (("fifo", 0), ("fifo", 1), ("drf", 0), ("drf", 1))
 
 
 def main() -> int:
-    """Ratios to FIFO over paired seeds, with bootstrap intervals."""
+    """Ratios to FIFO and to equal shares over paired seeds, with bootstrap intervals."""
     with (HERE / "work/policies.csv").open() as file:
         rows = list(csv.DictReader(file))
     found: dict[tuple[str, str], dict[int, tuple[float, float]]] = defaultdict(dict)
@@ -23,22 +24,24 @@ def main() -> int:
     rng = np.random.default_rng(0)
     for setting in dict.fromkeys(row["setting"] for row in rows):
         print(
-            f"\n{setting}\n\n| policy | mean time to target / FIFO's | 90 % quantile / FIFO's | seeds |"
-            "\n|---|---|---|---|"
+            f"\n{setting}\n\n| policy | mean / FIFO's | 90 % / FIFO's | mean / equal shares' | 90 % / equal shares' |"
+            " seeds |"
+            "\n|---|---|---|---|---|---|"
         )
-        base = found[setting, "fifo"]
         for policy in ORDER:
             mine = found[setting, policy]
-            seeds = sorted(set(base) & set(mine))
+            seeds = sorted(set(mine) & set(found[setting, "fifo"]) & set(found[setting, "drf"]))
+            if not seeds:
+                continue
             cells = []
-            for place in (0, 1):
+            for base, place in BASES:
                 ours = np.array([mine[seed][place] for seed in seeds])
-                theirs = np.array([base[seed][place] for seed in seeds])
+                theirs = np.array([found[setting, base][seed][place] for seed in seeds])
                 logs = np.log(ours / theirs)
                 draws = np.exp(logs[rng.integers(len(logs), size=(4000, len(logs)))].mean(axis=1))
                 low, high = np.quantile(draws, [0.025, 0.975])
                 cells.append(f"{np.exp(logs.mean()):.3f} [{low:.3f}, {high:.3f}]")
-            print(f"| {policy} | {cells[0]} | {cells[1]} | {len(seeds)} |")
+            print(f"| {policy} | {' | '.join(cells)} | {len(seeds)} |")
     return 0
 
 

@@ -8,7 +8,6 @@ Each policy meets the same searches, with the same luck, in each seed:
   and one to four equal random searches at parallelism 4, which end at the value that 1 in 50 configurations reaches.
 - ``mixed``: 12 searches at once on that cluster: tables, random or TPE, targets (1 in 10 to 330) by chance.
 - ``arriving``: 24 such searches that come one after the other, at a rate that keeps the cluster about full.
-- ``crowd``: 48 such searches at once, whose Cores take no place (otherwise they would fill the cluster).
 - ``mixed-other``, ``arriving-other``: the same with the tables of ``trimtuner`` and ``lynceus``, on which nothing was
   developed.
 
@@ -45,7 +44,7 @@ OTHER = ("trimtuner", "lynceus")
 CORE, RUN = {"cpu": 1.0, "memory": 1.0}, {"cpu": 4.0, "memory": 5.0}
 POLICIES = ("fifo", "drf", "dynamic", "least_attained", "gain", "known", "clairvoyant")
 SETTINGS = (
-    "paper1", "paper2", "paper3", "paper4", "mixed", "arriving", "crowd", "mixed-other", "arriving-other",
+    "paper1", "paper2", "paper3", "paper4", "mixed", "arriving", "mixed-other", "arriving-other",
 )  # fmt: skip
 _MOST = 1500
 
@@ -114,7 +113,7 @@ def search(rng: np.random.Generator, name: str, *, table: str, tpe: bool, one_in
         order = rng.permutation(len(values))[:_MOST]
     found = values[order].tolist(), seconds[order].tolist()
     trials = Trials(*found, target=target, one_in=one_in, mean=float(np.mean(seconds)))
-    return SimulatedJob(name, more.pop("tenant", "all"), trials, RUN, parallel=4, target=target, **more)
+    return SimulatedJob(name, more.pop("tenant", "all"), trials, RUN, parallel=4, target=target, core=CORE, **more)
 
 
 def jobs_of(setting: str, seed: int, tenants: bool) -> list[SimulatedJob]:
@@ -126,10 +125,10 @@ def jobs_of(setting: str, seed: int, tenants: bool) -> list[SimulatedJob]:
         table = names[seed % len(names)]
         for number in range(int(setting.removeprefix("paper"))):
             tenant = f"t{number}" if tenants else "all"
-            found.append(search(rng, f"j{number}", table=table, tpe=False, one_in=50, tenant=tenant, core=CORE))
+            found.append(search(rng, f"j{number}", table=table, tpe=False, one_in=50, tenant=tenant))
         return found
     kind = setting.removesuffix("-other")
-    count = {"mixed": 12, "arriving": 24, "crowd": 48}[kind]
+    count = 12 if kind == "mixed" else 24
     moment = 0.0
     for number in range(count):
         table, tpe = names[int(rng.integers(len(names)))], bool(rng.random() < 0.5)
@@ -138,10 +137,7 @@ def jobs_of(setting: str, seed: int, tenants: bool) -> list[SimulatedJob]:
             # A search takes about 60 runs; nine runs fit at a time.
             moment += float(rng.exponential(60 * float(np.mean(tables()[table][1])) / 9))
         tenant = f"t{number}" if tenants else "all"
-        core = {} if kind == "crowd" else CORE
-        found.append(
-            search(rng, f"j{number}", table=table, tpe=tpe, one_in=one_in, tenant=tenant, submitted=moment, core=core)
-        )
+        found.append(search(rng, f"j{number}", table=table, tpe=tpe, one_in=one_in, tenant=tenant, submitted=moment))
     return found
 
 
