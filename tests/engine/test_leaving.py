@@ -66,14 +66,16 @@ def step_until(search: Search, state: RunState) -> None:
     end = time.monotonic() + 30.0
     while not any(run.state == state for run in search.parts.machine.runs.values()):
         assert time.monotonic() < end
-        search.step() or search.wait(0.01)
+        if not search.step():
+            search.wait(0.01)
 
 
 def finish(search: Search) -> None:
     """Go on until the search is over."""
     try:
         while search.parts.machine.stopped is None:
-            search.step() or search.wait(0.25)
+            if not search.step():
+                search.wait(0.25)
     finally:
         search.end()
 

@@ -211,6 +211,10 @@ class _Ending:
     def wait(self, seconds: float) -> None:
         return
 
+    def wake(self) -> None:
+        """See `Deploys.wake`."""
+        self._deployer.wake()
+
     def abort(self, reasons: Mapping[str, str]) -> list[Run]:
         return []
 

@@ -43,7 +43,11 @@ class Deploys(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Return when something may have changed, or after ``seconds``."""
+        """Return when something may have changed, when woken, or after ``seconds``."""
+        ...
+
+    def wake(self) -> None:
+        """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
         ...
 
     def abort(self, reasons: Mapping[str, str]) -> Sequence[Run]:

@@ -242,7 +242,7 @@ class ProcessRunner(
     def _watch(self, seconds: float) -> bool:
         """Wait for the warden; True when it has told of an end, or has ended, or somebody has woken this."""
         warden = self._warden if self._warden is not None and self._warden.alive else None
-        sources = [self._alarm] if warden is None else [self._alarm, warden]
+        sources: list[Alarm | WardenClient] = [self._alarm] if warden is None else [self._alarm, warden]
         before = len(self._results)
         ready, _, _ = select.select(sources, [], [], 0.0 if warden is not None and warden.waiting else seconds)
         self._listen()
