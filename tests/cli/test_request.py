@@ -237,3 +237,24 @@ def test_the_same_on_this_machine(
     monkeypatch.setattr(here, "_MOST_ROWS", 1)
     assert run(["request", "list", "--limit", "2", "--json", *database]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 2, "more than the service gives at once"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["request", "list", "--database", "sqlite:///x.db"], "--server and --database are two places"),
+        (["application", "list", "--database", "sqlite:///x.db"], "--server and --database are two places"),
+        (["recommend", "hello", "--searcher", "done"], "--searcher is for this machine's store"),
+        (["recommend", "hello", "--store", "sqlite:///x.db"], "--store is for this machine's store"),
+    ],
+)
+def test_what_a_server_would_ignore_is_refused(words: list[str], said: str, capsys: Output) -> None:
+    assert run([*words, "--server", "http://127.0.0.1:9"]) == 3
+    assert capsys.readouterr().err.startswith(f"tradewind: {said}")
+
+
+def test_a_store_that_is_named_counts_for_more_than_the_environment(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_SERVER", "http://127.0.0.1:9")
+    assert run(["request", "list", "--database", f"sqlite:///{tmp_path}/here.db"]) == 0

@@ -46,10 +46,13 @@ def recommend(
 
     from tradewind.cli.common import load_job, open_store
     from tradewind.engine.recommend import advise
-    from tradewind.errors import NoHistoryError, StudyNotFoundError
+    from tradewind.errors import InputError, NoHistoryError, StudyNotFoundError
     from tradewind.paths import data_folder
 
     if server is not None:
+        for option, given in (("--searcher", searcher), ("--store", store)):
+            if given is not None:
+                raise InputError(f"{option} is for this machine's store", hint="a server decides this by itself")
         _ask(server, file, param, top, deadline, as_json=as_json)
         return
     spec = load_job(file, {"constraints.deadline": deadline} if deadline is not None else {}, param)

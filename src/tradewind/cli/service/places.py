@@ -15,13 +15,33 @@ if TYPE_CHECKING:
 Server = Annotated[
     str | None,
     typer.Option(
-        "--server", envvar="TRADEWIND_SERVER", help="A server's address; else this machine's store.", show_default=False
+        "--server",
+        envvar="TRADEWIND_SERVER",
+        help="A server's address; else this machine's store.",
+        show_default=False,
+        is_eager=True,  # before --database, which looks at where this one came from
     ),
 ]
 """The option of every command that works on a server."""
 
+
+def _not_both(context: typer.Context, database: str | None) -> str | None:
+    """A store that is named counts for more than the environment's server; two places on one line are a mistake.
+
+    Raises:
+        InputError: The command line names a server, too.
+    """
+    source = context.get_parameter_source("server")
+    if database is not None and source is not None and source.name == "COMMANDLINE":
+        from tradewind.errors import InputError
+
+        raise InputError("--server and --database are two places", hint="leave one of them out")
+    return database
+
+
 Database = Annotated[
-    str | None, typer.Option(help="Address of this machine's store, if it is no server.", show_default=False)
+    str | None,
+    typer.Option(help="Address of this machine's store, if it is no server.", show_default=False, callback=_not_both),
 ]
 """The option that says which store otherwise."""
 
