@@ -66,3 +66,10 @@ def test_long_words_are_folded_below_their_figures() -> None:
 def test_what_is_not_known_is_a_dash() -> None:
     row = layout([Line("a=1", Figure(None), Figure(None), None, "")], 200, bound=True, metric="acc")[1]
     assert row.split() == ["1", "a=1", *"-------"]
+
+
+def test_a_figure_lies_within_its_range() -> None:
+    same = Line("workers=1", Figure(0.15, 0.1, 0.22), Figure(0.0000125, 0.0000125, 0.0000125), None, "")
+    assert "$0.0000125  $0.000012..0.000013" in layout([same], 200, bound=False)[1]
+    exact = Line("workers=1", Figure(0.15, 0.1, 0.22), Figure(0.038, 0.038, 0.038), None, "")
+    assert "$0.038..0.038" in layout([exact], 200, bound=False)[1]

@@ -141,15 +141,19 @@ def _durations(figure: Figure) -> str:
 
 
 def _money(figure: Figure) -> str:
-    """``$0.038..0.047``: two digits tell as much of a range as three."""
+    """``$0.038..0.047``: two digits tell as much of a range as three; outwards, so that the figure lies within."""
+    from decimal import ROUND_CEILING, ROUND_FLOOR
+
     if figure.low is None or figure.high is None:
         return "-"
-    return f"${_two_digits(figure.low)}..{_two_digits(figure.high)}"
+    return f"${_two_digits(figure.low, ROUND_FLOOR)}..{_two_digits(figure.high, ROUND_CEILING)}"
 
 
-def _two_digits(usd: float) -> str:
+def _two_digits(usd: float, rounding: str) -> str:
     import math
+    from decimal import Decimal
 
     if usd == 0 or usd >= 1:
         return f"{usd:,.2f}"
-    return f"{usd:.{min(9, max(2, 1 - math.floor(math.log10(usd))))}f}"
+    digits = min(9, max(2, 1 - math.floor(math.log10(usd))))
+    return f"{Decimal(str(usd)).quantize(Decimal(1).scaleb(-digits), rounding):f}"
