@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Objective, Trial
+from tradewind.problem import Instance, Objective, Offer, Proposal, Trial
 from tradewind.problem.standing import Measured, Standing
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.default import TradewindSearcher
 from tradewind.searcher.default.repeating import gains
 from tradewind.testing import problems
-from tradewind.testing.problems import KnownProblem, drive, pending
+from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, pending
 
 
 def standing(*losses: list[float], deadline: float | None = None) -> Standing:
@@ -71,6 +71,26 @@ def test_where_runs_do_not_vary_one_repetition_is_all() -> None:
     trials = drive(searcher_of(problem), problem, 200)
     assert len(again(trials)) == 1
     assert len(trials) - len(again(trials)) == len(problem.candidates)
+
+
+def test_what_would_be_cut_short_is_not_run_again() -> None:
+    """A machine that is late and half as dear ran to its end once: a second run would be cut, and shows nothing."""
+    sold = {name: Offer("t", name, 1, 1.0, price) for name, price in (("slow", 1.0), ("quick", 6.0), ("dear", 8.0))}
+    seconds = {"slow": 240.0, "quick": 80.0, "dear": 80.0}
+    problem = problems.make_problem(
+        [Instance(name="type", values=tuple(sold), offers=sold)],
+        lambda configuration, _offer: Outcome(seconds[str(configuration["type"])]),
+        deadline=100.0,
+    )
+    searcher = searcher_of(problem)
+    for number in range(len(sold)):
+        searcher.tell(evaluate(problem, Proposal(problem.candidates.configuration(number)), number))
+    ran: list[Trial] = []
+    while not isinstance(answer := searcher.ask(SearchState((), 3 + len(ran), None, 100)), NothingLeft):
+        ran.append(evaluate(problem, answer[0], 3 + len(ran)))
+        searcher.tell(ran[-1])
+    assert [trial.configuration["type"] for trial in ran] == ["quick"]
+    assert answer.final
 
 
 def test_where_they_vary_the_best_are_run_again() -> None:

@@ -117,6 +117,10 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         gain = gains(standing, times, moved)
         worth = (times < self.settings.repeats) & (gain >= LEAST_GAIN * abs(least)) & self._pays(gain, spend, least)
         worth &= np.array([self.sold(trial.configuration) for trial in trials])
+        beliefs = self._beliefs()
+        if self.settings.abort and isinstance(beliefs, PricedBeliefs):
+            # One that would be cut short shows nothing of how runs vary.
+            worth &= seconds <= self._stop_seconds(beliefs, hourly)
         if state.money_left is not None:
             worth &= spend <= state.money_left
         score = np.where(worth, gain / np.maximum(spend, 1e-12), 0.0)
@@ -130,7 +134,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
             "expected_spend": float(spend[place]),
             "expected_saving" if objective.metric == COST else "expected_improvement": float(gain[place]),
         }
-        return replace(self._capped(trials[place].configuration, self._beliefs(), why), repeat=True)
+        return replace(self._capped(trials[place].configuration, beliefs, why), repeat=True)
 
     def _pays(self, gain: Array, spend: Array, least: float) -> NDArray[np.bool_]:
         """Where a repetition is worth its money by the rules that end the search."""
@@ -184,11 +188,14 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
             return Proposal(configuration, why=why)
         hourly = self.problem.resolver.resolve(configuration).hourly
         if beliefs.informed and isinstance(beliefs, PricedBeliefs):
-            caps = PricedCaps(True, 1.0, math.inf, self.settings.beyond)
-            seconds = float(beliefs.stop_seconds(np.array([hourly]), caps)[0])
+            seconds = float(self._stop_seconds(beliefs, np.array([hourly]))[0])
         else:
             seconds = self._first_seconds(hourly)
         return Proposal(configuration, abort_time=seconds if math.isfinite(seconds) else None, why=why)
+
+    def _stop_seconds(self, beliefs: PricedBeliefs, hourly: Array) -> Array:
+        """When runs at so many USD per hour are cut short."""
+        return beliefs.stop_seconds(hourly, PricedCaps(True, 1.0, math.inf, self.settings.beyond))
 
     def _first_seconds(self, hourly: float) -> float:
         """How long a run may take before anything is known."""
