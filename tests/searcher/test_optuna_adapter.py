@@ -100,6 +100,42 @@ def test_cma_es_moves_towards_the_best() -> None:
     assert sum(values[-15:]) < 0.8 * sum(values[:15])
 
 
+# ---------------------------------------------------------------------- the study between questions
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsgaii", "qmc", "random"])
+def test_a_kept_study_answers_as_one_that_is_built_anew(sampler: str) -> None:
+    problem = problems.continuous_problem(deadline=180.0)
+    options = {"population_size": 4} if sampler == "nsgaii" else {}
+    trials = drive(make(problem, 5, sampler=sampler, options=options), problem, 16)
+    searcher = make(problem, 5, sampler=sampler, options=options)
+    told: list[int] = []
+    for number in (0, 1, 3, 2, 4, 6, 7, 8, 5, 9, 11, 13, 10, 12, 14, 15):  # ends as they come of four at a time
+        searcher.tell(trials[number])
+        told.append(number)
+        running = [replace(t, state=TrialState.RUNNING, observation=None) for t in trials if t.number not in told][:3]
+        state = SearchState(running, proposed=len(told) + len(running))
+        fresh = make(problem, 5, sampler=sampler, options=options)
+        for earlier in told:
+            fresh.tell(trials[earlier])
+        assert searcher.ask(state, 2) == fresh.ask(state, 2)
+        assert searcher.ask(state, 2) == fresh.ask(state, 2)
+
+
+def test_each_trial_is_told_to_optuna_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problems.continuous_problem()
+    searcher, added = make(problem, 2, sampler="random"), list[None]()
+    add = OptunaSearcher._add
+
+    def counted(*args: Any) -> None:
+        added.append(None)
+        add(*args)
+
+    monkeypatch.setattr(OptunaSearcher, "_add", counted)
+    drive(searcher, problem, 60)
+    assert len(added) <= 60  # and not 60 * 59 / 2
+
+
 # ---------------------------------------------------------------------- how trials are told
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,15 +21,18 @@ from tradewind.problem import (
     Observation,
     Problem,
     Proposal,
+    Trial,
     TrialState,
     Value,
 )
 from tradewind.programs import how_to_install
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
-from tradewind.searcher.optuna_parameters import ask_for, distribution, inwards, outwards
+from tradewind.searcher.optuna_parameters import ask_for, distribution, excess_of, inwards, outwards
 
 if TYPE_CHECKING:
     import optuna
+
+    from tradewind.searcher.optuna_storage import ForkedStorage
 
 _SAMPLERS = {
     "cmaes": "CmaEsSampler",
@@ -51,6 +56,7 @@ _LISTED = 20_000
 """Combinations up to which it is looked up before asking whether any configuration is left."""
 
 _POOL = 2048
+_NAME = "tradewind"
 _CONSTRAINTS = "tradewind:constraints"
 _JUST_BEYOND = 1e-6
 """The excess of a run that was cut at a bound: zero would be within it."""
@@ -90,13 +96,28 @@ def _require(sampler: str = "tpe") -> None:
         )
 
 
+@dataclass
+class _Kept:
+    """A study of trials that have ended, kept from one question to the next.
+
+    Attributes:
+        study: It; its sampler is the one that the trials were told to.
+        storage: Where it is.
+        trials: What it was told, in order.
+    """
+
+    study: optuna.Study
+    storage: ForkedStorage
+    trials: list[Trial]
+
+
 class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
     """Any of Optuna's samplers: TPE, GP, CMA-ES, NSGA-II, quasi-random or random (Akiba et al., KDD 2019).
 
-    The study is built anew from the trials for every proposal, and the sampler is seeded by `trial_seed`, so that
-    neither the order of telling nor a restart matters. Deadline and bounds on metrics are Optuna's constraints, failed
-    trials are failed ones, pending ones run. Parameters with an order and numbers of machines are suggested by their
-    place in the list.
+    Every proposal is asked of a study that has the trials in the order of their numbers, and the sampler is seeded by
+    `trial_seed`, so that neither the order of telling nor a restart matters. Deadline and bounds on metrics are
+    Optuna's constraints, failed trials are failed ones, pending ones run. Parameters with an order and numbers of
+    machines are suggested by their place in the list.
     """
 
     Settings = OptunaSettings
@@ -106,6 +127,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
         _require(self.settings.sampler)
+        self._kept: _Kept | None = None
         if "seed" in self.settings.options:
             raise SpecError("searcher.options.seed: the sampler's seed is the study's", hint="remove it")
         with _silent():
@@ -204,22 +226,51 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         return sampler
 
     def _study(self, state: SearchState) -> optuna.Study:
-        """A study in memory that knows all trials, in the order of their numbers."""
+        """A study in memory that knows all trials, in the order of their numbers; to be asked once."""
         import optuna
 
-        goals: dict[str, Literal["minimize", "maximize"]] = {"minimise": "minimize", "maximise": "maximize"}
-        direction = goals[self.problem.objective.goal]
-        study = optuna.create_study(sampler=self._sampler(0), direction=direction, study_name="tradewind")
-        known = {trial.number: trial for trial in (*state.pending, *self.history)}
-        for _, trial in sorted(known.items()):
-            if trial.proposal.fidelity != 1.0:
-                continue
-            try:
-                configuration = self.problem.space.check(trial.configuration)
-            except ConfigurationError:
-                continue
-            self._add(study, configuration, trial.observation, trial.state)
+        known = [trial for _, trial in sorted({t.number: t for t in (*state.pending, *self.history)}.items())]
+        ended = next((i for i, trial in enumerate(known) if not trial.state.ended), len(known))
+        kept = self._kept_of(known[:ended])
+        # What is asked for is told to the study, and so is what is pending: a copy forgets both.
+        sampler = copy.deepcopy(kept.study.sampler) if self.settings.sampler in _KEEPS_NOTES else kept.study.sampler
+        study = optuna.load_study(study_name=_NAME, storage=kept.storage.fork(), sampler=sampler)
+        for trial in known[ended:]:
+            self._add_known(study, trial)
         return study
+
+    def _kept_of(self, ended: list[Trial]) -> _Kept:
+        """The study of trials to which nothing more will happen: the one of the last question, if they begin with its.
+
+        Building it anew at each question would take time that grows with the square of the trials.
+        """
+        import optuna
+
+        from tradewind.searcher.optuna_storage import ForkedStorage
+
+        kept = self._kept
+        if kept is None or kept.trials != ended[: len(kept.trials)]:
+            goals: dict[str, Literal["minimize", "maximize"]] = {"minimise": "minimize", "maximise": "maximize"}
+            direction = goals[self.problem.objective.goal]
+            storage = ForkedStorage()
+            study = optuna.create_study(
+                storage=storage, sampler=self._sampler(0), direction=direction, study_name=_NAME
+            )
+            kept = self._kept = _Kept(study, storage, [])
+        for trial in ended[len(kept.trials) :]:
+            self._add_known(kept.study, trial)
+            kept.trials.append(trial)
+        return kept
+
+    def _add_known(self, study: optuna.Study, trial: Trial) -> None:
+        """Add a trial of this study, unless it was of a part of the input, or of a space that has changed since."""
+        if trial.proposal.fidelity != 1.0:
+            return
+        try:
+            configuration = self.problem.space.check(trial.configuration)
+        except ConfigurationError:
+            return
+        self._add(study, configuration, trial.observation, trial.state)
 
     def _add(
         self, study: optuna.Study, configuration: Configuration, seen: Observation | None, state: TrialState
@@ -290,13 +341,13 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         if seen is None:
             return {}
         if constraints.deadline is not None:
-            found["deadline"] = _excess(seen.runtime, constraints.deadline)
+            found["deadline"] = excess_of(seen.runtime, constraints.deadline)
         for i, threshold in enumerate(constraints.thresholds):
             value = seen.figures.get(threshold.metric, math.nan)
             if threshold.at_most is not None:
-                found[f"{i} {threshold.metric} at most"] = _excess(value, threshold.at_most)
+                found[f"{i} {threshold.metric} at most"] = excess_of(value, threshold.at_most)
             if threshold.at_least is not None:
-                found[f"{i} {threshold.metric} at least"] = _excess(-value, -threshold.at_least)
+                found[f"{i} {threshold.metric} at least"] = excess_of(-value, -threshold.at_least)
         if seen.censored:
             found = {name: _JUST_BEYOND if abs(excess) < _JUST_BEYOND else excess for name, excess in found.items()}
         return found
@@ -319,16 +370,6 @@ def trial_seed(seed: int, number: int) -> int:
         number: Of the trial.
     """
     return (seed + 0x9E3779B1 * number) & 0xFFFFFFFF
-
-
-def _excess(value: float, bound: float) -> float:
-    """By which share of a bound (of 1 for 0) a value is above it; a missing value is as bad as twice the bound.
-
-    The excesses of all bounds are added up: none may outweigh the others by its unit.
-    """
-    if not math.isfinite(value):
-        return 1.0 if math.isnan(value) or value > 0 else -1.0
-    return (value - bound) / (abs(bound) or 1.0)
 
 
 def _names_constraints() -> bool:

@@ -1,7 +1,8 @@
-"""Tradewind's parameters as Optuna's distributions, and their values there and back."""
+"""Tradewind's parameters as Optuna's distributions, their values there and back, and bounds as its constraints."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from tradewind.problem import Categorical, Float, Instance, Integer, Parameter, Value
@@ -58,3 +59,13 @@ def outwards(parameter: Parameter, value: Any) -> Value:
     if isinstance(parameter, Float):
         return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
     return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
+
+
+def excess_of(value: float, bound: float) -> float:
+    """By which share of a bound (of 1 for 0) a value is above it; a missing value is as bad as twice the bound.
+
+    The excesses of all bounds are added up: none may outweigh the others by its unit.
+    """
+    if not math.isfinite(value):
+        return 1.0 if math.isnan(value) or value > 0 else -1.0
+    return (value - bound) / (abs(bound) or 1.0)
