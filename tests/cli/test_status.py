@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import typer
 
-from tradewind.cli.common import open_store
+from tradewind.cli.common import find_study, open_store
 from tradewind.cli.status import status
 from tradewind.errors import StudyNotFoundError
 from tradewind.problem import Trial
+from tradewind.store import rows
 from tradewind.store.base import Change, StudyRow
 
 from ..reporting.conftest import SPEC, make_trial, run_of, some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
@@ -44,9 +45,10 @@ def test_all_studies(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     build([], name="other")
     run()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert lines[1].split()[:3] == ["2", "other", "open"]
     assert lines[2].split()[:3] == ["1", "zip", "stopped"]
+    assert lines[3].startswith("all studies: 1 open, 1 stopped; $")
 
 
 def test_an_empty_store(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,6 +69,30 @@ def test_only_the_newest_studies_without_all(capsys: pytest.CaptureFixture[str])
     assert "study1 " not in out
     run("--all", "--json")
     assert len(json.loads(capsys.readouterr().out)) == 22
+
+
+def test_a_list_reads_the_specifications_of_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(30):
+        build([], name=f"study{i}")
+    read, of_row = list[str](), rows.study_of
+
+    def counted(row: Any) -> StudyRow:
+        study = of_row(row)
+        read.append(study.name)
+        return study
+
+    monkeypatch.setattr(rows, "study_of", counted)
+    run()
+    assert len(read) == 20
+    read.clear()
+    with contextlib.closing(open_store()) as store:
+        build(some_trials(3), name="study3")
+        read.clear()
+        assert find_study(store, "study3").id == 31
+        assert find_study(store, None).id == 31
+        assert len(read) <= 2 + 20
+        with pytest.raises(StudyNotFoundError, match="did you mean 'study29'"):
+            find_study(store, "study29x")
 
 
 def test_one_study_with_its_last_trials(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

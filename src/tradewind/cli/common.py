@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tradewind.errors import InputError
+    from tradewind.errors import InputError, StudyNotFoundError
     from tradewind.problem.spec import Spec
     from tradewind.store.base import Store, StudyRow
+
+
+_AT_ONCE = 20
+"""Studies that are looked at together, until one is found that has trials."""
 
 
 def command_group(name: str, words: str, *, bare: bool = False) -> typer.Typer:
@@ -86,12 +90,25 @@ def find_study(store: Store, name: str | None) -> StudyRow:
     Raises:
         StudyNotFoundError: There is none.
     """
-    found = find_studies(store, name)
-    if len(found) == 1:
-        return found[0]
-    summaries = store.summaries([row.id for row in found])
-    known = {one.study.id: bool(one.counts) or bool(one.holder) for one in summaries}
-    return next((row for row in found if known[row.id]), found[0])
+    if _by_name(name):
+        found = [line.id for line in store.list_studies(name)]
+        if not found:
+            raise _unknown(store, name)
+    else:
+        found = [row.id for row in find_studies(store, name)]
+    if len(found) > 1:
+        for at in range(0, len(found), _AT_ONCE):
+            for one in store.summaries(found[at : at + _AT_ONCE]):
+                if one.counts or one.holder:
+                    return one.study
+    return store.study(found[0])
+
+
+def _by_name(name: str | None) -> bool:
+    """False for a study's id and a job YAML."""
+    from pathlib import Path
+
+    return not name or not (name.isdigit() or (Path(name).suffix in (".yaml", ".yml") and Path(name).is_file()))
 
 
 def find_studies(store: Store, name: str | None) -> list[StudyRow]:
@@ -105,22 +122,28 @@ def find_studies(store: Store, name: str | None) -> list[StudyRow]:
     Raises:
         StudyNotFoundError: There is none.
     """
-    import difflib
     from pathlib import Path
-
-    from tradewind.errors import StudyNotFoundError
 
     if name and name.isdigit():
         return [store.study(int(name))]
-    if name and Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
+    if name and not _by_name(name):
         return _of_file(store, Path(name))
     found = store.find_studies(name)
-    if found:
-        return found
-    known = sorted({study.name for study in store.find_studies()})
+    if not found:
+        raise _unknown(store, name)
+    return found
+
+
+def _unknown(store: Store, name: str | None) -> StudyNotFoundError:
+    """The error for a name that no study has: with the nearest name, or with some that there are."""
+    import difflib
+
+    from tradewind.errors import StudyNotFoundError
+
+    known = sorted({study.name for study in store.list_studies()})
     near = difflib.get_close_matches(name or "", known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
-    raise StudyNotFoundError(f"there is no study {name!r}" if name else "there is no study yet", hint=hint)
+    return StudyNotFoundError(f"there is no study {name!r}" if name else "there is no study yet", hint=hint)
 
 
 def _of_file(store: Store, path: Path) -> list[StudyRow]:

@@ -42,8 +42,7 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
     from tradewind.reporting.export import summary_document
 
-    ids = [row.id for row in store.find_studies()]
-    shown = ids if everything else ids[:NEWEST]
+    shown = [line.id for line in store.list_studies(limit=None if everything else NEWEST)]
     summaries = store.summaries(shown) if shown else []
     if as_json:
         emit_json([summary_document(summary) for summary in summaries])
@@ -51,14 +50,19 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
     from rich.console import Console
 
     from tradewind.reporting import tables
+    from tradewind.reporting.words import totals_words
 
     console = Console(highlight=False)
     if not summaries:
         console.print("No study is stored yet: tradewind tune job.yaml makes one.", markup=False)
         return
     console.print(tables.studies(summaries, console.width))
-    if len(ids) > len(shown):
-        console.print(f"and {len(ids) - len(shown)} older: tradewind status --all", style="bright_black")
+    totals = store.totals()
+    older = sum(totals.states.values()) - len(shown)
+    if older > 0:
+        console.print(f"and {older:,} older: tradewind status --all", style="bright_black")
+    if len(shown) > 1 or older > 0:
+        console.print(totals_words(totals), markup=False)
 
 
 def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:

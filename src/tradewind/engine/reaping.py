@@ -27,7 +27,7 @@ from tradewind.engine.ending import end_study
 from tradewind.engine.leftovers import Decision, Fate, Finding, Kind, Known, Owner, Row
 from tradewind.errors import MissingProgramError, PluginError, StudyBusyError, TeardownError, TradewindError
 from tradewind.plugins import CallsNetwork
-from tradewind.store.base import Store, StudyRow, this_process
+from tradewind.store.base import Store, StudyLine, StudyRow, this_process
 
 if TYPE_CHECKING:
     from tradewind.problem.spec import Spec
@@ -129,9 +129,8 @@ class Yard:
 
     def known(self, findings: Iterable[Finding]) -> Known:
         """What the store says of some findings; to be asked after `look`, never before."""
-        studies = {study.owner: study for study in self._store.find_studies() if study.owner}
-        holders = {one.study.id: one.holder for one in self._store.summaries()} if studies else {}
-        owners = {tag: Owner(study.id, study.name, holders.get(study.id, "")) for tag, study in studies.items()}
+        studies = {study.owner: study for study in self._store.list_studies() if study.owner}
+        owners = {tag: Owner(study.id, study.name, study.holder) for tag, study in studies.items()}
         rows: dict[str, Row] = {}
         wanted: dict[str, set[str]] = {}
         for finding in findings:
@@ -202,7 +201,7 @@ class Yard:
             self.problems.append(f"{kind} {choice['use']} could not be asked: {error}")
         return self._made[key]
 
-    def _rows(self, study: StudyRow, run_ids: set[str]) -> dict[str, Row]:
+    def _rows(self, study: StudyLine, run_ids: set[str]) -> dict[str, Row]:
         rows = {}
         for run in self._store.runs(study.id):
             if run.run_id in run_ids:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.problem import COST, RUNTIME, Objective
+from tradewind.store.base import StudyTotals
 from tradewind.units import format_duration, format_money
 
 
@@ -71,3 +72,10 @@ def percent(share: float) -> str:
     if 0.99 < share < 1:
         return "over 99 %"
     return f"{100 * share:.0f} %"
+
+
+def totals_words(totals: StudyTotals) -> str:
+    """How many studies there are in each state, and what all of them have cost, in a line."""
+    states = ", ".join(f"{totals.states[name]:,} {name}" for name in sorted(totals.states) if totals.states.get(name))
+    aside = f", {format_money(totals.reserved)} reserved" if totals.reserved else ""
+    return f"all studies: {states}; {format_money(totals.spent)} spent{aside}"

@@ -93,6 +93,41 @@ class StudySummary:
 
 
 @dataclass(frozen=True, slots=True)
+class StudyLine:
+    """A study in a list: what can be had without reading its specification.
+
+    Attributes:
+        id: The store's own number.
+        name: The job's name.
+        state: ``open``, ``finished`` or ``interrupted``.
+        owner: Tag of everything that its runs create.
+        holder: The live process that holds it (host and pid), or empty.
+    """
+
+    id: int
+    name: str
+    state: StudyState
+    owner: str
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyTotals:
+    """All studies of a store together.
+
+    Attributes:
+        states: Studies by state: ``running`` those that a live process holds, else ``finished``, ``interrupted``,
+            ``stopped`` (open, with trials) or ``open``.
+        spent: USD over all runs, total.
+        reserved: USD set aside for runs that are not settled.
+    """
+
+    states: Mapping[str, int]
+    spent: float
+    reserved: float
+
+
+@dataclass(frozen=True, slots=True)
 class EarlierStudy:
     """A study that another one may learn from.
 
@@ -161,6 +196,19 @@ class Store(Plugin, ABC):
     @abstractmethod
     def find_studies(self, name: str | None = None, problem_key: str | None = None) -> list[StudyRow]:
         """Studies by name and problem, the newest first."""
+
+    @abstractmethod
+    def list_studies(self, name: str | None = None, *, limit: int | None = None) -> list[StudyLine]:
+        """Studies by name, the newest first, without their specifications.
+
+        Args:
+            name: Only those of this name.
+            limit: So many at most.
+        """
+
+    @abstractmethod
+    def totals(self) -> StudyTotals:
+        """How many studies there are in each state, and what all of them have cost."""
 
     @abstractmethod
     def earlier_studies(

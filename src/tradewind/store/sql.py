@@ -13,15 +13,15 @@ from sqlalchemy.engine import Connection
 
 from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
-from tradewind.problem import Run, Trial, round_money
-from tradewind.store import holds, rows
-from tradewind.store.base import Change, EarlierStudy, Store, StudyRow, StudySummary
-from tradewind.store.best import best_trial
+from tradewind.problem import Run, Trial
+from tradewind.store import holds, listing, rows
+from tradewind.store.base import Change, EarlierStudy, Store, StudyLine, StudyRow, StudySummary, StudyTotals
 from tradewind.store.database import Database
 from tradewind.store.earlier import earlier_of, earlier_query
 from tradewind.store.prepared import Prepared
 from tradewind.store.schema import runs, studies, trials
 from tradewind.store.steps import steps_of, upsert
+from tradewind.store.summing import summaries_of
 
 _COLUMNS = (
     *("number", "state", "key", "objective", "cost", "runtime", "feasible", "censored", "fidelity", "spent"),
@@ -100,6 +100,16 @@ class SqlStore(Store):
         with self._database.read() as connection:
             return [rows.study_of(row) for row in connection.execute(_like(name, problem_key))]
 
+    def list_studies(self, name: str | None = None, *, limit: int | None = None) -> list[StudyLine]:
+        """Studies by name, the newest first, without their specifications."""
+        with self._database.read() as connection:
+            return listing.lines(connection, name, limit)
+
+    def totals(self) -> StudyTotals:
+        """How many studies there are in each state, and what all of them have cost."""
+        with self._database.read() as connection:
+            return listing.totals(connection)
+
     def earlier_studies(
         self, tenant: str, names: Collection[str] | None = None, *, before: StudyRow | None = None, limit: int
     ) -> list[EarlierStudy]:
@@ -110,11 +120,14 @@ class SqlStore(Store):
 
     def summaries(self, study_ids: Sequence[int] | None = None) -> list[StudySummary]:
         """Summaries of some or all studies, the newest first, without reading every trial."""
-        query = sa.select(studies).order_by(studies.c.id.desc())
-        if study_ids is not None:
-            query = query.where(studies.c.id.in_(study_ids))
+        found: list[StudySummary] = []
         with self._database.read() as connection:
-            return [_summary(connection, row) for row in connection.execute(query).all()]
+            if study_ids is None:
+                study_ids = [line.id for line in listing.lines(connection, None, None)]
+            wanted = sorted(set(study_ids), reverse=True)
+            for at in range(0, len(wanted), _CHUNK):
+                found += summaries_of(connection, wanted[at : at + _CHUNK])
+        return found
 
     def hold(self, study_id: int, holder: str, seconds: float, *, force: bool = False) -> str:
         """Take a study for this process, for ``seconds`` from now, unless another live one holds it.
@@ -365,28 +378,3 @@ def _trials(connection: Connection, study_id: int, since: int, limit: int | None
 def _runs_of(study_id: int) -> Any:
     mine = sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == study_id)
     return mine.order_by(runs.c.trial, runs.c.attempt, runs.c.run_id)
-
-
-def _summary(connection: Connection, row: Any) -> StudySummary:
-    study = rows.study_of(tuple(row._mapping[name] for name in rows.STUDY_FIELDS))
-    counted = sa.select(trials.c.state, sa.func.count()).where(trials.c.study_id == study.id).group_by(trials.c.state)
-    counts = {str(row[0]): int(row[1]) for row in connection.execute(counted)}
-    summed = (
-        sa.select(runs.c.state, sa.func.sum(runs.c.cost), sa.func.sum(runs.c.reserved))
-        .where(runs.c.study_id == study.id)
-        .group_by(runs.c.state)
-    )
-    spent = reserved = 0.0
-    for state, cost, aside in connection.execute(summed):
-        spent += cost
-        reserved += 0.0 if state in rows.ENDED else aside
-    held = row.hold_token is not None and row.hold_expires > time.time() and not holds.is_dead(row.hold_holder)
-    return StudySummary(
-        study=study,
-        counts=counts,
-        spent=round_money(spent),
-        reserved=round_money(reserved),
-        best=best_trial(connection, study),
-        running_since=row.hold_since if held else None,
-        holder=holds.shown(row.hold_holder) if held else "",
-    )

@@ -35,7 +35,7 @@ from tradewind.problem import (
     TrialState,
     Usage,
 )
-from tradewind.store.base import Change, Store, StudyRow, process_of_this_host
+from tradewind.store.base import Change, Store, StudyLine, StudyRow, StudyTotals, process_of_this_host
 
 ELSEWHERE = "another-host.example:17:1.00"
 """A holder that no test host can see."""
@@ -330,6 +330,31 @@ class StoreConformance:
         assert [s.study.name for s in store.summaries()] == ["c", "b", "a"]
         assert [s.study.name for s in store.summaries([made[0].id, made[2].id])] == ["c", "a"]
         assert store.summaries([]) == []
+
+    def test_a_list_of_studies_says_who_holds_them(self, store: Store) -> None:
+        """A list of studies has the newest first, and says who holds which."""
+        assert store.list_studies() == []
+        made = [store.create_study(replace(study_row(name), owner=f"tw{name}")) for name in "aba"]
+        store.hold(made[1].id, ELSEWHERE, 60)
+        store.hold(made[0].id, ELSEWHERE, -1)
+        lines = [StudyLine(each.id, each.name, "open", each.owner) for each in made]
+        lines[1] = replace(lines[1], holder="another-host.example:17")
+        assert store.list_studies() == lines[::-1]
+        assert store.list_studies("a") == [lines[2], lines[0]]
+        assert store.list_studies(limit=2) == [lines[2], lines[1]]
+        assert store.list_studies("c") == []
+
+    def test_totals_are_over_all_studies(self, store: Store, study: StudyRow) -> None:
+        """Totals count studies by the state that people see, and add up what all runs have cost."""
+        empty = store.create_study(study_row("b"))
+        assert store.totals() == StudyTotals({"open": 2}, 0.0, 0.0)
+        store.write(study.id, Change([trial(0)], [run(0, cost=0.25), run(0, 2, RunState.EXECUTING, cost=0.5)]))
+        assert store.totals() == StudyTotals({"open": 1, "stopped": 1}, 0.75, 0.5)
+        token = store.hold(empty.id, ELSEWHERE, 60)
+        assert store.totals().states == {"running": 1, "stopped": 1}
+        store.write(empty.id, Change([trial(0)], [run(0, cost=1.0)], study={"state": "finished"}), token)
+        store.release(empty.id, token)
+        assert store.totals() == StudyTotals({"finished": 1, "stopped": 1}, 1.75, 0.5)
 
     # Holds
 
