@@ -27,7 +27,6 @@ from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import status_of, story_of, why_idle
 from tradewind.deployer.runner.htcondor.submit import quoted
 from tradewind.errors import (
-    CapacityError,
     CredentialsError,
     DeployError,
     MissingProgramError,
@@ -503,7 +502,6 @@ def test_without_event_logs_the_queue_and_the_history_tell(condor: Condor, tmp_p
     [
         ({"down": True}, {}, UnreachableError, "Can't find address.*condor_schedd"),
         ({"deny": True}, {}, CredentialsError, "AUTHENTICATE.*condor_ping"),
-        ({"max_jobs": 0}, {}, CapacityError, "MAX_JOBS_PER_OWNER"),
         ({"slow": {"condor_submit": 60}}, {"timeout": 0.1}, UnreachableError, "did not answer within"),
         ({}, {"requirements": "(((("}, DeployError, "Parse error"),
         ({}, {"bin": "/not/there"}, MissingProgramError, "no condor_submit in /not/there.*bin"),

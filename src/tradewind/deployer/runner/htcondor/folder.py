@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from tradewind.deployer.bundle import pack, unpack
@@ -31,10 +32,10 @@ from tradewind.deployer.runner.htcondor.submit import (
 )
 from tradewind.deployer.staging import INPUTS, stage_out
 from tradewind.errors import DeployError
-from tradewind.problem import RunRequest
+from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.units import parse_memory
 
-_ORDER, _CLAIM, _CANCEL = "order.json", "claim.json", "cancel"
+_ORDER, _CLAIM, _CANCEL, _WAITS, _UNSENT = "order.json", "claim.json", "cancel", "waits.sub", "unsent.json"
 
 
 class Exchange:
@@ -104,6 +105,43 @@ class Exchange:
         """Note which job it is."""
         with contextlib.suppress(OSError):  # its tags and its log say the same
             replace_document(self.place / _CLAIM, {"cluster": cluster, "process": process, "submitted": submitted})
+            (self.place / _WAITS).unlink(missing_ok=True)
+
+    @property
+    def waits(self) -> bool:
+        """True while it waits to be submitted."""
+        return (self.place / _WAITS).exists() and document(self.place / _CLAIM) is None
+
+    @property
+    def description(self) -> str:
+        """The submit description of a run that waits."""
+        return (self.place / _WAITS).read_text(encoding="utf-8")
+
+    def wait(self, description: str) -> None:
+        """Note that it waits to be submitted.
+
+        Raises:
+            DeployError: That cannot be written.
+        """
+        try:
+            (self.place / _UNSENT).unlink(missing_ok=True)
+            part = self.place / f"{_WAITS}.part"
+            part.write_text(description, encoding="utf-8")
+            part.replace(self.place / _WAITS)
+        except OSError as error:
+            raise folder_error(error, self.folder) from error
+
+    @property
+    def unsent(self) -> dict[str, Any] | None:
+        """How a run ended that was never submitted: ``state``, ``fault``, ``reason``; None for another."""
+        return document(self.place / _UNSENT)
+
+    def give_up(self, state: RunState, fault: Fault | None, reason: str) -> None:
+        """Note the end of a run that waited to be submitted and never will be."""
+        with contextlib.suppress(OSError):  # then it waits on
+            replace_document(self.place / _UNSENT, {"state": state, "fault": fault, "reason": reason})
+            (self.place / _WAITS).unlink(missing_ok=True)
+        self.drop_secrets()
 
     @property
     def cancelled(self) -> str | None:

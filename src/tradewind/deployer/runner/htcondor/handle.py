@@ -19,6 +19,7 @@ class HtCondorData(HandleData):
         cluster: HTCondor's number of the submission, or None while it is not known.
         process: Which job of the submission it is, likewise.
         submitted: When it was submitted, in seconds since the epoch, likewise.
+        look: True for a run that is only looked at: it is for somebody else to submit it where it waits.
     """
 
     folder: str = ""
@@ -27,6 +28,7 @@ class HtCondorData(HandleData):
     cluster: int | None = None
     process: int | None = None
     submitted: float | None = None
+    look: bool = False
 
     @property
     def place(self) -> Path | None:

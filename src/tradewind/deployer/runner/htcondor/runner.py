@@ -23,6 +23,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.endings import gone
 from tradewind.deployer.runner.htcondor.asking import Asker, tagged
+from tradewind.deployer.runner.htcondor.backlog import Backlog
 from tradewind.deployer.runner.htcondor.events import Story, read_log
 from tradewind.deployer.runner.htcondor.folder import Exchange
 from tradewind.deployer.runner.htcondor.handle import HtCondorData
@@ -31,7 +32,14 @@ from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, story_of, why_idle
 from tradewind.deployer.runner.htcondor.submit import description, text_of_ad
 from tradewind.deployer.runner.notes import Notes
-from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TradewindError, UnreachableError
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    MissingProgramError,
+    TradewindError,
+    UnreachableError,
+)
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
 from tradewind.units import count
@@ -72,6 +80,9 @@ class HtCondorRunner(
         self._asker = Asker(self._condor, self.settings.interval)
         self._logs: dict[Path, tuple[tuple[int, int], Story]] = {}
         self._ended: dict[str, RunStatus] = {}
+        self._backlog = Backlog(
+            self._condor, lambda exchange: self._story(exchange).cluster is not None, self.settings.full
+        )
 
     @property
     def kill_seconds(self) -> float:
@@ -86,7 +97,10 @@ class HtCondorRunner(
         return answer
 
     def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
-        """Submit some runs as one cluster; see `SubmitsTogether.submit_all`."""
+        """Submit some runs as one cluster; see `SubmitsTogether.submit_all`.
+
+        Those that HTCondor has no room for wait here, and are submitted while `poll` is called.
+        """
         answers: dict[str, Handle | TradewindError] = {}
         fresh = []
         for request, _ in runs:
@@ -130,12 +144,16 @@ class HtCondorRunner(
     def _submit(self, requests: Sequence[RunRequest], lock: int) -> dict[str, Handle | TradewindError]:
         if not requests:
             return {}
+        if self._backlog.any:
+            return {each.run_id: self._let_wait(each, "") for each in requests}
         began = time.time()
         try:
             jobs = self._condor.submit(description(requests, self.settings), lock)
         except (UnreachableError, MissingProgramError, CredentialsError) as error:
             return self._there_or(requests, error)
         except DeployError as error:
+            if len(requests) == 1 and isinstance(error, CapacityError):
+                return {requests[0].run_id: self._let_wait(requests[0], error.message)}
             if len(requests) == 1:
                 return {requests[0].run_id: error}
             # One of them is refused, and with it all: halves tell which.
@@ -150,6 +168,14 @@ class HtCondorRunner(
             exchange.claim(cluster, process, began)
             answers[request.run_id] = self._handle(request.run_id, exchange)
         return answers
+
+    def _let_wait(self, request: RunRequest, words: str) -> Handle | TradewindError:
+        exchange = Exchange(request.folder.absolute())
+        try:
+            self._backlog.put(request.run_id, exchange, description([request], self.settings), words)
+        except DeployError as error:
+            return error
+        return self._handle(request.run_id, exchange)
 
     def _there_or(self, requests: Sequence[RunRequest], error: TradewindError) -> dict[str, Handle | TradewindError]:
         """The handles of those that are there in spite of an error: condor_submit may have been cut off at its end."""
@@ -185,6 +211,8 @@ class HtCondorRunner(
             story = self._story(exchange)
             if story.cluster is not None:
                 data = replace(data, cluster=story.cluster, process=story.process)
+        if data.cluster is None and exchange.waits:
+            data = data.waiting()
         if ad is not None:
             data = replace(data, cluster=ad.get("ClusterId"), process=ad.get("ProcId"))
             data = replace(data, owner=str(ad.get("TradewindOwner", "")), expires=expiry_of(ad))
@@ -200,8 +228,14 @@ class HtCondorRunner(
         left = []
         for handle in handles:
             exchange = _exchange(handle)
-            if handle.run_id not in found and not (exchange and self._story(exchange).final):
+            if handle.run_id in found or (exchange and self._story(exchange).final):
+                continue
+            may = not HtCondorData.of(handle).look
+            waits = self._backlog.status(handle.run_id, exchange, may=may) if exchange else None
+            if waits is None:
                 left.append((handle, exchange))
+            else:
+                found[handle.run_id] = waits
         if left:
             urgent = any(exchange is None or self._story(exchange).cluster is None for _, exchange in left)
             self._asker.look([handle for handle, _ in left], urgent=urgent)
@@ -211,6 +245,8 @@ class HtCondorRunner(
                 if status.state.ended:
                     self._ended[handle.run_id] = status
                     self._asker.forget(handle.run_id)
+                    self._backlog.hasten()
+        self._backlog.push()
         return found
 
     def _status(self, handle: Handle) -> RunStatus:
@@ -287,6 +323,8 @@ class HtCondorRunner(
             if self._story(exchange).state == "terminated":
                 return
             exchange.cancel(reason)
+            if exchange.waits and self._backlog.withdraw(handle.run_id, exchange, reason, _FIND_SECONDS):
+                return
             exchange.drop_secrets()
         self._condor.remove(tagged(handle.run_id))
 
@@ -309,7 +347,10 @@ class HtCondorRunner(
             if known and int(ad.get("JobStatus", 0)) not in _GONE:
                 exchange = Exchange(Path(str(ad["TradewindFolder"])))
                 found[str(ad["TradewindRun"])] = self._handle(str(ad["TradewindRun"]), exchange, ad)
-        return list(found.values())
+        if owner is not None:
+            return list(found.values())
+        # Who looks at everybody's runs submits none of them.
+        return [replace(HtCondorData.of(each), look=True).handle(each.run_id, self.name) for each in found.values()]
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring what the job made into the run's folder; see `Runner.collect`."""
@@ -327,8 +368,13 @@ class HtCondorRunner(
             exchange.drop_archives()
             self._logs.pop(exchange.log, None)
         self._ended.pop(handle.run_id, None)
+        self._backlog.drop(handle.run_id)
         self._asker.forget(handle.run_id)
         self._notes.remove(HtCondorData.of(handle).owner, handle.run_id)
+
+    def close(self) -> None:
+        """Submit nothing more of what waits; runs are not touched."""
+        self._backlog.close()
 
 
 def _exchange(handle: Handle) -> Exchange | None:

@@ -69,6 +69,12 @@ class HtCondorSettings(plugins.Settings):
     timeout: float = Field(
         5.0, gt=0, le=60, description="Seconds that condor_q and condor_history may take; submitting may take 12 times"
     )
+    full: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds after which runs are given up that HTCondor does not take (`MAX_JOBS_PER_OWNER`, "
+        "`MAX_JOBS_SUBMITTED`) while it has none of ours in its queue; as long as it has some, they wait",
+    )
     sent_bytes: str = Field("1GiB", description="The most that a working folder, or the results of a run, may have")
 
     @field_validator("sent_bytes")
