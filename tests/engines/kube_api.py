@@ -81,21 +81,31 @@ class Container(threading.Thread):
         super().__init__(daemon=True)
         self.cluster, self.pod, self.uid = cluster, pod, pod["metadata"]["uid"]
         self.folder = cluster.folder / self.uid
-        self.process: subprocess.Popen[bytes] | None = None
+        self.processes: list[subprocess.Popen[bytes]] = []
         self.stopped = False
 
     def run(self) -> None:
         spec = self.pod["spec"]
         paths = self._volumes(spec)
-        for kind, entries in (
-            ("initContainerStatuses", spec["initContainers"]),
-            ("containerStatuses", spec["containers"]),
-        ):
-            for entry in entries:
-                if paths is None or not self._pulled(entry, kind) or not self._run(entry, kind, paths):
-                    self._end("Failed")
-                    return
-        self._end("Succeeded")
+        fine = paths is not None
+        for entry in spec["initContainers"]:
+            fine = fine and self._whole(entry, "initContainerStatuses", paths or {})
+        if fine:  # the containers run beside each other, and the pod ends with the last of them
+            ends: list[bool] = []
+
+            def run(entry: Document) -> None:
+                ends.append(self._whole(entry, "containerStatuses", paths or {}))
+
+            threads = [threading.Thread(target=run, args=(entry,), daemon=True) for entry in spec["containers"]]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            fine = all(ends)
+        self._end("Succeeded" if fine else "Failed")
+
+    def _whole(self, entry: Document, kind: str, paths: dict[str, Path]) -> bool:
+        return self._pulled(entry, kind) and self._run(entry, kind, paths)
 
     def _end(self, phase: str) -> None:
         """The phase comes after what is said of the containers."""
@@ -167,7 +177,7 @@ class Container(threading.Thread):
             variables |= {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
         if "JOB_COMPLETION_INDEX" in self.pod:
             variables["JOB_COMPLETION_INDEX"] = self.pod["JOB_COMPLETION_INDEX"]
-        limits = entry["resources"]["limits"]
+        limits = entry["resources"].get("limits", {"cpu": "1000m", "memory": ""})
         count = -(-int(limits["cpu"].removesuffix("m")) // 1000)
         cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:count]))
         command = ["taskset", "-c", cpus, *map(placed, [*entry["command"], *entry.get("args", ())])]
@@ -175,20 +185,21 @@ class Container(threading.Thread):
         with self.cluster.lock, log.open("ab") as out:
             if self.stopped:
                 return False
-            self.process = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 cwd=self.folder,
-                env={"PATH": os.environ["PATH"], "POD_UID": self.uid, **variables},
+                env={"PATH": os.environ["PATH"], "POD_UID": self.uid, "POD_CONTAINER": entry["name"], **variables},
                 start_new_session=True,
             )
+            self.processes.append(process)
         self._set(kind, entry, running={"startedAt": began})
         memory = limits["memory"]
-        killed = self._watch(int(memory) if memory.isdigit() else 2**40)
-        self.finish()
-        code = self.process.returncode
+        killed = self._watch(process, int(memory) if memory.isdigit() else 2**40)
+        self.finish(entry["name"])
+        code = process.returncode
         ended = {
             "exitCode": code if code >= 0 else 128 - code,
             "reason": "OOMKilled" if killed else "Completed" if code == 0 else "Error",
@@ -199,13 +210,12 @@ class Container(threading.Thread):
         self._set(kind, entry, terminated=ended)
         return code == 0
 
-    def _watch(self, memory: int) -> bool:
+    def _watch(self, process: subprocess.Popen[bytes], memory: int) -> bool:
         """Wait for the end; True when a process was killed for its memory."""
-        assert self.process is not None
         killed = False
-        while self.process.poll() is None:
+        while process.poll() is None:
             try:
-                sizes = {p: p.memory_info().rss for p in psutil.Process(self.process.pid).children(recursive=True)}
+                sizes = {p: p.memory_info().rss for p in psutil.Process(process.pid).children(recursive=True)}
                 if sum(sizes.values()) > memory:
                     max(sizes, key=lambda p: sizes[p]).kill()
                     killed = True
@@ -215,10 +225,10 @@ class Container(threading.Thread):
                 time.sleep(_TURN_SECONDS)
         return killed
 
-    def finish(self) -> None:
-        """End all processes of the pod, as the end of a container does."""
+    def finish(self, name: str = "") -> None:
+        """End all processes of a container, as its end does; without a name of the whole pod."""
         for pid in procfs.all_pids():
-            if procfs.variable(pid, "POD_UID") == self.uid:
+            if procfs.variable(pid, "POD_UID") == self.uid and name in ("", procfs.variable(pid, "POD_CONTAINER")):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -228,8 +238,9 @@ class Container(threading.Thread):
         """What the deletion of a pod does."""
         with self.cluster.lock:
             self.stopped = True
-            if self.process is not None and self.process.poll() is None:
-                self.process.terminate()
+            for process in self.processes:
+                if process.poll() is None:
+                    process.terminate()
         end = time.monotonic() + grace
         while self.is_alive() and time.monotonic() < end:
             time.sleep(_TURN_SECONDS)
@@ -248,6 +259,7 @@ class KubeApi:
         node_types: The instance types of the nodes.
         nodes: The nodes that it lists; pods run wherever there is room, whatever these have.
         elsewhere: Pods of other namespaces, which do nothing.
+        collector_lag: Seconds between the garbage collector's look at an object's owners and its deletion.
         token: What callers must show.
         restricted: Whether the namespace admits only pods of the Pod Security level of that name.
     """
@@ -277,6 +289,8 @@ class KubeApi:
             self.node_types = {"small"}
             self.nodes = [node("one"), node("two", cpu="3920m", labels={"disk": "fast"})]
             self.elsewhere: list[Document] = []
+            self.collector_lag = _LAG_SECONDS
+            self._doomed: dict[str, float] = {}
             self.token = TOKEN
             self.restricted = False
             containers, self._containers = list(self._containers.values()), {}
@@ -393,6 +407,9 @@ class KubeApi:
                 return json.dumps(self._patch(kind, name, json.loads(body))).encode()
             found = self._one(kind, name)
             if verb == "delete":
+                wanted = (json.loads(body) if body else {}).get("preconditions") or {}
+                if any(found["metadata"][key] != value for key, value in wanted.items()):
+                    raise Refusal(409, "Conflict", "the precondition does not hold")
                 del self.objects[kind][name]
             return json.dumps(found).encode()
 
@@ -475,7 +492,6 @@ class KubeApi:
                     self.delete_pod(pod)
             return
         if not pods and "created" not in status:
-            status.setdefault("startTime", moment())
             words = _insecure(spec["template"]["spec"]) if self.restricted else ""
             if self.pod_quota is not None and len(self.objects["pods"]) + spec["completions"] > self.pod_quota:
                 limits = f"requested: pods=1, used: pods={len(self.objects['pods'])}, limited: pods={self.pod_quota}"
@@ -493,6 +509,7 @@ class KubeApi:
                 }
                 self.objects["events"][event["metadata"]["name"]] = event  # type: ignore[index]
                 return
+            status.setdefault("startTime", moment())  # with the first pod, as Kubernetes 1.20 does
             status["created"] = True
             for number in range(spec["completions"]):
                 self._make_pod(job, number)
@@ -581,11 +598,16 @@ class KubeApi:
         for kind in ("pods", "secrets", "services"):
             for name, each in list(self.objects[kind].items()):
                 owners = each["metadata"].get("ownerReferences") or []
-                if owners and not any(owner["uid"] in uids for owner in owners):
+                uid = each["metadata"]["uid"]
+                if uid in self._doomed:
+                    # It is by its uid that it is deleted, whoever has joined its owners since they were looked at.
+                    if time.monotonic() > self._doomed[uid]:
+                        del self._doomed[uid], self.objects[kind][name]
+                elif owners and not any(owner["uid"] in uids for owner in owners):
                     if kind == "pods":
                         self.delete_pod(each)
                     else:
-                        del self.objects[kind][name]
+                        self._doomed[uid] = time.monotonic() + self.collector_lag
 
 
 def _insecure(pod: Document) -> str:

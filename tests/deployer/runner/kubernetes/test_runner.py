@@ -234,6 +234,21 @@ def test_runs_with_the_same_files_share_them(bench: KubeBench) -> None:
     runner.close()
 
 
+def test_the_files_of_a_run_are_there_though_those_of_the_last_one_are_just_being_removed(bench: KubeBench) -> None:
+    """The garbage collector may have looked at the Secret's owners before a run joined them."""
+    runner = bench.make()
+    if bench.cluster is not None:
+        bench.cluster.collector_lag = 0.5
+    for i in range(3):
+        handle = bench.submit(runner, shell(bench, "sleep 1.5", f"run-{i}"))
+        time.sleep(1.0)
+        assert runner._api.listed("secrets", "app.kubernetes.io/managed-by=tradewind")
+        assert ended(runner, handle).state is RunState.DONE
+        runner.forget(handle)
+        time.sleep(0.15)  # the collector has looked at the owners by then
+    runner.close()
+
+
 def test_a_log_is_read_while_the_run_goes_on(bench: KubeBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, shell(bench, "echo one; echo two >&2; sleep 60"))

@@ -79,7 +79,7 @@ def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
         work, outputs = place / "work", folder / "outputs"
         if outputs.is_dir():
             shutil.rmtree(outputs)
-        for name in ("stdout", "stderr", "metrics.jsonl", "outputs"):
+        for name in ("stdout", "stderr", "application.stdout", "application.stderr", "metrics.jsonl", "outputs"):
             if (place / name).exists():
                 (place / name).replace(folder / name)
         for found in {path for pattern in request.outputs for path in work.glob(pattern)}:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.environment import job_environment
+from tradewind.deployer.runner.kubernetes.load import APPLICATION_CONTAINER, posix_pattern
+from tradewind.deployer.runner.kubernetes.script import PREPARE
 from tradewind.deployer.runner.limits import cpus_of, memory_of
 from tradewind.problem import RunRequest
 
@@ -35,6 +37,9 @@ OWNER, RUN, EXPIRES, ENDING, FACTS = (f"tradewind/{name}" for name in ("owner", 
 HOME = "tradewind/home"
 """The label that says whose pods: those of one data folder have the same; see `home_label`."""
 
+QUEUE = "kueue.x-k8s.io/queue-name"
+"""The label of a Job that waits in a queue of Kueue."""
+
 CONTAINER = "job"
 """The name of the container that the command runs in."""
 
@@ -43,119 +48,11 @@ FOLDER = "/tradewind"
 
 _FILES = "/tradewind-files"
 _END = "/dev/termination-log"
+_SMALL = {"cpu": "100m", "memory": "64Mi"}
 _OF_A_NODE = 0.7
 """What a cloud's node of some GiB lends, at the least; two pods that each ask for it do not share one."""
 _NAME_LENGTH = 52  # a pod of an indexed job adds its number and five letters, and a name has 63
 _LABEL_LENGTH = 63
-
-PREPARE = """
-set -e
-for b in "$(command -v busybox)" /bin/busybox /usr/bin/busybox; do
-  if [ -x "$b" ]; then break; fi  # some shells say the name only
-done
-$b mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs"
-$b cp "$b" "$TW_FILES/work/run" "$TW/bin"
-for name in work inputs; do
-  if [ -f "$TW_FILES/$name/tar.gz" ]; then $b gzip -dc "$TW_FILES/$name/tar.gz" | $b tar -x -f - -C "$TW/$name"; fi
-done
-for place in bin work inputs outputs; do $b chmod -R a+rwX "$TW/$place" || true; done
-$b chmod a+rwx "$TW" || true
-"""
-"""The step in the helper image."""
-
-SCRIPT = r"""
-b=$TW/bin/busybox
-cd "$TW/work" || exit 125
-if [ -n "$TW_WAITS" ] && [ "${JOB_COMPLETION_INDEX:-0}" != 0 ]; then
-  trap 'exit 0' TERM
-  while :; do $b sleep 3600 & wait $!; done
-fi
-program=$1
-case $program in
-  */*) ;;
-  *)
-    program=
-    rest=$PATH:
-    while [ -n "$rest" ]; do
-      place=${rest%%:*}; rest=${rest#*:}
-      if [ -f "${place:-.}/$1" ] && [ -x "${place:-.}/$1" ]; then program=${place:-.}/$1; break; fi
-    done ;;
-esac
-if [ ! -f "$program" ] || [ ! -x "$program" ]; then printf 'state=missing\n' > "$TW_END"; exit 127; fi
-shift
-printf '%s\n' "$TRADEWIND_NODE_IPS" | $b sed "s/\$/ slots=$TW_SLOTS/" > "$TW/hosts"
-$b mkfifo "$TW/out" "$TW/err" "$TW/out.marked" "$TW/err.marked" "$TW/lines"
-$b cat < "$TW/lines" & cat=$!
-exec 3> "$TW/lines"
-$b awk '{ print "O" $0; fflush() }' < "$TW/out.marked" >&3 & tees=$!
-$b awk '{ print "E" $0; fflush() }' < "$TW/err.marked" >&3 & tees="$tees $!"
-$b tee "$TW/stdout" < "$TW/out" > "$TW/out.marked" 3>&- & tees="$tees $!"
-$b tee "$TW/stderr" < "$TW/err" > "$TW/err.marked" 3>&- & tees="$tees $!"
-now() { read -r up _ < /proc/uptime; echo "$up"; }
-began=$(now)
-(
-  exec 3>&-
-  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS \
-    "$b" setsid "$program" "$@"
-) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
-trap 'kill -KILL -$pid 2> /dev/null; exit 143' TERM
-if [ -n "$TW_WALL" ]; then
-  (
-    exec 3>&-; trap - TERM
-    $b sleep "$TW_WALL"; : > "$TW/timed-out"; kill -KILL -$pid 2> /dev/null
-  ) & timer=$!
-fi
-wait $pid; code=$?
-while kill -0 $pid 2> /dev/null; do wait $pid; code=$?; done
-ended=$(now)
-kill -KILL -$pid 2> /dev/null
-if [ -n "$TW_WALL" ]; then kill $timer 2> /dev/null; fi
-(
-  exec 3>&-; trap - TERM
-  $b sleep 2; kill $tees; $b sleep 1; kill $cat
-) 2> /dev/null & guard=$!
-wait $tees
-exec 3>&-
-wait $cat
-kill $guard 2> /dev/null
-state=ended
-if [ -f "$TW/timed-out" ]; then state=timed_out; fi
-peak=
-for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
-  if [ -r "$file" ]; then peak=$($b cat "$file"); break; fi
-done
-cd "$TW"
-if [ -n "$TW_LOG" ]; then
-  for file in stdout stderr; do
-    if [ "$($b stat -c %s "$file")" -gt "$TW_LOG" ]; then $b truncate -s "$TW_LOG" "$file"; fi
-  done
-fi
-keep() {
-  while read -r file; do
-    $b mkdir -p "pack/${file%/*}"
-    $b ln "$file" "pack/$file" 2> /dev/null || $b cp "$file" "pack/$file"
-  done
-}
-$b mkdir pack
-for file in stdout stderr metrics.jsonl; do if [ -f "$file" ]; then $b cp "$file" "pack/$file"; fi; done
-$b find outputs -type f | keep
-printf '%s\n' "$TW_PATTERNS" | while read -r pattern; do
-  if [ -n "$pattern" ]; then
-    (cd work && $b find . -type f \( -path "./$pattern" -o -path "./$pattern/*" \)) | $b sed 's/^[.]/work/'
-  fi
-done | $b sort -u | keep
-(cd pack && $b tar -c -f - *) | $b gzip -c > files.tgz
-size=$($b stat -c %s files.tgz)
-large=
-if [ "$size" -gt "$TW_LIMIT" ]; then
-  large=$size
-else
-  echo "T $size"; $b base64 files.tgz; echo T
-fi
-printf 'state=%s\nbegan=%s\nended=%s\npeak=%s\nlarge=%s\n' "$state" "$began" "$ended" "$peak" "$large" > "$TW_END"
-exit $code
-"""
-"""The script around the command; nothing that a user writes becomes a part of it."""
 
 
 def slug(text: str, length: int) -> str:
@@ -211,7 +108,7 @@ def job_of(
     annotations = {OWNER: request.owner, RUN: request.run_id, EXPIRES: repr(request.expires), FACTS: facts}
     labels = labels_of(request)
     if given.queue:
-        labels["kueue.x-k8s.io/queue-name"] = given.queue
+        labels[QUEUE] = given.queue
     spec: Document = {
         "backoffLimit": 0,
         "completions": nodes,
@@ -245,7 +142,6 @@ def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSetti
         volumes.append({"name": "claim", "persistentVolumeClaim": {"claimName": given.claim}})
         mounts.append({"name": "claim", "mountPath": f"{FOLDER}/work", "subPath": given.claim_path})
         prepared.append(mounts[-1])
-    small = {"cpu": "100m", "memory": "64Mi"}
     pod: Document = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,
@@ -259,11 +155,11 @@ def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSetti
                 "command": ["sh", "-c", literal(PREPARE)],
                 "env": _variables({"TW": FOLDER, "TW_FILES": _FILES}),
                 "volumeMounts": prepared,
-                "resources": {"requests": small, "limits": small},
+                "resources": {"requests": _SMALL, "limits": _SMALL},
                 "terminationMessagePolicy": "FallbackToLogsOnError",
             }
         ],
-        "containers": [_container(request, mounts, given)],
+        "containers": _containers(request, mounts, given),
         "nodeSelector": _node_selector(request, given),
         "tolerations": [dict(each) for each in given.tolerations],
     }
@@ -293,6 +189,38 @@ def _restrict(pod: Document, user: int) -> None:
     }
     for container in (*pod["initContainers"], *pod["containers"]):
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> list[Document]:
+    """The job's container; with a load generator that is the load's, and the application has one beside it."""
+    job, load = _container(request, mounts, given), request.load
+    if load is None:
+        return [job]
+    here = "127.0.0.1"
+    ours = {
+        "TW_READY": f"{load.ready_seconds:.3f}",
+        "TW_PORT": "" if load.port is None else f"{load.port:04X}",
+        "TW_PATH": load.ready_path if load.port is not None else "",
+        "TW_SAYS": posix_pattern(load.ready_pattern),
+        "TRADEWIND_APPLICATION_HOST": here,
+        **({} if load.port is None else {"TRADEWIND_APPLICATION_PORT": str(load.port)}),
+    }
+    theirs = {"TW", "TW_END"}
+    kept = [each for each in job["env"] if not each["name"].startswith("TW_") or each["name"] in theirs]
+    application = {
+        **job,
+        "name": APPLICATION_CONTAINER,
+        "command": [*job["command"][:-1], f"{FOLDER}/bin/application"],
+        "env": kept,
+    }
+    own = {each["name"]: each for each in (*job["env"], *_variables({**load.env, **ours}))}
+    driver = {key: value for key, value in job.items() if key != "ports"} | {
+        "image": load.image or request.image,
+        "args": [literal(word) for word in load.argv],
+        "env": list(own.values()),
+        "resources": {"requests": dict(_SMALL)},
+    }
+    return [driver, application]
 
 
 def _container(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> Document:

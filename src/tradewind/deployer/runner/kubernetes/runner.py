@@ -13,6 +13,7 @@ from tradewind import plugins
 from tradewind.deployer import bundle
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.deployer.runner.base import (
+    DrivesLoad,
     HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
@@ -43,7 +44,6 @@ from tradewind.deployer.runner.kubernetes.job import (
     HOME,
     MANAGED,
     OWNER,
-    SCRIPT,
     Document,
     home_label,
     job_of,
@@ -56,7 +56,9 @@ from tradewind.deployer.runner.kubernetes.job import (
 )
 from tradewind.deployer.runner.kubernetes.nodes import nodes_of
 from tradewind.deployer.runner.kubernetes.refused import latest_words
+from tradewind.deployer.runner.kubernetes.script import APPLICATION, SCRIPT
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
+from tradewind.deployer.runner.kubernetes.shared import share_secret
 from tradewind.deployer.runner.kubernetes.status import (
     FOREVER,
     Patience,
@@ -83,13 +85,13 @@ _AGAIN_SECONDS = 1.0
 _EVENTS_SECONDS = 5.0
 _LOG_SECONDS = 120.0
 _SECRET_BYTES = 1_000_000
-_ATTEMPTS = 20
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class KubernetesRunner(
     Runner,
     CallsNetwork,
+    DrivesLoad,
     HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
@@ -138,6 +140,12 @@ class KubernetesRunner(
         """Start a run; see `Runner.submit`."""
         if not request.image:
             raise ImageError("Kubernetes runs container images, and the job names none", hint="set job.image")
+        if request.load is not None and request.offer.nodes > 1:
+            raise DeployError(
+                f"on Kubernetes a load generator drives an application on one node, and the offer has "
+                f"{request.offer.nodes}",
+                retryable=False,
+            )
         values = resolve_secrets(request.secrets)
         files = self._files(request)
         data = KubernetesData(
@@ -164,6 +172,8 @@ class KubernetesRunner(
         """What a pod needs beside its image: by volume, the files in it."""
         cache = self.data_folder / "bundles"
         files = {"work": {"run": SCRIPT.encode()}}
+        if request.load is not None:
+            files["work"]["application"] = APPLICATION.encode()
         folders = {"inputs": request.folder / "inputs"} if request.inputs else {}
         if not self.settings.claim:
             folders["work"] = request.workdir
@@ -187,7 +197,7 @@ class KubernetesRunner(
         """Make what belongs to a Job, for which its pods wait; it goes when the Job does."""
         owner = owner_reference(job)
         for name, content in files.items():
-            self._share(name, content, owner)
+            share_secret(self._api, name, content, owner)
         objects: list[tuple[str, Document]] = []
         if values:
             content = {name: value.encode() for name, value in values.items()}
@@ -199,27 +209,6 @@ class KubernetesRunner(
                 self._api.call("POST", self._api.path(kind), each)
             except Conflict:
                 continue
-
-    def _share(self, name: str, content: Mapping[str, bytes], owner: Document) -> None:
-        """Make a Secret that all runs with the same content own together, or join its owners."""
-        labels = {"app.kubernetes.io/managed-by": "tradewind"}
-        for _ in range(_ATTEMPTS):
-            try:
-                self._api.call("POST", self._api.path("secrets"), secret_of(name, labels, owner, content))
-                return
-            except Conflict:
-                pass
-            try:
-                found = self._api.document("GET", self._api.path("secrets", name))["metadata"]
-                owners = found.get("ownerReferences") or []
-                if owner["uid"] in [each["uid"] for each in owners]:
-                    return
-                changed = {"resourceVersion": found["resourceVersion"], "ownerReferences": [*owners, owner]}
-                self._api.patch("secrets", name, {"metadata": changed})
-                return
-            except (Conflict, NotThere):
-                continue
-        raise DeployError(f"the Secret {name} changes all the time")
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; see `Runner.poll`."""

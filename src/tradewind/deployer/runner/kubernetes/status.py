@@ -15,7 +15,8 @@ from typing import Any
 
 from tradewind.deployer.runner.endings import SIGNALLED, code_of, failure, gone, out_of_memory, timed_out
 from tradewind.deployer.runner.kubernetes.handle import KubernetesData
-from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING
+from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING, QUEUE
+from tradewind.deployer.runner.kubernetes.load import APPLICATION_CONTAINER, stopped_early
 from tradewind.deployer.runner.kubernetes.refused import refused_for_good
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.units import format_duration
@@ -29,6 +30,8 @@ _CANNOT_START = {"ContainerCannotRun", "StartError"}
 _TERMINATING_SECONDS = 60.0
 _PROMPT_SECONDS = 2.0
 """A Job that has no pod after so long may have been refused one."""
+_LOAD_SECONDS = 15.0
+"""A load generator whose application has ended so long ago does not know of it, and would go on."""
 _USUAL = {"ContainerCreating", "PodInitializing", ""}
 """Reasons of a container to wait that say nothing."""
 _ARCHIVE = re.compile(rb"T (\d+)\n")
@@ -137,9 +140,23 @@ def verdict(
     if not lives(pod, now):
         return Verdict(gone("its node is lost"))
     running = _container(pod).get("running")
+    if running is not None and (verdict_of_both := _application_gone(data, pod, now)) is not None:
+        return verdict_of_both
     if running is not None:
         return Verdict(RunStatus(RunState.EXECUTING, max(0.0, now - (seconds_of(running["startedAt"]) or now))))
     return _waiting(pod, now, patience)
+
+
+def _application_gone(data: KubernetesData, pod: Document, now: float) -> Verdict | None:
+    """The end of a run whose application was killed with its whole container, which the load cannot see."""
+    ended = _container(pod, APPLICATION_CONTAINER).get("terminated")
+    if ended is None or now < (seconds_of(ended.get("finishedAt")) or now) + _LOAD_SECONDS:
+        return None
+    oom = ended.get("reason") == "OOMKilled"
+    words = f"the application ended before the load generator did, with code {ended['exitCode']}"
+    words = f"the application: {out_of_memory(data.memory_bytes)}" if oom else words
+    code = int(ended["exitCode"]) or 1
+    return Verdict(RunStatus(RunState.FAILED, _lasted(ended), words, Fault.JOB, code_of(code)), mark=True)
 
 
 def lives(pod: Document, now: float) -> bool:
@@ -164,13 +181,24 @@ def _without_pod(job: Document, now: float, patience: Patience) -> Verdict:
                 return Verdict(RunStatus(RunState.TIMED_OUT, 0.0, timed_out(None), Fault.JOB))
             return Verdict(gone("its pod is gone"))
     # Time in a queue, in which the Job is suspended, does not count.
-    age = now - (seconds_of(job.get("status", {}).get("startTime")) or now)
+    age = now - (_began(job) or now)
     if job["spec"].get("suspend"):
         return Verdict(RunStatus(RunState.SUBMITTING, reason="its Job is suspended, as by a queue that it waits in"))
     if age < patience.schedule_seconds:
         return Verdict(RunStatus(RunState.SUBMITTING), ask=age > _PROMPT_SECONDS)
     words = f"Kubernetes made no pod within {format_duration(patience.schedule_seconds)}"
     return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True, ask=True)
+
+
+def _began(job: Document) -> float | None:
+    """When a Job began to want pods; None where that is not known, of one that was in a queue."""
+    status = job.get("status", {})
+    began = seconds_of(status.get("startTime"))
+    queued = QUEUE in job["metadata"].get("labels", {}) or "Suspended" in [
+        each["type"] for each in status.get("conditions") or ()
+    ]
+    # Kubernetes up to 1.20 at least writes the time down with the first pod only, and there may never be one.
+    return began if began is not None or queued else seconds_of(job["metadata"].get("creationTimestamp"))
 
 
 def explained(found: Verdict, words: str, patience: Patience, quiet: float) -> Verdict:
@@ -239,10 +267,15 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
     runtime = _lasted(ended)
     if said.get("began") and said.get("ended"):
         runtime = max(0.0, float(said["ended"]) - float(said["began"]))
+    beside = _container(pod, APPLICATION_CONTAINER).get("terminated") or {}
     usage = Usage(int(said["peak"]) if said.get("peak", "").isdigit() else None)
     if said.get("state") == "timed_out":
         runtime = max(runtime, data.wall_seconds or 0.0)
         return RunStatus(RunState.TIMED_OUT, runtime, timed_out(data.wall_seconds), Fault.JOB, usage=usage)
+    oom = beside.get("reason") == "OOMKilled"
+    early = stopped_early(said, runtime, data.memory_bytes, oom=oom, usage=usage)
+    if early is not None:
+        return early
     if reason == "OOMKilled" and code != 0:
         words = out_of_memory(data.memory_bytes)
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, -signal.SIGKILL, usage)
