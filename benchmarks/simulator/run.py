@@ -62,7 +62,7 @@ def own(name: str, graph: dict[str, Any]) -> list[dict[str, Any]]:
     compiled = Compiled(flow, platform)
     keys, preference = np.zeros(len(flow), dtype=np.int64), np.array(graph["preference"], dtype=np.int64)
     vm, before, after = compiled.turns(plan)
-    shared = (compiled._cores, compiled._slots, compiled._ready_at, compiled._files, compiled._delays)
+    shared = (compiled._needs, compiled._sizes, compiled._ready_at, compiled._files, compiled._delays)
     times = {25: 2000, 1000: 1000, 10_000: 200}[len(flow)]
     few = {25: 50, 1000: 5, 10_000: 1}[len(flow)]
     loops: list[tuple[str, int, Callable[[], float]]] = [

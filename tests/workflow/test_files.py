@@ -107,6 +107,16 @@ def test_what_is_wrong_has_its_line(tmp_path: Path, old: str, new: str, line: in
     assert (caught.value.file, caught.value.line) == (str(path), line)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_xml_may_be_in_other_encodings(tmp_path: Path, encoding: str) -> None:
+    declared = encoding.removesuffix("-sig").removesuffix("-le").removesuffix("-be")
+    text = f'<?xml version="1.0" encoding="{declared}"?>\n<adag><job id="a" name="zürich" runtime="2"/></adag>'
+    path = tmp_path / "flow.dax"
+    path.write_bytes(text.encode(encoding))
+    flow = read_workflow(path)
+    assert (flow.tasks[0].activity, flow.tasks[0].runtime) == ("zürich", 2.0)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
+from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.plan import Schedule, asked_at, check, figures, held_cost
 from tradewind.workflow.planner.heft import HeftPlanner
@@ -33,12 +34,12 @@ def vm(slots: int, gib: float | None, name: str = "vm") -> Vm:
 @pytest.mark.parametrize(
     ("needs", "slots", "gib", "left"),
     [
-        ([(1, 4), (1, 1)], 8, 16, 4),
+        ([(1, 4), (1, 1)], 8, 16, 8),  # they differ: memory is counted
         ([(1, 4)], 2, 16, 2),
         ([(1, 4)], 8, None, 8),
         ([(1, None)], 8, 1, 8),
         ([(4, 8)], 8, 16, 8),  # 2 GiB for each core
-        ([(4, 8), (2, 6)], 8, 16, 5),  # 3 GiB for a core of the second
+        ([(2, 6)], 8, 16, 5),  # 3 GiB for a core
     ],
 )
 def test_slots_that_memory_holds(
@@ -80,14 +81,34 @@ def test_a_task_runs_where_it_fits() -> None:
         [True, False, False, True],  # enough memory is known of one, and nothing of another
         [False, True, False, False],
     ]
-    # Each machine has the slots that hold whatever fits on it: the task of 48 GiB does not count on the wide one.
-    assert [each.slots for each in held.vms] == [1, 16, 2, 4]
-    assert held.holding(flow) == held
+    # Memory is counted on the large one. Who counts cores alone gets the slots that hold whatever fits on a machine:
+    # the task of 48 GiB does not count on the wide one.
+    assert held == platform
+    assert held.tight(flow)
+    reserved = platform.reserving(flow)
+    assert [each.slots for each in reserved.vms] == [1, 16, 2, 4]
+    assert reserved.reserving(flow) == reserved
+    assert not reserved.tight(flow)
     seconds = held.seconds(flow)
     assert np.isfinite(seconds).tolist() == held.fits(flow).tolist()
     assert held.misfit(flow, 1, 0) == ""
     assert held.misfit(flow, 1, 1) == "it needs 48 GiB of memory, and the machine has 32 GiB"
-    assert held.misfit(flow, 2, 0) == "it uses 12 cores, and the machine has 1 slot"
+    assert held.misfit(flow, 2, 0) == "it uses 12 cores, and the machine has 8 slots"
+
+
+def test_a_wide_task_and_one_of_much_memory_share_a_machine() -> None:
+    flow = bag((4, 1), (1, 6), (1, 6), (1, 1))
+    platform = Platform((vm(8, 8),)).holding(flow)
+    assert platform.vms[0].slots == 8
+    plan = HeftPlanner(settings=Settings()).plan(flow, platform)
+    check(flow, platform, plan)
+    # All four would find cores; the two of 6 GiB are not there together, and all else is beside the first of them.
+    assert plan.makespan == 20.0
+    assert sorted(plan.start) == [0.0, 0.0, 0.0, 10.0]
+    assert lower_bound(flow, platform) == pytest.approx(70 / 4)  # 14 GiB for 10 s each, on 8 GiB
+    together = Schedule(plan.vm, np.zeros(4), np.full(4, 10.0))
+    with pytest.raises(WorkflowError, match=r"'vm' runs more than it has memory for at 0\.000 s"):
+        check(flow, platform, together)
 
 
 def test_machines_that_differ_in_what_fits_are_classes_of_their_own() -> None:
@@ -100,7 +121,8 @@ def test_memory_that_leaves_no_machine_the_slots_of_a_task() -> None:
     with pytest.raises(
         WorkflowError, match="task 't1' uses 4 cores, and no machine has the memory to run as many tasks like 't0'"
     ):
-        Platform((vm(4, 8),)).holding(bag((1, 4), (4, 4)))
+        Platform((vm(4, 8),)).reserving(bag((1, 4), (4, 4)))
+    assert Platform((vm(4, 8),)).holding(bag((1, 4), (4, 4))).vms[0].slots == 4
     with pytest.raises(WorkflowError, match="uses 4 cores, and no machine has as many"):
         Platform((vm(2, 8),)).holding(bag((4, 4))).check(bag((4, 4)))
 

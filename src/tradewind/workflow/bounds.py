@@ -32,11 +32,24 @@ def lower_bound(flow: Workflow, platform: Platform) -> float:
     would leave too little time for both is closed to it; and in no interval may there be more work that cannot be moved
     out of it than the machines can do. The largest refuted makespan is looked for by halving. (Destructive bounds:
     Klein and Scholl, "Computing lower bounds by destructive improvement", EJOR 112(2), 1999; room is the dual of a
-    linear relaxation over machine classes.) Files that local storage moves are not counted.
+    linear relaxation over machine classes.) Where memory can run out, the same holds of memory instead of cores. Files
+    that local storage moves are not counted.
     """
     if not len(flow):
         return 0.0
-    test = _Refutation(flow, platform)
+    cores = np.array([task.cores for task in flow.tasks], dtype=float)
+    memory, rooms = platform.memory(flow)
+    counted = [(cores, np.array([vm.slots for vm in platform.vms], dtype=float))]
+    if rooms.any():
+        # In shares of the largest machine: bytes are large numbers.
+        counted.append((memory / rooms.max(), rooms / rooms.max()))
+    return max(_bound(_Refutation(flow, platform, *each)) for each in counted) + min(
+        vm.boot_seconds for vm in platform.vms
+    )
+
+
+def _bound(test: _Refutation) -> float:
+    """The largest makespan that is refuted."""
     low, high = test.path, test.serial
     if test.refutes(low):
         step = max(low, 1e-9) * 0.01
@@ -49,13 +62,20 @@ def lower_bound(flow: Workflow, platform: Platform) -> float:
                 low = middle
             else:
                 high = middle
-    return low + min(vm.boot_seconds for vm in platform.vms)
+    return low
 
 
 class _Refutation:
-    """Shows of some makespans that no schedule has them."""
+    """Shows of some makespans that no schedule has them.
 
-    def __init__(self, flow: Workflow, platform: Platform) -> None:
+    Args:
+        flow: The workflow.
+        platform: Its machines.
+        needs: What each task takes of what is counted: cores, or memory.
+        sizes: What each machine has of it.
+    """
+
+    def __init__(self, flow: Workflow, platform: Platform, needs: Numbers, sizes: Numbers) -> None:
         from tradewind.workflow import kernel_bounds
 
         self._kernel = kernel_bounds
@@ -63,9 +83,8 @@ class _Refutation:
         firsts = [each[0] for each in classes]
         # Where a task does not fit its time is infinite: all that follows is over the classes that are open to it.
         self._seconds = np.ascontiguousarray(platform.seconds(flow)[:, firsts])
-        cores = np.array([task.cores for task in flow.tasks])
-        self._cores = cores.astype(float)
-        slots = np.array([sum(platform.vms[vm].slots for vm in each) for each in classes], dtype=float)
+        self._cores = needs
+        slots = np.array([sizes[list(each)].sum() for each in classes])
         speeds = np.array([platform.vms[vm].speed for vm in firsts])
         self._prices = _prices(speeds, slots, platform.times(flow)[:, firsts])
         self._order = flow.order, np.ascontiguousarray(flow.order[::-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from tradewind.workflow.readers.lined import Fields, plain, read_lined
 
 _MOST = 1 << 30
 """Bytes of a file, unpacked."""
+
+_WIDE = b"<\0", b"\0<"
+"""How XML in UTF-16 begins."""
 
 _MARK = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()) + b'"')
 """What says that a JSON object is a plan; other programs may have written it anew, with other blanks and order."""
@@ -80,7 +84,8 @@ def _read(path: Path, lenient: bool) -> Workflow:
     text, file = read_bytes(path), str(path)
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(b"<"):
+    # XML may be in UTF-16, with its mark or without, and the parser finds out.
+    if start.startswith(b"<") or start.removeprefix(BOM_UTF16_LE).removeprefix(BOM_UTF16_BE)[:2] in _WIDE:
         from tradewind.workflow.readers.dax import read_dax
 
         return read_dax(text, file, lenient=lenient)

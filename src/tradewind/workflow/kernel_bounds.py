@@ -211,3 +211,35 @@ def crowded(
             if total.max() > length * (1.0 + 1e-9):
                 return True
     return False
+
+
+@fast
+def cost_table(order: Ints, child_starts: Ints, children: Ints, sending: Numbers, seconds: Numbers) -> Numbers:
+    """PEFT's optimistic cost table: the shortest possible way from a task on a machine to the end, itself left out.
+
+    Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table", IEEE TPDS
+    25(3), 2014, equation 6.
+
+    Args:
+        order: The tasks, parents before children.
+        child_starts: Where the children of each task begin in ``children``.
+        children: The children of all tasks.
+        sending: Mean seconds that files need on each of those edges.
+        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
+
+    Returns:
+        Shape (tasks, machines).
+    """
+    tasks, vms = seconds.shape
+    table = np.zeros((tasks, vms))
+    for place in range(tasks - 1, -1, -1):
+        task = order[place]
+        for at in range(child_starts[task], child_starts[task + 1]):
+            child = children[at]
+            anywhere = np.inf
+            for each in range(vms):
+                anywhere = min(anywhere, table[child, each] + seconds[child, each])
+            for each in range(vms):
+                stay = table[child, each] + seconds[child, each]
+                table[task, each] = max(table[task, each], min(stay, anywhere + sending[at]))
+    return table

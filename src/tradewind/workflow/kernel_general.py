@@ -26,6 +26,12 @@ Where the files that each task reads begin in the second; those files; the same 
 seconds to bring each file to a machine; and from when each file is on each machine, which the loops change.
 """
 
+Sizes = tuple[Ints, Ints]
+"""Cores and bytes of memory that each task takes, or that each machine has; 0 bytes where memory is not counted."""
+
+Kept = tuple[Numbers, Numbers, Ints, Ints]
+"""From when each core of each machine is free, ascending; pieces of its memory, from when, how large and how many."""
+
 MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
 """Rules of `batch_all` and `batch_now`; the last takes tasks in the order of arrival."""
 
@@ -61,10 +67,10 @@ def _leave(
 
 @fast
 def insert_general(
-    sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, bonus: Numbers, cores: Ints, slots: Ints,
+    sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, bonus: Numbers, needs: Sizes, sizes: Sizes,
     ready_at: Numbers, files: Files,
 ) -> tuple[Ints, Numbers, Numbers]:  # fmt: skip
-    """Place tasks one after the other where each ends first, in the first time in which enough cores are free.
+    """Place tasks one after the other where each ends first, in the first time in which there is room for it.
 
     Args:
         sequence: The tasks; parents before children.
@@ -72,21 +78,23 @@ def insert_general(
         parents: The parents of all tasks.
         seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
         bonus: Added to a task's end where machines are compared; shape (tasks, machines).
-        cores: That each task uses.
-        slots: Cores of each machine.
+        needs: What each task takes.
+        sizes: What each machine has.
         ready_at: When each machine can run its first task.
         files: What tasks read and write, and where it is.
 
     Returns:
         Machine, start and finish of each task.
     """
+    (cores, memory), (slots, rooms) = needs, sizes
     tasks, vms = len(sequence), len(slots)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
-    # Free cores of each machine over time: linked lists of steps over one pool, the first of machine v is step v.
+    # What is free on machines over time: linked lists of steps over one pool, the first of machine v is step v.
     size = 2 * tasks + vms + 2
     since, free, following = np.zeros(size), np.zeros(size, np.int64), np.full(size, -1, np.int64)
+    spare = np.zeros(size, np.int64)
     for each in range(vms):
-        since[each], free[each] = ready_at[each], slots[each]
+        since[each], free[each], spare[each] = ready_at[each], slots[each], rooms[each]
     used = vms
     for task in sequence:
         earliest = 0.0
@@ -103,7 +111,7 @@ def insert_general(
             while step >= 0:
                 until = since[following[step]] if following[step] >= 0 else np.inf
                 if until > earliest:
-                    if free[step] < cores[task]:
+                    if free[step] < cores[task] or spare[step] < memory[task]:
                         begin = -1.0
                     else:
                         if begin < 0:
@@ -117,48 +125,73 @@ def insert_general(
         vm[task], start[task], finish[task] = best, best_start, best_start + best_took
         _leave(task, best, best_start, finish[task], files)
         if finish[task] > best_start:
-            used = _occupy(best, best_start, finish[task], cores[task], since, free, following, used)
+            used = _occupy(
+                best, best_start, finish[task], cores[task], memory[task], since, free, spare, following, used
+            )
     return vm, start, finish
 
 
 @fast
 def _occupy(
-    vm: int, begin: float, end: float, cores: int, since: Numbers, free: Ints, following: Ints, used: int
-) -> int:
-    """Take cores of a machine for a time; how many steps there are since."""
+    vm: int, begin: float, end: float, cores: int, memory: int, since: Numbers, free: Ints, spare: Ints,
+    following: Ints, used: int,
+) -> int:  # fmt: skip
+    """Take cores and memory of a machine for a time; how many steps there are since."""
     before, step = -1, vm
     while following[step] >= 0 and since[following[step]] <= begin:
         before, step = step, following[step]
     if since[step] < begin:
-        since[used], free[used], following[used] = begin, free[step], following[step]
+        since[used], free[used], spare[used], following[used] = begin, free[step], spare[step], following[step]
         following[step] = used
         before, step, used = step, used, used + 1
     while step >= 0 and since[step] < end:
         after = following[step]
         if after < 0 or since[after] > end:
-            since[used], free[used], following[used] = end, free[step], after
+            since[used], free[used], spare[used], following[used] = end, free[step], spare[step], after
             following[step] = used
             after, used = used, used + 1
         free[step] -= cores
-        if before >= 0 and free[before] == free[step]:
+        spare[step] -= memory
+        if before >= 0 and free[before] == free[step] and spare[before] == spare[step]:
             following[before] = after
         else:
             before = step
         step = after
-    if step >= 0 and before >= 0 and free[before] == free[step]:
+    if step >= 0 and before >= 0 and free[before] == free[step] and spare[before] == spare[step]:
         following[before] = following[step]
     return used
 
 
 @fast
-def _free_from(lanes: Numbers, cores: int) -> float:
-    """When so many cores of a machine are free; its cores in the order in which they become free."""
-    return float(lanes[cores - 1])
+def _nothing_kept(sizes: Sizes, ready_at: Numbers, most: int) -> Kept:
+    """Machines that run nothing; ``most`` tasks are going to be placed there."""
+    slots, rooms = sizes
+    vms = len(slots)
+    lanes, pieces = np.full((vms, max(slots)), np.inf), most + 1 if rooms.max() > 0 else 1
+    until, size = np.empty((vms, pieces)), np.empty((vms, pieces), np.int64)
+    for each in range(vms):
+        lanes[each, : slots[each]] = ready_at[each]
+        until[each, 0], size[each, 0] = ready_at[each], rooms[each]
+    return lanes, until, size, np.ones(vms, np.int64)
 
 
 @fast
-def _keep(lanes: Numbers, slots: int, cores: int, end: float) -> None:
-    """The cores that become free first are kept until a moment; the order is held."""
+def _free_from(kept: Kept, vm: int, task: int, needs: Sizes) -> float:
+    """From when a machine has room for a task, behind all that is placed there."""
+    lanes, until, size, count = kept
+    begin, left = lanes[vm, needs[0][task] - 1], needs[1][task]
+    for at in range(count[vm]):
+        if left <= 0:
+            break
+        left -= size[vm, at]
+        begin = max(begin, until[vm, at])
+    return float(begin)
+
+
+@fast
+def _keep(kept: Kept, slots: int, vm: int, task: int, needs: Sizes, end: float) -> None:
+    """The cores and the memory that become free first are kept until a moment; the order is held."""
+    lanes, cores = kept[0][vm], needs[0][task]
     for at in range(slots - cores):
         lanes[at] = lanes[at + cores]
     for taken in range(cores):
@@ -167,12 +200,28 @@ def _keep(lanes: Numbers, slots: int, cores: int, end: float) -> None:
             lanes[at] = lanes[at - 1]
             at -= 1
         lanes[at] = end
+    until, size, count, left, gone = kept[1][vm], kept[2][vm], kept[3], needs[1][task], 0
+    if left == 0:
+        return
+    while size[gone] < left:
+        left -= size[gone]
+        gone += 1
+    size[gone] -= left
+    gone += 1 if size[gone] == 0 else 0
+    last = count[vm] - gone
+    for at in range(last):
+        until[at], size[at] = until[at + gone], size[at + gone]
+    while last > 0 and until[last - 1] > end:
+        until[last], size[last] = until[last - 1], size[last - 1]
+        last -= 1
+    until[last], size[last] = end, needs[1][task]
+    count[vm] += 1 - gone
 
 
 @fast
 def append_all(
-    sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, given: Ints, in_turn: bool, cores: Ints,
-    slots: Ints, ready_at: Numbers, files: Files,
+    sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, given: Ints, in_turn: bool, needs: Sizes,
+    sizes: Sizes, ready_at: Numbers, files: Files,
 ) -> tuple[Ints, Numbers, Numbers]:  # fmt: skip
     """Place tasks one after the other behind what is on each machine; where each ends first, or where it is given.
 
@@ -181,11 +230,9 @@ def append_all(
         given: The machine of each task, or -1 where it is chosen.
         in_turn: No task of a machine begins before the one that was placed on it before.
     """
-    tasks, vms = len(sequence), len(slots)
+    tasks, vms = len(sequence), len(sizes[0])
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
-    lanes, last = np.full((vms, max(slots)), np.inf), np.zeros(vms)
-    for each in range(vms):
-        lanes[each, : slots[each]] = ready_at[each]
+    kept, last = _nothing_kept(sizes, ready_at, tasks), np.zeros(vms)
     for task in sequence:
         earliest = 0.0
         for at in range(parent_starts[task], parent_starts[task + 1]):
@@ -194,7 +241,7 @@ def append_all(
         for each in range(vms):
             if (given[task] >= 0 and given[task] != each) or not np.isfinite(seconds[task, each]):
                 continue
-            begin = max(earliest, _free_from(lanes[each], cores[task]))
+            begin = max(earliest, _free_from(kept, each, task, needs))
             if in_turn:
                 begin = max(begin, last[each])
             end = begin + _took(task, each, begin, seconds, files)
@@ -202,15 +249,15 @@ def append_all(
                 best, best_start, best_end = each, begin, end
         vm[task], start[task], finish[task] = best, best_start, best_end
         last[best] = best_start
-        _keep(lanes[best], slots[best], cores[task], best_end)
+        _keep(kept, sizes[0][best], best, task, needs, best_end)
         _leave(task, best, best_start, best_end, files)
     return vm, start, finish
 
 
 @fast
 def batch_all(
-    rule: int, place: Ints, child_starts: Ints, children: Ints, waiting: Ints, seconds: Numbers, cores: Ints,
-    slots: Ints, ready_at: Numbers, files: Files,
+    rule: int, place: Ints, child_starts: Ints, children: Ints, waiting: Ints, seconds: Numbers, needs: Sizes,
+    sizes: Sizes, ready_at: Numbers, files: Files,
 ) -> tuple[Ints, Numbers, Numbers]:  # fmt: skip
     """Place the tasks of a growing batch: at each step the one that the rule prefers, where it ends first.
 
@@ -220,11 +267,9 @@ def batch_all(
         place: The place of each task in the order of arrival, which breaks ties.
         waiting: How many parents each task has.
     """
-    tasks, vms = len(place), len(slots)
+    tasks = len(place)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
-    lanes = np.full((vms, max(slots)), np.inf)
-    for each in range(vms):
-        lanes[each, : slots[each]] = ready_at[each]
+    kept = _nothing_kept(sizes, ready_at, tasks)
     earliest, left = np.zeros(tasks), waiting.copy()
     batch, count = np.zeros(tasks, np.int64), 0
     # Of each task of the batch: where it ends first, when, and when on the second-best machine.
@@ -233,7 +278,7 @@ def batch_all(
         if left[task] == 0:
             batch[count] = task
             count += 1
-            _rate(task, earliest[task], lanes, cores[task], seconds, files, best, first, second)
+            _rate(task, earliest[task], kept, needs, seconds, files, best, first, second)
     for _ in range(tasks):
         chosen = 0
         for at in range(1, count):
@@ -243,17 +288,17 @@ def batch_all(
         count -= 1
         batch[chosen] = batch[count]
         on = best[task]
-        begin = max(earliest[task], _free_from(lanes[on], cores[task]))
+        begin = max(earliest[task], _free_from(kept, on, task, needs))
         vm[task], start[task], finish[task] = on, begin, first[task]
-        _keep(lanes[on], slots[on], cores[task], first[task])
+        _keep(kept, sizes[0][on], on, task, needs, first[task])
         _leave(task, on, begin, first[task], files)
         for at in range(count):
             # Only what is on this machine has changed: it is later there, or has its files there now.
             other = batch[at]
-            begin = max(earliest[other], _free_from(lanes[on], cores[other]))
+            begin = max(earliest[other], _free_from(kept, on, other, needs))
             end = begin + _took(other, on, begin, seconds, files)
             if best[other] == on or end < second[other] or rule == SUFFERAGE:
-                _rate(other, earliest[other], lanes, cores[other], seconds, files, best, first, second)
+                _rate(other, earliest[other], kept, needs, seconds, files, best, first, second)
         for at in range(child_starts[task], child_starts[task + 1]):
             child = children[at]
             earliest[child] = max(earliest[child], finish[task])
@@ -261,37 +306,35 @@ def batch_all(
             if left[child] == 0:
                 batch[count] = child
                 count += 1
-                _rate(child, earliest[child], lanes, cores[child], seconds, files, best, first, second)
+                _rate(child, earliest[child], kept, needs, seconds, files, best, first, second)
     return vm, start, finish
 
 
 @fast
-def batch_now(
-    rule: int, seconds: Numbers, cores: Ints, slots: Ints, now: float, lanes: Numbers
-) -> tuple[Ints, Numbers]:
+def batch_now(rule: int, seconds: Numbers, needs: Sizes, slots: Ints, now: float, kept: Kept) -> tuple[Ints, Numbers]:
     """Place a batch of tasks that are all ready behind what runs.
 
     Args:
         rule: `MINMIN`, `MAXMIN`, `SUFFERAGE` or `MCT`.
         seconds: Of each task of the batch on each machine, infinite where it does not fit; in the order of arrival.
-        cores: That each task uses.
+        needs: What each task of the batch takes.
         slots: Cores of each machine.
         now: The moment.
-        lanes: When each core of each machine becomes free, in ascending order; it is changed.
+        kept: When what each machine has becomes free; with space for the batch; it is changed.
 
     Returns:
         The machine of each task, and when it would begin; of those that begin now, the others may be left out.
     """
-    tasks = len(cores)
+    tasks = len(seconds)
     vm, start = np.full(tasks, -1, np.int64), np.full(tasks, np.inf)
     place, none, nothing = np.arange(tasks), np.zeros(tasks + 1, np.int32), np.zeros(0)
     files = (none, none[:0], none, none[:0], nothing, np.zeros((0, len(slots))))
     best, first, second = np.full(tasks, -1, np.int64), np.zeros(tasks), np.zeros(tasks)
     for task in range(tasks):
-        _rate(task, now, lanes, cores[task], seconds, files, best, first, second)
+        _rate(task, now, kept, needs, seconds, files, best, first, second)
     idle = 0
     for each in range(len(slots)):
-        idle += np.sum(lanes[each] <= now)
+        idle += np.sum(kept[0][each] <= now)
     for _ in range(tasks):
         if idle == 0:
             break  # whatever is placed next does not begin now
@@ -300,19 +343,19 @@ def batch_now(
             if vm[task] < 0 and (chosen < 0 or _prefers(rule, task, chosen, first, second, place)):
                 chosen = task
         on = best[chosen]
-        vm[chosen], start[chosen] = on, max(now, _free_from(lanes[on], cores[chosen]))
+        vm[chosen], start[chosen] = on, max(now, _free_from(kept, on, chosen, needs))
         if start[chosen] <= now:
-            idle -= cores[chosen]
-        _keep(lanes[on], slots[on], cores[chosen], first[chosen])
+            idle -= needs[0][chosen]
+        _keep(kept, slots[on], on, chosen, needs, first[chosen])
         for task in range(tasks):
             if vm[task] < 0 and (best[task] == on or rule == SUFFERAGE):
-                _rate(task, now, lanes, cores[task], seconds, files, best, first, second)
+                _rate(task, now, kept, needs, seconds, files, best, first, second)
     return vm, start
 
 
 @fast
 def _rate(
-    task: int, earliest: float, lanes: Numbers, cores: int, seconds: Numbers, files: Files, best: Ints, first: Numbers,
+    task: int, earliest: float, kept: Kept, needs: Sizes, seconds: Numbers, files: Files, best: Ints, first: Numbers,
     second: Numbers,
 ) -> None:  # fmt: skip
     """Find where a task ends first, when, and when on the second-best machine."""
@@ -320,7 +363,7 @@ def _rate(
     for each in range(seconds.shape[1]):
         if not np.isfinite(seconds[task, each]):
             continue
-        begin = max(earliest, _free_from(lanes[each], cores))
+        begin = max(earliest, _free_from(kept, each, task, needs))
         end = begin + _took(task, each, begin, seconds, files)
         if end < first[task]:
             second[task] = first[task]
@@ -343,35 +386,3 @@ def _prefers(rule: int, one: int, other: int, first: Numbers, second: Numbers, p
         mine, others = min(second[one], 1e300) - first[one], min(second[other], 1e300) - first[other]
         better, worse = mine > others, mine < others
     return bool(better or (not worse and place[one] < place[other]))
-
-
-@fast
-def cost_table(order: Ints, child_starts: Ints, children: Ints, sending: Numbers, seconds: Numbers) -> Numbers:
-    """PEFT's optimistic cost table: the shortest possible way from a task on a machine to the end, itself left out.
-
-    Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table", IEEE TPDS
-    25(3), 2014, equation 6.
-
-    Args:
-        order: The tasks, parents before children.
-        child_starts: Where the children of each task begin in ``children``.
-        children: The children of all tasks.
-        sending: Mean seconds that files need on each of those edges.
-        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
-
-    Returns:
-        Shape (tasks, machines).
-    """
-    tasks, vms = seconds.shape
-    table = np.zeros((tasks, vms))
-    for place in range(tasks - 1, -1, -1):
-        task = order[place]
-        for at in range(child_starts[task], child_starts[task + 1]):
-            child = children[at]
-            anywhere = np.inf
-            for each in range(vms):
-                anywhere = min(anywhere, table[child, each] + seconds[child, each])
-            for each in range(vms):
-                stay = table[child, each] + seconds[child, each]
-                table[task, each] = max(table[task, each], min(stay, anywhere + sending[at]))
-    return table

@@ -24,13 +24,16 @@ Files = tuple[Ints, Ints, Ints, Ints, Numbers, int]
 """Under local storage: where the files that each task reads begin, those files, the same two for what it writes, the
 seconds to fetch each file, and how many machines there are; else zero machines."""
 
+Sizes = tuple[Ints, Ints]
+"""Slots and bytes of memory that each task takes, or that each machine has; 0 bytes where memory is not counted."""
+
 Delays = tuple[Numbers, Numbers, Numbers]
 """Seconds for each task before it is ready, between its placement and its start, and until its children are told."""
 
 
 @fast
 def follow_plan(
-    graph: Graph, seconds: Numbers, vm: Ints, before: Ints, after: Ints, cores: Ints, slots: Ints, ready_at: Numbers,
+    graph: Graph, seconds: Numbers, vm: Ints, before: Ints, after: Ints, needs: Sizes, sizes: Sizes, ready_at: Numbers,
     files: Files, delays: Delays,
 ) -> tuple[Numbers, Numbers, int]:  # fmt: skip
     """Let each machine run its tasks in their order, each as soon as it is ready and finds free slots.
@@ -44,8 +47,8 @@ def follow_plan(
         vm: The machine of each task.
         before: The task before each one on its machine, or -1.
         after: The task after each one on its machine, or -1.
-        cores: That each task uses.
-        slots: Of each machine.
+        needs: What each task takes.
+        sizes: What each machine has.
         ready_at: When each machine can run its first task.
         files: What tasks read and write.
         delays: Of the workflow system.
@@ -54,12 +57,13 @@ def follow_plan(
         Start and finish of each task, and how many tasks were run: fewer than there are where the plan contradicts
         the graph.
     """
-    parents, engine, queue = graph[2], delays[0], delays[1]
+    parents, engine, queue, (cores, memory), (slots, rooms) = graph[2], delays[0], delays[1], needs, sizes
     machines, tasks = files[5], len(vm)
     start, finish, placed, ready = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
     known = np.zeros(tasks)
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     lane_starts, lanes = _lanes(slots, ready_at)
+    tight, running, under = rooms.max() > 0, np.full(len(slots), -1), np.full(tasks, -1)
     left, waiting, count = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0
     for task in range(tasks):
         left[task] = parents[task] + (1 if before[task] >= 0 else 0)
@@ -79,6 +83,8 @@ def follow_plan(
             at = max(at, placed[before[task]])
         # Lanes are sorted by when they are free: the last of those that are needed decides.
         at = max(at, lanes[first + need - 1])
+        if tight:
+            at = _with_memory(task, where, at, memory, rooms, finish, running, under)
         took = seconds[task, where]
         if machines:
             took = _fetched(task, where, at, files, here) + took
@@ -108,6 +114,30 @@ def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
     for each in range(len(slots)):
         lanes[starts[each] : starts[each + 1]] = ready_at[each]
     return starts, lanes
+
+
+@inlined
+def _with_memory(
+    task: int, where: int, at: float, memory: Ints, rooms: Ints, finish: Numbers, running: Ints, under: Ints
+) -> float:
+    """From when on a machine, not before a moment, there is memory for a task, which then is the first that runs."""
+    while True:
+        left, soonest, last, each = rooms[where] - memory[task], np.inf, -1, running[where]
+        while each >= 0:
+            if finish[each] > at:
+                left -= memory[each]
+                soonest = min(soonest, finish[each])
+                last = each
+            elif last >= 0:
+                under[last] = under[each]
+            else:
+                running[where] = under[each]
+            each = under[each]
+        if left >= 0:
+            under[task] = running[where]
+            running[where] = task
+            return at
+        at = soonest
 
 
 @inlined
@@ -163,7 +193,7 @@ def _keep(lanes: Numbers, first: int, beyond: int, need: int, end: float) -> Non
 
 @fast
 def run_queue(
-    graph: Graph, seconds: Numbers, ranks: Ints, preference: Ints, cores: Ints, slots: Ints, plain: bool,
+    graph: Graph, seconds: Numbers, ranks: Ints, preference: Ints, needs: Sizes, sizes: Sizes, plain: bool,
     ready_at: Numbers, files: Files, delays: Delays,
 ) -> tuple[Ints, Numbers, Numbers, int]:  # fmt: skip
     """Give the first ready task that fits somewhere to the most preferred machine with room for it.
@@ -173,8 +203,8 @@ def run_queue(
         seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
         ranks: Ready tasks go in the order of these, ties in the order in which they became ready; from 0, below 2³¹.
         preference: The machines, the most preferred first.
-        cores: That each task uses.
-        slots: Of each machine.
+        needs: What each task takes.
+        sizes: What each machine has.
         plain: Every task uses one core and fits on every machine: no task can be passed over for another.
         ready_at: When each machine can run its first task.
         files: What tasks read and write.
@@ -183,10 +213,10 @@ def run_queue(
     Returns:
         Machine, start and finish of each task, and how many tasks were run.
     """
-    engine, queue, machines = delays[0], delays[1], files[5]
+    engine, queue, machines, (cores, memory), slots = delays[0], delays[1], files[5], needs, sizes[0]
     tasks, vms = len(ranks), len(slots)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
-    left, known, free = graph[2].astype(np.int64), np.zeros(tasks), np.zeros(vms, np.int64)
+    left, known, free, spare = graph[2].astype(np.int64), np.zeros(tasks), np.zeros(vms, np.int64), sizes[1].copy()
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     # What happens: a heap by (time, number): tasks that become ready, tasks that end, machines that come up. As many
     # tasks run as there are slots; what waits for a delay comes on top.
@@ -210,8 +240,8 @@ def run_queue(
         if news == 0:
             now = when[0]
         events, news, room, done = _take(
-            now, when, what, events, graph, delays, files, here, vm, cores, slots, free, left, known, fresh, news, room,
-            done,
+            now, when, what, events, graph, delays, files, here, vm, needs, slots, free, spare, left, known, fresh,
+            news, room, done,
         )  # fmt: skip
         # What became ready at one instant is in the order of the tasks.
         _sort(fresh, news)
@@ -223,7 +253,7 @@ def run_queue(
         while waiting > 0 and room > 0:
             code = head if line else heap[0]
             task = of_arrival[code & 0xFFFFFFFF]
-            place = _room(free, preference, place) if plain else _room_of(task, free, preference, cores, seconds)
+            place = _room(free, preference, place) if plain else _room_of(task, free, spare, preference, needs, seconds)
             head += 1
             waiting = waiting - 1 if line else _drop(heap, waiting)
             if place == vms:
@@ -237,6 +267,7 @@ def run_queue(
             vm[task], start[task] = where, now + queue[task]
             finish[task] = start[task] + took
             free[where] -= cores[task]
+            spare[where] -= memory[task]
             room -= cores[task]
             events = _push_time(when, what, events, finish[task], tasks + task)
         for at in range(passed):
@@ -253,21 +284,19 @@ def _room(free: Ints, preference: Ints, place: int) -> int:
 
 
 @inlined
-def _room_of(task: int, free: Ints, preference: Ints, cores: Ints, seconds: Numbers) -> int:
-    """The first machine of the list that a task fits on and that has the free slots for it."""
-    place = 0
-    while place < len(preference) and (
-        free[preference[place]] < cores[task] or seconds[task, preference[place]] == np.inf
-    ):
-        place += 1
-    return place
+def _room_of(task: int, free: Ints, spare: Ints, preference: Ints, needs: Sizes, seconds: Numbers) -> int:
+    """The first machine of the list that a task fits on and that has room for it."""
+    for place, vm in enumerate(preference):
+        if free[vm] >= needs[0][task] and spare[vm] >= needs[1][task] and seconds[task, vm] < np.inf:
+            return place
+    return len(preference)
 
 
 @inlined
 def _take(
     now: float, when: Numbers, what: Ints, events: int, graph: Graph, delays: Delays, files: Files, here: Numbers,
-    vm: Ints, cores: Ints, slots: Ints, free: Ints, left: Ints, known: Numbers, fresh: Ints, news: int, room: int,
-    done: int,
+    vm: Ints, needs: Sizes, slots: Ints, free: Ints, spare: Ints, left: Ints, known: Numbers, fresh: Ints, news: int,
+    room: int, done: int,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Let all happen that happens now: how many events are left, tasks became ready, slots are free, tasks are done."""
     child_starts, children, _ = graph
@@ -286,8 +315,9 @@ def _take(
             continue
         task = each - tasks
         done += 1
-        free[vm[task]] += cores[task]
-        room += cores[task]
+        free[vm[task]] += needs[0][task]
+        spare[vm[task]] += needs[1][task]
+        room += needs[0][task]
         if files[5]:
             _leave(task, vm[task], now, files, here)
         for at in range(child_starts[task], child_starts[task + 1]):

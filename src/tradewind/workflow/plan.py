@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.errors import WorkflowError
 from tradewind.units import count
@@ -207,8 +208,14 @@ def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: flo
             if schedule.start[task] < schedule.finish[parent] - tolerance:
                 late = flow.tasks[parent].id
                 raise WorkflowError(f"task {flow.tasks[task].id!r} begins before its parent {late!r} has ended")
+    memory, rooms = platform.memory(flow)
+    cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
     for vm, tasks in schedule.order.items():
-        _check_slots(flow, platform, schedule, vm, tasks, tolerance)
+        machine = platform.vms[vm]
+        for needs, has, what in ((cores, machine.slots, "slots"), (memory, int(rooms[vm]), "memory")):
+            moment = _overfull(schedule, tasks, needs, has, tolerance)
+            if moment is not None:
+                raise WorkflowError(f"machine {machine.name!r} runs more than it has {what} for at {moment:.3f} s")
 
 
 def _check_fit(flow: Workflow, platform: Platform, task: int, vm: int, file: str | None = None) -> None:
@@ -221,16 +228,18 @@ def _check_fit(flow: Workflow, platform: Platform, task: int, vm: int, file: str
         )
 
 
-def _check_slots(
-    flow: Workflow, platform: Platform, schedule: Schedule, vm: int, tasks: Sequence[int], tolerance: float
-) -> None:
-    events = [(float(schedule.start[task]) + tolerance, flow.tasks[task].cores) for task in tasks]
-    events += [(float(schedule.finish[task]), -flow.tasks[task].cores) for task in tasks]
+def _overfull(
+    schedule: Schedule, tasks: Sequence[int], needs: NDArray[np.int64], has: int, tolerance: float
+) -> float | None:
+    """When some tasks take more at a time than their machine has, or None."""
+    events = [(float(schedule.start[task]) + tolerance, int(needs[task])) for task in tasks]
+    events += [(float(schedule.finish[task]), -int(needs[task])) for task in tasks]
     used = 0
-    for moment, cores in sorted(events):
-        used += cores
-        if used > platform.vms[vm].slots:
-            raise WorkflowError(f"machine {platform.vms[vm].name!r} runs more than it has slots for at {moment:.3f} s")
+    for moment, change in sorted(events):
+        used += change
+        if used > has:
+            return moment
+    return None
 
 
 def to_json(flow: Workflow, platform: Platform, schedule: Schedule, planner: str) -> dict[str, Any]:

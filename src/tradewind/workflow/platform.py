@@ -19,7 +19,12 @@ Storage = Literal["none", "shared", "local"]
 
 Marks = NDArray[np.bool_]
 
+Places = NDArray[np.int64]
+
 MEGABYTE = 1_000_000.0
+
+_ENDLESS = 2**62
+"""Bytes that no machine has, and that many tasks may share without a number running over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Vm:
         price_per_hour: USD for the whole machine.
         kind: Its instance type; machines of one kind are alike.
         boot_seconds: Seconds from its order until it can run a task; they are paid.
-        memory_bytes: Its memory, or None where unknown; `Platform.holding` turns it into slots.
+        memory_bytes: Its memory, or None where unknown.
     """
 
     name: str
@@ -127,15 +132,17 @@ class Platform:
         return tuple(tuple(found[key]) for key in sorted(found))
 
     def classes_for(self, flow: Workflow) -> tuple[tuple[int, ...], ...]:
-        """As `classes`, those machines apart that other tasks of the workflow fit on."""
-        if self.suits(flow):
+        """As `classes`, those apart that other tasks of the workflow fit on, or more of them where memory runs out."""
+        tight = self.tight(flow)
+        if self.suits(flow) and not tight:
             return self.classes
         fits = self.fits(flow)
         found: list[tuple[int, ...]] = []
         for alike in self.classes:
-            split: dict[bytes, list[int]] = {}
+            split: dict[tuple[bytes, float], list[int]] = {}
             for place in alike:
-                split.setdefault(fits[:, place].tobytes(), []).append(place)
+                memory = _memory(self.vms[place]) if tight else 0.0
+                split.setdefault((fits[:, place].tobytes(), memory), []).append(place)
             found += map(tuple, split.values())
         return tuple(found)
 
@@ -183,8 +190,7 @@ class Platform:
     def fits(self, flow: Workflow) -> Marks:
         """On which machines each task fits, by its cores and its memory; shape (tasks, machines).
 
-        A machine whose memory is unknown has enough. That tasks of several cores, or several tasks, meet there is for
-        slots to forbid; see `holding`.
+        A machine whose memory is unknown has enough. Of several tasks that meet there, see `tight`.
         """
         cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         found = cores[:, None] <= np.array([vm.slots for vm in self.vms])[None, :]
@@ -247,8 +253,45 @@ class Platform:
             return f"it needs {format_memory(it.memory_bytes or 0)} of memory, and the machine has {has}"
         return ""
 
+    def tight(self, flow: Workflow) -> bool:
+        """True where tasks that fit by their cores can be too much for a machine's memory: then both are counted."""
+        if flow.densest is None:
+            return False
+        known = {(vm.slots, vm.memory_bytes) for vm in self.vms if vm.memory_bytes is not None}
+        return any(0 < holds(slots, memory, flow) < slots for slots, memory in known)
+
+    def memory(self, flow: Workflow) -> tuple[Places, Places]:
+        """Bytes of memory that each task takes, and that each machine has; all zero where it is not `tight`."""
+        if not self.tight(flow):
+            return np.zeros(len(flow), dtype=np.int64), np.zeros(len(self.vms), dtype=np.int64)
+        needs = [task.memory_bytes or 0 for task in flow.tasks]
+        return np.array(needs, dtype=np.int64), np.array(self.memories, dtype=np.int64)
+
+    @cached_property
+    def memories(self) -> tuple[int, ...]:
+        """Bytes of memory of each machine; more than any has where it is unknown."""
+        return tuple(_ENDLESS if vm.memory_bytes is None else vm.memory_bytes for vm in self.vms)
+
     def holding(self, flow: Workflow) -> Platform:
-        """The same machines, each with no more slots than its memory holds: whatever runs there at a time fits.
+        """The same machines, those of which all tasks take the same with only the slots that their memory holds.
+
+        Nothing is lost by that, and memory need not be counted; where tasks differ, it is, see `tight`.
+
+        Raises:
+            WorkflowError: A task fits on no machine.
+        """
+        self.check(flow)
+        if not self.tight(flow):
+            return self
+        cores, needs = flow.demands.T
+        vms = []
+        for vm, memory in zip(self.vms, self.memories, strict=True):
+            alike = np.count_nonzero((cores <= vm.slots) & (needs <= memory)) == 1
+            vms.append(replace(vm, slots=holds(vm.slots, memory, flow)) if alike else vm)
+        return replace(self, vms=tuple(vms))
+
+    def reserving(self, flow: Workflow) -> Platform:
+        """The same machines, each with no more slots than its memory holds whatever runs there: for who counts cores.
 
         Args:
             flow: The workflow; where its tasks do not say what they need, and of a machine whose memory is unknown,

@@ -90,7 +90,7 @@ def learn(
         raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
     flow = with_measured(read_workflow(file, lenient=lenient), measured)
     _check_times(flow)
-    learner = open_learner(method, flow, open_platform(vms).holding(flow), settings, seed)
+    learner = open_learner(method, flow, open_platform(vms).reserving(flow), settings, seed)
     folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
     makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
     if not makespans:

@@ -24,12 +24,12 @@ class Armed:
 
 
 def awaited(
-    graph: Graph, task: int, missing: Sequence[int], running: Collection[int], free: int
+    graph: Graph, task: int, missing: Sequence[int], running: Collection[int], free: int, spare: int = 0
 ) -> tuple[int, ...] | None:
     """The tasks after whose end another can begin, and not before; None if that depends on the order of their ends.
 
-    These are the parents that have not ended, and each of the others without whose slots there would not be enough even
-    if all the rest had ended. Where that does not suffice, several sets of tasks would do.
+    These are the parents that have not ended, and each of the others without whose slots or memory there would not be
+    enough even if all the rest had ended. Where that does not suffice, several sets of tasks would do.
 
     Args:
         graph: The workflow and its machines.
@@ -37,10 +37,14 @@ def awaited(
         missing: Its parents that have not ended.
         running: The tasks that run on its machine.
         free: Free slots there.
+        spare: Bytes of memory that are free there, where they are counted.
     """
     if not set(missing) <= set(running):
         return None
-    cores, lacking = graph.cores, graph.cores[task] - free
-    everything = sum(cores[other] for other in running)
-    needed = [other for other in running if other in missing or everything - cores[other] < lacking]
-    return tuple(sorted(needed)) if sum(cores[other] for other in needed) >= lacking else None
+    needed = set(missing)
+    counted = ((graph.cores.__getitem__, free), (graph.needs, spare))
+    for needs, there in counted:
+        everything, lacking = sum(map(needs, running)), needs(task) - there
+        needed.update(other for other in running if everything - needs(other) < lacking)
+    enough = all(sum(map(needs, needed)) >= needs(task) - there for needs, there in counted)
+    return tuple(sorted(needed)) if enough else None

@@ -33,6 +33,7 @@ class Board:
         self.armed: dict[int, Armed] = {}
         self._queues = [deque(order.get(vm, ())) for vm in range(len(graph.slots))]
         self._free = list(graph.slots)
+        self._spare = [0] * len(graph.slots) if graph.rooms is None else list(graph.rooms)
         self._running: list[set[int]] = [set() for _ in graph.slots]
         self._children: list[list[int]] = [[] for _ in graph.parents]
         for task, parents in enumerate(graph.parents):
@@ -52,12 +53,17 @@ class Board:
         """The machines that are not lost; one that was given back can be asked for again."""
         return tuple(vm for vm, there in enumerate(self.presence) if there is not Presence.LOST)
 
+    def _room(self, task: int, vm: int) -> bool:
+        """Whether a machine has the free slots and the memory for a task."""
+        return self._free[vm] >= self.graph.cores[task] and self._spare[vm] >= self.graph.needs(task)
+
     def _place(self, task: int, vm: int, attempt: int) -> None:
         """A task runs on a machine."""
         self.steps[task] = Step.RUNNING
         self.places[task] = (vm, attempt)
         self._running[vm].add(task)
         self._free[vm] -= self.graph.cores[task]
+        self._spare[vm] -= self.graph.needs(task)
         self._ready.pop(task, None)
 
     def _release(self, task: int) -> None:
@@ -65,6 +71,7 @@ class Board:
         vm, _ = self.places.pop(task)
         self._running[vm].discard(task)
         self._free[vm] += self.graph.cores[task]
+        self._spare[vm] += self.graph.needs(task)
         self.steps[task] = Step.WAITING
         self._ready[task] = None
 

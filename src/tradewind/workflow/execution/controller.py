@@ -92,7 +92,8 @@ class Controller:
         for record in journal.records:
             self.history.take(record)
         cores, slots = [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
-        graph = Graph(self._flow.parents, cores, slots, self._platform.fits(self._flow).tolist())
+        memory = tuple(each.tolist() for each in self._platform.memory(self._flow))
+        graph = Graph(self._flow.parents, cores, slots, self._platform.fits(self._flow).tolist(), *memory)
         self._seconds = self._platform.seconds(self._flow)
         planned = plan.schedule.finish - plan.schedule.start
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned

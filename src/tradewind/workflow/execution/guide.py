@@ -23,12 +23,13 @@ class Guide(Protocol):
 
     vms: tuple[int, ...]
 
-    def pick(self, ready: Sequence[int], free: Sequence[int]) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], free: Sequence[int], spare: Sequence[int] = ()) -> tuple[int, int] | None:
         """A ready task and the machine that it is started on now, or None to wait.
 
         Args:
             ready: Tasks whose parents have ended, in the order in which they became ready.
             free: Free slots of each machine; none where it is not there.
+            spare: Bytes of memory that are free there, where they are counted.
         """
         ...
 
@@ -77,12 +78,14 @@ class Directing:
         self._begun: dict[int, float] = {}
         self._deciding = False
 
-    def pick(self, ready: Sequence[int], free: Sequence[int]) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], free: Sequence[int], spare: Sequence[int] = ()) -> tuple[int, int] | None:
         """See `Guide.pick`. All that is decided until it waits is decided at one moment."""
         state = self._state
         if not self._deciding:
             self._tick()
         state.free = [free[vm] for vm in self.vms]
+        if spare and state.platform.tight(state.flow):
+            state.spare = [float(spare[vm]) for vm in self.vms]
         picked = self._director.pick([self._task[task] for task in ready if task in self._task], state)
         self._deciding = picked is not None
         if picked is None:

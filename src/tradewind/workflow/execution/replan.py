@@ -91,6 +91,7 @@ def plan_rest(
 
 def _busy(flow: Workflow, platform: Platform, under_way: Sequence[UnderWay]) -> dict[int, float]:
     """Seconds until each machine has a free slot, of those that have none; what begins by itself counts as run."""
+    memory, rooms = platform.memory(flow)
     left: dict[int, dict[int, float]] = {}
     for each in sorted(under_way, key=lambda each: len(each.after)):
         ends = left.setdefault(each.vm, {})
@@ -99,6 +100,7 @@ def _busy(flow: Workflow, platform: Platform, under_way: Sequence[UnderWay]) -> 
         vm: min(ends.values())
         for vm, ends in left.items()
         if sum(flow.tasks[task].cores for task in ends) >= platform.vms[vm].slots
+        or sum(int(memory[task]) for task in ends) >= rooms[vm] > 0
     }
 
 

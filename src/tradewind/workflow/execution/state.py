@@ -46,7 +46,7 @@ class ExecutionMachine(Board):
     """A plan that is carried out: where every task is, and what is to be started next.
 
     Each machine starts its tasks in the order of the plan: a task begins when all before it on its machine have begun,
-    its parents have ended, and enough slots are free. Where all that the next one waits for runs on its machine, it is
+    its parents have ended, and enough is free. Where all that the next one waits for runs on its machine, it is
     armed: given to the machine beforehand. With a guide there is no order: it is asked for a task and its machine
     whenever something has happened.
 
@@ -225,7 +225,7 @@ class ExecutionMachine(Board):
         if vm in self.armed or self._planning or task in self._moved or self._unmet[task] > len(running):
             return []
         missing = [parent for parent in self.graph.parents[task] if self.steps[parent] is not Step.DONE]
-        after = awaited(self.graph, task, missing, running, self._free[vm])
+        after = awaited(self.graph, task, missing, running, self._free[vm], self._spare[vm])
         if after is None:
             return []
         self.attempts[task] += 1
@@ -301,15 +301,15 @@ class ExecutionMachine(Board):
         up = [there is Presence.UP for there in self.presence]
         pinned = {task: vm for task, vm in self._moved.items() if task in self._ready and up[vm]}
         for task, vm in pinned.items():
-            if self._free[vm] >= self.graph.cores[task]:
+            if self._room(task, vm):
                 out.append(self._launch(task, vm))
         while ready := [task for task in self._ready if task not in pinned]:
             free = [count if there else 0 for count, there in zip(self._free, up, strict=True)]
-            picked = guide.pick(ready, free)
+            picked = guide.pick(ready, free, self._spare)
             if picked is None:
                 break
             task, vm = picked
-            if task not in self._ready or free[vm] < self.graph.cores[task] or not self.graph.fit(task, vm):
+            if task not in self._ready or not (up[vm] and self._room(task, vm) and self.graph.fit(task, vm)):
                 raise WorkflowError(f"who decides has placed task {task} on machine {vm}, which cannot start it now")
             out.append(self._launch(task, vm))
         return out
@@ -325,7 +325,7 @@ class ExecutionMachine(Board):
             while queue:
                 task = queue[0]
                 if self.steps[task] is Step.WAITING:
-                    if self._unmet[task] or self._free[vm] < self.graph.cores[task]:
+                    if self._unmet[task] or not self._room(task, vm):
                         out += self._arm(task, vm)
                         break
                     out.append(self._launch(task, vm))

@@ -45,16 +45,24 @@ class Graph:
         cores: Slots that each task takes.
         slots: Slots of each machine.
         fits: For each task on which machines it fits; None where each fits wherever there are the slots for it.
+        memory: Bytes that each task takes, and
+        rooms: Bytes that each machine has; None where memory cannot run out before the slots do.
     """
 
     parents: Sequence[Sequence[int]]
     cores: Sequence[int]
     slots: Sequence[int]
     fits: Sequence[Sequence[bool]] | None = None
+    memory: Sequence[int] | None = None
+    rooms: Sequence[int] | None = None
 
     def fit(self, task: int, vm: int) -> bool:
         """True where a task can run on a machine, as soon as that is free."""
         return self.slots[vm] >= self.cores[task] and (self.fits is None or self.fits[task][vm])
+
+    def needs(self, task: int) -> int:
+        """Bytes of memory that a task takes, where they are counted."""
+        return 0 if self.memory is None else self.memory[task]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.planner.machines import Machines
-from tradewind.workflow.platform import Platform
+from tradewind.workflow.platform import Places, Platform
 from tradewind.workflow.simulator.reference import Director, State
 
 MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
@@ -92,6 +92,7 @@ class BatchDirector(Director):
         self._platform = platform
         self._cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
+        self._memory, self._rooms = platform.memory(flow)
         self._seconds = platform.seconds(flow)
         # Of what runs: machine, expected end.
         self._running: dict[int, tuple[int, float]] = {}
@@ -128,17 +129,36 @@ class BatchDirector(Director):
         seconds = self._seconds[batch]
         if self._platform.storage == "local":
             seconds = seconds + [[state.fetching(task, vm) for vm in range(len(self._slots))] for task in ready]
-        vm, start = kernel_general.batch_now(
-            self._rule, seconds, self._cores[batch], self._slots, state.now, self._lanes(state)
-        )
-        free, decided = list(state.free), []
+        needs, kept = (self._cores[batch], self._memory[batch]), (self._lanes(state), *self._pieces(state, len(batch)))
+        vm, start = kernel_general.batch_now(self._rule, seconds, needs, self._slots, state.now, kept)
+        free, spare, decided = list(state.free), list(state.spare), []
         starting = np.flatnonzero(start <= state.now)
         for task, where in zip(batch[starting].tolist(), vm[starting].tolist(), strict=True):
-            if free[where] >= self._cores[task]:
+            if free[where] >= self._cores[task] and spare[where] >= self._memory[task]:
                 free[where] -= int(self._cores[task])
+                spare[where] -= int(self._memory[task])
                 decided.append((task, where))
         self._more = len(decided) < len(starting)
         return decided
+
+    def _pieces(self, state: State, batch: int) -> tuple[Numbers, Places, Places]:
+        """When which pieces of each machine's memory are expected to be free, with space for those of a batch."""
+        vms, later = len(self._slots), np.nextafter(state.now, np.inf)
+        if not self._rooms.any():
+            return np.empty((vms, 1)), np.zeros((vms, 1), dtype=np.int64), np.ones(vms, dtype=np.int64)
+        found: list[list[tuple[float, int]]] = [[] for _ in range(vms)]
+        for task, (vm, end) in self._running.items():
+            found[vm].append((max(end, later), int(self._memory[task])))
+        most = batch + 2 + max(map(len, found))
+        until, size = np.empty((vms, most)), np.zeros((vms, most), dtype=np.int64)
+        for vm, (machine, pieces) in enumerate(zip(self._platform.vms, found, strict=True)):
+            # A machine that is not there has no slots yet; what others run there is free as late as that.
+            free = min(int(self._rooms[vm]), int(state.spare[vm])) if state.free[vm] else 0
+            unknown = int(self._rooms[vm]) - free - sum(piece for _, piece in pieces)
+            pieces += [(state.now, free), (max(machine.boot_seconds, later), unknown)]
+            pieces.sort()
+            until[vm, : len(pieces)], size[vm, : len(pieces)] = zip(*pieces, strict=True)
+        return until, size, np.array([len(pieces) for pieces in found], dtype=np.int64)
 
     def _lanes(self, state: State) -> Numbers:
         """When each core is expected to be free: now, when its task should end, or when its machine is up."""

@@ -55,8 +55,9 @@ class CpSatPlanner(Planner):
 
     Needs the extra ``optimal``. Machines that are alike are one resource of as many units as they have slots, so that
     no time is spent on telling them apart; where tasks of several cores would not fit together, each machine is its
-    own. Under local storage every task is given the time to fetch all its files, and the plan is tightened afterwards:
-    that one is not proven. Perron and Furnon, OR-Tools, https://developers.google.com/optimization.
+    own, and so where memory can run out. Under local storage every task is given the time to fetch all its files, and
+    the plan is tightened afterwards: that one is not proven. Perron and Furnon, OR-Tools,
+    https://developers.google.com/optimization.
 
     Attributes:
         proven: True when no plan is shorter than the last one by more than a hundred-thousandth of it.
@@ -117,6 +118,7 @@ class _Model:
         self.unit = first.makespan / _UNITS
         self.flow, self.platform = flow, platform
         self._seconds = seconds
+        self._memory, self._rooms = platform.memory(flow)
         self.classes = _classes(flow, platform)
         self.model = model = cp_model.CpModel()
         horizon = _UNITS + 2 * len(flow)
@@ -142,7 +144,7 @@ class _Model:
     def _add_class(self, number: int, vms: Sequence[int], first: Schedule) -> None:
         """The tasks that could run on a class: optional intervals that share its slots."""
         model, boot = self.model, math.ceil(self.platform.vms[vms[0]].boot_seconds / self.unit)
-        intervals, demands = [], []
+        intervals, demands, memories = [], [], []
         for task in range(len(self.flow)):
             took = self._seconds[task, vms[0]]
             if not np.isfinite(took):
@@ -154,10 +156,14 @@ class _Model:
                 model.new_optional_interval_var(self._starts[task], length, self._ends[task], there, f"{task}_{number}")
             )
             demands.append(self.flow.tasks[task].cores)
+            memories.append(int(self._memory[task]))
             if boot:
                 model.add(self._starts[task] >= boot).only_enforce_if(there)
             model.add_hint(there, int(first.vm[task]) in vms)
         model.add_cumulative(intervals, demands, sum(self.platform.vms[vm].slots for vm in vms))
+        if unit := math.gcd(*memories):
+            most = min(int(self._rooms[vms[0]]), sum(memories))
+            model.add_cumulative(intervals, [memory // unit for memory in memories], most // unit)
 
     def schedule(self, solver: Any) -> Schedule:
         """The solution, on machines: within a class, each task on the first one with enough free slots."""
@@ -182,7 +188,7 @@ class _Model:
 
 
 def _classes(flow: Workflow, platform: Platform) -> tuple[tuple[int, ...], ...]:
-    """Machines that are alike; each its own where tasks of several cores could be spread over two of them."""
-    if all(task.cores == 1 for task in flow.tasks) or all(vm.slots == 1 for vm in platform.vms):
+    """Machines that are alike; each its own where what a task takes could be spread over two of them."""
+    if not platform.tight(flow) and (flow.needs[0] == 1 or all(vm.slots == 1 for vm in platform.vms)):
         return platform.classes_for(flow)
     return tuple((vm,) for vms in platform.classes_for(flow) for vm in vms)

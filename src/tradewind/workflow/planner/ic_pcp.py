@@ -84,36 +84,36 @@ class _Instance:
     """A machine, and what it runs by now.
 
     Attributes:
-        slots: Its cores.
+        has: Its cores, and its memory in bytes; none where that is not counted.
         up: Seconds until it can run a task.
-        times: When the number of cores in use changes; it begins with 0.
-        used: The cores in use from each of these times to the next one; the last is 0.
+        times: When what is in use changes; it begins with 0.
+        used: The cores and bytes in use from each of these times to the next one; of the last, none.
         first: When its first task begins.
         last: When its last one ends.
     """
 
-    slots: int
+    has: tuple[int, int]
     up: float
     times: list[float] = field(default_factory=lambda: [0.0])
-    used: list[int] = field(default_factory=lambda: [0])
+    used: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     first: float = math.inf
     last: float = -math.inf
 
-    def earliest(self, after: float, seconds: float, cores: int) -> float:
+    def earliest(self, after: float, seconds: float, needs: tuple[int, int]) -> float:
         """When a task can begin at the earliest, in a gap if there is one."""
         begin = max(after, self.up)
         for at in range(bisect_right(self.times, begin) - 1, len(self.times) - 1):
             end = self.times[at + 1]
-            if self.used[at] + cores > self.slots:
+            if any(used + need > has for used, need, has in zip(self.used[at], needs, self.has, strict=True)):
                 begin = end
             elif begin + seconds <= end + _CLOSE:
                 break
         return begin
 
-    def take(self, begin: float, end: float, cores: int) -> None:
+    def take(self, begin: float, end: float, needs: tuple[int, int]) -> None:
         """Note a task."""
         for at in range(self._cut(begin), self._cut(end)):
-            self.used[at] += cores
+            self.used[at] = self.used[at][0] + needs[0], self.used[at][1] + needs[1]
         self.first, self.last = min(self.first, begin), max(self.last, end)
 
     def _cut(self, moment: float) -> int:
@@ -142,7 +142,12 @@ class _Paths:
         self._deadline = deadline
         self._classes = self._platform.classes_for(self._flow)
         flow, count = machines.flow, len(machines.flow)
-        self._instances = [_Instance(vm.slots, vm.boot_seconds) for vm in self._platform.vms]
+        memory, rooms = self._platform.memory(flow)
+        self._needs = [(task.cores, int(each)) for task, each in zip(flow.tasks, memory, strict=True)]
+        self._instances = [
+            _Instance((vm.slots, int(room)), vm.boot_seconds)
+            for vm, room in zip(self._platform.vms, rooms, strict=True)
+        ]
         self._least = machines.seconds.min(axis=1)
         starts, children = flow.csr(flow.children)
         self._sending = {
@@ -197,7 +202,7 @@ class _Paths:
         # What ends first, if it is late all the same; else what costs least more, and of that what is in use already.
         _, _, _, vm, times = min(offers)
         for task, (begin, end) in zip(tasks, times, strict=True):
-            self._instances[vm].take(begin, end, self._flow.tasks[task].cores)
+            self._instances[vm].take(begin, end, self._needs[task])
             self._vm[task], self._begin[task], self._end[task] = vm, begin, end
         return tasks
 
@@ -218,7 +223,7 @@ class _Paths:
             if not math.isfinite(seconds):
                 return None
             others = (self._soonest[parent] for parent in self._flow.parents[task] if parent not in path)
-            begin = instance.earliest(max(before, *others, 0.0), seconds, self._flow.tasks[task].cores)
+            begin = instance.earliest(max(before, *others, 0.0), seconds, self._needs[task])
             before = begin + seconds
             if before > self._latest[task] * (1.0 + _CLOSE) and not late:
                 return None

@@ -18,8 +18,8 @@ Ints = NDArray[np.integer[Any]]
 
 
 def is_plain(flow: Workflow, platform: Platform) -> bool:
-    """True when every task uses one core and its time does not depend on where files are."""
-    return platform.storage != "local" and all(task.cores == 1 for task in flow.tasks)
+    """True when every task uses one core and no memory that could run out, wherever files are."""
+    return platform.storage != "local" and flow.needs[0] == 1 and not platform.tight(flow)
 
 
 class Machines:
@@ -43,8 +43,10 @@ class Machines:
 
     def __init__(self, flow: Workflow, platform: Platform) -> None:
         self.flow, self.platform = flow, platform
-        self._cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
+        needs, rooms = platform.memory(flow)
+        self._needs = np.array([task.cores for task in flow.tasks], dtype=np.int64), needs
+        self._sizes = self._slots, rooms
         self.seconds = platform.seconds(flow)
         self._ready_at = np.array([vm.boot_seconds for vm in platform.vms])
         self._parents = flow.csr(flow.parents)
@@ -110,10 +112,10 @@ class Machines:
         return ranks
 
     def cost_table(self) -> Numbers:
-        """PEFT's optimistic cost table; see `tradewind.workflow.kernel_general.cost_table`."""
-        from tradewind.workflow import kernel_general
+        """PEFT's optimistic cost table; see `tradewind.workflow.kernel_bounds.cost_table`."""
+        from tradewind.workflow import kernel_bounds
 
-        return kernel_general.cost_table(self.flow.order, *self._children, self.sending, self.seconds)
+        return kernel_bounds.cost_table(self.flow.order, *self._children, self.sending, self.seconds)
 
     def insert(self, sequence: Ints, bonus: Numbers | None = None) -> Schedule:
         """Place the tasks of a sequence one after the other where each ends first, gaps included.
@@ -126,8 +128,8 @@ class Machines:
 
         return self._settled(
             *kernel_general.insert_general(
-                sequence, *self._parents, self.seconds, self._nothing if bonus is None else bonus, self._cores,
-                self._slots, self._ready_at, self._local(),
+                sequence, *self._parents, self.seconds, self._nothing if bonus is None else bonus, self._needs,
+                self._sizes, self._ready_at, self._local(),
             )
         )  # fmt: skip
 
@@ -145,7 +147,7 @@ class Machines:
         from tradewind.workflow import kernel_general
 
         return kernel_general.append_all(
-            sequence, *self._parents, self.seconds, given.astype(np.int64), in_turn, self._cores, self._slots,
+            sequence, *self._parents, self.seconds, given.astype(np.int64), in_turn, self._needs, self._sizes,
             self._ready_at, self._local(),
         )  # fmt: skip
 
@@ -156,7 +158,7 @@ class Machines:
         waiting = np.diff(self._parents[0])
         return self._settled(
             *kernel_general.batch_all(
-                rule, self.flow.places, *self._children, waiting, self.seconds, self._cores, self._slots,
+                rule, self.flow.places, *self._children, waiting, self.seconds, self._needs, self._sizes,
                 self._ready_at, self._local(),
             )
         )  # fmt: skip

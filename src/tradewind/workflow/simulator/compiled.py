@@ -43,11 +43,12 @@ class Compiled:
     ) -> None:
         self.flow, self.platform = flow, platform
         self.seconds = platform.seconds(flow)
-        self._cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
-        self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
+        memory, rooms = platform.memory(flow)
+        self._needs = np.array([task.cores for task in flow.tasks], dtype=np.int64), memory
+        self._sizes = np.array([vm.slots for vm in platform.vms], dtype=np.int64), rooms
         self._suited = platform.suits(flow)
         # Of tasks of one core that fit on every machine, none can be passed over for another.
-        self._alike = self._suited and flow.needs[0] == 1
+        self._alike = self._suited and flow.needs[0] == 1 and not rooms.any()
         self._ready_at = np.array([vm.boot_seconds for vm in platform.vms])
         starts, children = flow.csr(flow.children)
         self._graph = (starts, children, np.array([len(each) for each in flow.parents], dtype=np.int32))
@@ -83,7 +84,7 @@ class Compiled:
         if not self._suited and len(tight := np.flatnonzero(self.seconds[np.arange(len(vm)), vm] == np.inf)):
             raise self._world.stuck(self.flow, [int(task) for task in tight])
         start, finish, done = kernel_simulate.follow_plan(
-            self._graph, self._changed(factors), vm, before, after, self._cores, self._slots, self._ready_at,
+            self._graph, self._changed(factors), vm, before, after, self._needs, self._sizes, self._ready_at,
             self._files, self._delays,
         )  # fmt: skip
         if done < len(self.flow):
@@ -119,8 +120,8 @@ class Compiled:
 
         _, ranks = np.unique(np.asarray(keys, dtype=np.float64), return_inverse=True)
         vms, start, finish, done = kernel_simulate.run_queue(
-            self._graph, self.seconds, ranks.astype(np.int64), np.asarray(preference, dtype=np.int64), self._cores,
-            self._slots, self._alike, self._ready_at, self._files, self._delays,
+            self._graph, self.seconds, ranks.astype(np.int64), np.asarray(preference, dtype=np.int64), self._needs,
+            self._sizes, self._alike, self._ready_at, self._files, self._delays,
         )  # fmt: skip
         if done < len(self.flow):
             raise self._world.stuck(self.flow, [task for task in range(len(self.flow)) if vms[task] < 0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ class State:
         platform: Its machines.
         now: Seconds since the beginning.
         free: Free slots of each machine.
+        spare: Free memory of each machine in bytes; without end where it is not counted (see `Platform.tight`).
         holding: The files on each machine, under local storage.
         vm: The machine of each task that was placed, else -1.
         finished: The tasks that have ended.
@@ -38,6 +40,12 @@ class State:
     holding: list[set[str]] = field(default_factory=list)
     vm: list[int] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
+    spare: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.spare:
+            counted = self.platform.tight(self.flow)
+            self.spare = [float(room) if counted else math.inf for room in self.platform.memories]
 
     @cached_property
     def reading(self) -> Numbers:
@@ -50,8 +58,9 @@ class State:
         return None if self.platform.suits(self.flow) else (~self.platform.fits(self.flow)).tolist()
 
     def fits(self, task: int, vm: int) -> bool:
-        """True when a task fits on a machine, and the machine has the free slots that it uses."""
-        if self.free[vm] < self.flow.tasks[task].cores:
+        """True when a task fits on a machine, and the machine has the free slots and memory that it uses."""
+        it = self.flow.tasks[task]
+        if self.free[vm] < it.cores or self.spare[vm] < (it.memory_bytes or 0):
             return False
         return self._misfits is None or not self._misfits[task][vm]
 
@@ -208,6 +217,7 @@ class _Run:
         else:
             vm = self.state.vm[number]
             self.state.free[vm] += self.flow.tasks[number].cores
+            self.state.spare[vm] += self.flow.tasks[number].memory_bytes or 0
             begin = float(self.start[number])
             self.director.ended(number, vm, begin, self.state.now, what == "fail")
             if what == "fail":
@@ -246,6 +256,7 @@ class _Run:
         running = self.flow.tasks[task].runtime / self.platform.vms[vm].speed
         seconds, fails = self.world.duration(task, vm, begin, int(self.attempts[task]), fetching, running)
         state.free[vm] -= self.flow.tasks[task].cores
+        state.spare[vm] -= self.flow.tasks[task].memory_bytes or 0
         state.vm[task] = vm
         self.attempts[task] += 1
         self.start[task], self.finish[task] = begin, begin + seconds
