@@ -64,7 +64,7 @@ def platforms(draw: st.DrawFn, storages: tuple[Storage, ...] = ("none", "shared"
         (4.0, 2, 5.0, 1),
     ]
     rows = draw(st.lists(st.sampled_from(kinds), max_size=4))
-    rows.insert(draw(st.integers(0, len(rows))), (2.0, 4, 0.0, draw(st.sampled_from([16, 32]))))
+    rows.insert(draw(st.integers(0, len(rows))), (2.0, 4, 0.0, 32))
     vms = tuple(
         Vm(f"vm{i}", speed, slots, 0.1 * speed, boot_seconds=boot, memory_bytes=gib * GIB)
         for i, (speed, slots, boot, gib) in enumerate(rows)
