@@ -24,6 +24,18 @@ def test_whether_it_runs_programs_of_ordinary_users_stands_in_the_store(
     assert (found.settings["engine"], found.settings["own_code"]) == ("process", own_code)
 
 
+def test_containers_without_an_engine_are_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path))
+    monkeypatch.setenv("TRADEWIND_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    assert run(["cluster", "start", "--docker", "--until-empty"]) != 0
+    told = capsys.readouterr()
+    assert "nobody.sock" in told.err
+    assert "Ctrl-C ends it" not in told.out
+
+
 def test_containers_of_another_machine_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.engine.assemble import build_problem
-from tradewind.engine.checks import check_limits
+from tradewind.engine.checks import check_limits, check_runner
 from tradewind.engine.deploying import build_deployer
 from tradewind.errors import SpecError
 from tradewind.problem.spec import parse_spec
@@ -46,3 +46,12 @@ def test_what_costs_nothing_wants_none(tmp_path: Path) -> None:
     ):
         spec = parse_spec(job, base=tmp_path)
         check_limits(spec, build_problem(spec, tmp_path), build_deployer(spec, "tw-owner", tmp_path, None))
+
+
+@pytest.mark.parametrize("image", ["''", "' '"])
+def test_an_empty_image_is_none(tmp_path: Path, image: str) -> None:
+    given = f"{{command: [run], image: {image}}}"
+    job = f"name: j\njob: {given}\nspace: {{n: [1, 2]}}\ndeploy: {{runner: docker}}\n"
+    spec = parse_spec(job, base=tmp_path)
+    with pytest.raises(SpecError, match=r"needs job\.image"):
+        check_runner(spec, build_problem(spec, tmp_path))

@@ -70,6 +70,7 @@ WRONG = [
         "deploy:\n  hooks:\n    before_executin: x",
         "job.yaml:9: unknown key 'before_executin' in deploy.hooks (did you mean",
     ),
+    ("deploy: {hooks: {on_error: [touch, x]}}", "deploy.hooks.on_error: ['touch', 'x'] may be one command or 2 hooks"),
     ("deploy: {hooks: {on_error: {timeout: 3}}}", "a hook needs either command or python"),
     ("deploy: {hooks: {on_error: {python: no colon}}}", "deploy.hooks.on_error.python"),
     ("offers: {vcpu: 8..4}", "offers.vcpu: the range '8..4' has its ends the wrong way round"),

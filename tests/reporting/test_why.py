@@ -8,7 +8,7 @@ import pytest
 from tradewind.problem import TrialState
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.why import why
-from tradewind.store.base import Store, this_process
+from tradewind.store.base import Change, Store, this_process
 
 from .conftest import SPEC, Build, make_trial, some_trials
 
@@ -219,6 +219,17 @@ def test_the_share_of_the_space(store: Store, build: Build, monkeypatch: pytest.
     assert "2 different configurations were tried of 400 (under 1 % of the space)" in said(
         store, build([make_trial(i, {"a": i}, 0.1) for i in range(2)])
     )
+
+
+def test_what_comes_to_the_same_offers_is_not_untried(
+    store: Store, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StudyData, "space_size", property(lambda self: 20))
+    study = build([make_trial(i, {"a": i}, 0.1) for i in range(6)])
+    store.write(study, Change(study={"state": "finished", "reason": "every configuration has been tried"}))
+    text = said(store, study)
+    assert "6 different configurations were tried; the other 14 come to the same offers, or cannot be had" in text
+    assert "30 %" not in text
 
 
 @pytest.mark.parametrize("spec", [{}, SPEC, {"objective": {"maximise": "m"}, "constraints": {"deadline": 5}}])

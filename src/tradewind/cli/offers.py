@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 offers_app = command_group("offers", "List what the catalogues sell, filtered and sorted.", bare=True)
 
+_WORDS = ("provider", "region", "type", "category", "arch", "priced on")
+"""Columns with words in them; the others have figures."""
+
 _SORTS = ("price", "vcpu", "memory", "name", "price-per-vcpu")
 
 
@@ -210,24 +213,28 @@ def _show(shown: Sequence[Offer], total: int, *, limited: bool) -> None:
     import shutil
     import sys
 
-    from rich.console import Console
-    from rich.table import Table
+    from tradewind.cli.output import printable
 
     # A file or a pipe has no width: nothing is cut there.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
     if not limited and sys.stdout.isatty():
         shown = shown[:50]
-    table = Table(box=None, pad_edge=False, header_style="bold")
     columns = _columns(shown)
-    names = _fitting(columns, width)
-    for name in names:
-        words = name in ("provider", "region", "type", "category", "arch", "priced on")
-        table.add_column(name, justify="left" if words else "right", no_wrap=True, overflow="ellipsis")
-    for row in zip(*(columns[name] for name in names), strict=True):
-        table.add_row(*row)
-    Console(width=width, highlight=False, markup=False).print(table)
+    # Not rich's table: it takes a millisecond a line, and all offers of a catalogue are thousands.
+    padded = []
+    for name in _fitting(columns, width):
+        size = max(len(cell) for cell in (name, *columns[name]))
+        pad = str.ljust if name in _WORDS else str.rjust
+        padded.append([pad(cell, size) for cell in (name, *columns[name])])
+    header, *lines = ("  ".join(row).rstrip() for row in zip(*padded, strict=True))
+    typer.secho(_cut(header, width), bold=True)
+    typer.echo("\n".join(printable(_cut(line, width)) for line in lines))
     if len(shown) < total:
         typer.echo(f"{len(shown)} of {total} offers; --limit {total} shows all", err=True)
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ def check_runner(spec: Spec, problem: Problem) -> None:
         )
     if spec.job.load is not None and not issubclass(runner, DrivesLoad):
         raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
-    if issubclass(runner, NeedsImages) and spec.job.image is None:
+    if issubclass(runner, NeedsImages) and not (spec.job.image or "").strip():
         raise spec.error(("job",), f"the {spec.runner.name} runner needs job.image", "name a container image")
     if not issubclass(plugins.load("runner", spec.runner.name), ThisMachine):
         return

@@ -230,10 +230,25 @@ HookName = Literal[
     "after_collecting",
     "on_error",
 ]
+
+
+def _hooks(value: Any) -> Any:
+    """One hook or several; a list that may be the words of one command is refused, for it would be several hooks."""
+    if isinstance(value, str | dict):
+        return [value]
+    words = isinstance(value, list) and len(value) > 1 and all(isinstance(each, str) for each in value)
+    if words and len(value[0].split()) == 1:
+        raise complaint(
+            f"{value} may be one command or {len(value)} hooks",
+            f"write {{command: [{', '.join(value)}]}}, or [{{command: {value[0]}}}, ...] for hooks one after the other",
+        )
+    return value
+
+
 Hook = Annotated[HookModel, BeforeValidator(_hook), Also({"type": "string"})]
 Hooks = Annotated[
     list[Hook],
-    BeforeValidator(lambda v: [v] if isinstance(v, str | dict) else v),
+    BeforeValidator(_hooks),
     Also({"type": "string"}, {"type": "object"}),
 ]
 

@@ -125,6 +125,10 @@ def _by(reference: float, value: float, word: str) -> str:
 # ---------------------------------------------------------------------- how sure
 
 
+_ALL_TRIED = "every configuration has been tried"
+"""How a search ends that has tried all; several configurations that come to one offer are tried by one trial."""
+
+
 def _certainty(data: StudyData) -> list[str]:
     measured = int(data.measured.sum())
     best = data.best_row
@@ -134,7 +138,10 @@ def _certainty(data: StudyData) -> list[str]:
     tried = len(np.unique(keys[data.ended & data.whole]))
     sentence = "1 configuration was tried" if tried == 1 else f"{tried:,} different configurations were tried"
     size = data.space_size
-    if size:
+    if size and tried < size and data.study.reason.startswith(_ALL_TRIED):
+        rest = "the other one comes" if size - tried == 1 else f"the other {size - tried:,} come"
+        sentence += f"; {rest} to the same offers, or cannot be had"
+    elif size:
         sentence += f" of {size:,} ({percent(min(1.0, tried / size))} of the space)"
     parts = int((data.ended & ~data.whole).sum())
     if parts:

@@ -121,6 +121,7 @@ def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str |
 def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str, float]) -> Nodes:
     from pathlib import Path
 
+    from tradewind import plugins
     from tradewind.deployer.runner.base import ListsNodes
     from tradewind.engine.deploying import make_part
     from tradewind.errors import InputError
@@ -130,6 +131,10 @@ def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str
     settings = {key: value for key, value in part.items() if key != "use"}
     if part["use"] == "docker":
         _check_host(str(settings.get("host") or os.environ.get("DOCKER_HOST", "")))
+        if not settings.get("host"):
+            # Other runners are asked for their nodes, and say then what is missing.
+            for look in plugins.load("runner", "docker").needs:
+                look()
         # Containers of this machine's engine have what its processes have.
         part, settings = {"use": "process"}, {}
     made = make_part("runner", part["use"], settings, Path.cwd(), data_folder())

@@ -203,6 +203,7 @@ def _finish(
 def _print(learner: Learner, makespans: list[float], judged: Judgement) -> None:
     import shutil
 
+    from tradewind.cli.workflow.common import say
     from tradewind.reporting.workflow_learning import curve_lines
     from tradewind.units import format_duration
 
@@ -211,14 +212,14 @@ def _print(learner: Learner, makespans: list[float], judged: Judgement) -> None:
     for line in curve_lines(makespans, min(shutil.get_terminal_size().columns, 100)):
         typer.echo(line)
     said = judged.figures
-    typer.echo(
+    say(
         f"Best plan, if all goes as stated: makespan {format_duration(said.makespan)}, lower bound "
         f"{format_duration(said.lower_bound)}, gap {said.gap:.1%}, serial time {format_duration(said.serial)}, "
         f"utilisation {said.utilisation:.0%}"
         + (f", cost ${said.cost:.4f} this run" if said.cost else "")
     )  # fmt: skip
     where = f"Mean of {judged.worlds} worlds that nothing was learned from" if judged.worlds else "Makespan, all known"
-    typer.echo(f"{where}:")
+    say(f"{where}:")
     for row in judged.rows:
         against = ""
         if row.against is not None:
@@ -226,11 +227,9 @@ def _print(learner: Learner, makespans: list[float], judged: Judgement) -> None:
             against = f"  {change.ratio - 1:+.1%} against HEFT [{change.low - 1:+.1%}, {change.high - 1:+.1%}]"
         elif not judged.worlds and said.lower_bound:
             against = f"  gap {row.makespan / said.lower_bound - 1:.1%}"
-        typer.echo(f"  {row.name:<22} {format_duration(row.makespan):>9}{against}")
+        say(f"  {row.name:<22} {format_duration(row.makespan):>9}{against}", indent="    ")
     if not judged.worlds and judged.best is not judged.rows[0]:
-        typer.echo(
-            f"Where everything is known, {judged.best.name.partition(',')[0]} plans better than what was learned."
-        )
+        say(f"Where everything is known, {judged.best.name.partition(',')[0]} plans better than what was learned.")
 
 
 def _print_json(learner: Learner, makespans: list[float], judged: Judgement, stopped: bool) -> None:
