@@ -62,12 +62,13 @@ def own(name: str, graph: dict[str, Any]) -> list[dict[str, Any]]:
     compiled = Compiled(flow, platform)
     keys, preference = np.zeros(len(flow), dtype=np.int64), np.array(graph["preference"], dtype=np.int64)
     vm, before, after = compiled.turns(plan)
-    shared = (compiled._needs, compiled._sizes, compiled._ready_at, compiled._files, compiled._delays)
+    room, rest = (compiled._needs, compiled._sizes), (compiled._ready_at, compiled._files, compiled._delays)
+    shared, queued = (*room, *rest), (*room, compiled._alike, *rest)
     times = {25: 2000, 1000: 1000, 10_000: 200}[len(flow)]
     few = {25: 50, 1000: 5, 10_000: 1}[len(flow)]
     loops: list[tuple[str, int, Callable[[], float]]] = [
         ("policy, kernel", times, lambda: float(
-            kernel_simulate.run_queue(compiled._graph, compiled.seconds, keys, preference, *shared)[2].max())),
+            kernel_simulate.run_queue(compiled._graph, compiled.seconds, keys, preference, *queued)[2].max())),
         ("plan, kernel", times, lambda: float(
             kernel_simulate.follow_plan(compiled._graph, compiled.seconds, vm, before, after, *shared)[1].max())),
         ("policy, kernel called from Python", times // 4, lambda: compiled.queue(keys, preference).makespan),
