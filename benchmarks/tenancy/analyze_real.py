@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from ground import ENGINES
-from real import SCALES, Cell, cells_of, told
+from real import CELLS, SCALES, Cell, told
 
 WORK = Path(__file__).parent / "work"
 MANY = 200
@@ -82,7 +82,7 @@ def real_table(engine: str, rows: list[Row]) -> None:
     )
     print("| searches | at once | policy | seeds | s | to simulated | with overhead | to FIFO | simulated, to FIFO |")
     print("|---:|---:|---|---:|---:|---|---|---|---|")
-    order = list(cells_of(engine))
+    order = list(CELLS)
     for cell in sorted(times, key=lambda c: (c.jobs > 1 and c.parallel > 1, c.jobs, c.parallel, order.index(c))):
         mine, base = times[cell], times.get(Cell(cell.jobs, cell.parallel, "fifo"), {})
         plain = [real / expected(engine, cell, seed) for seed, real in mine.items()]

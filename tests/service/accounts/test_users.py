@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,7 +163,11 @@ def test_what_is_done_is_in_the_audit_log(client: TestClient, context: Context, 
     expect(client.get("/api/v1/audit?user=%00%F0%28", headers=root), 422)
 
 
-def test_who_is_refused_again_and_again_does_not_fill_the_log(client: TestClient, root: Headers) -> None:
+def test_who_is_refused_again_and_again_does_not_fill_the_log(
+    client: TestClient, root: Headers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: 1000.0)  # all in one minute
+    monkeypatch.setattr("tradewind.service.accounts.audit.time", clock)
     for _ in range(100):
         expect(client.get("/api/v1/me", headers={"Authorization": "Bearer tw_guess"}), 401)
     assert 30 <= len(client.get("/api/v1/audit?action=call.refused", headers=root).json()) <= 60

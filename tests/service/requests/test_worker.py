@@ -73,7 +73,7 @@ def test_a_program_that_fails_is_explained_and_runs_once_more(busy: World) -> No
     busy.context.requests.retry(busy.ann, row.id)
     again = busy.ended(row)
     assert again.state == "failed"
-    assert again.cost == pytest.approx(2 * cost, rel=0.9)
+    assert again.cost > cost, "both are paid"
     assert again.cost > cost  # both attempts are paid
     assert again.study_id == row.study_id
     assert row.study_id is not None

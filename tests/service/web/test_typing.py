@@ -10,7 +10,7 @@ import pytest
 from tests.service.live import principal
 from tests.service.web.conftest import Opener
 from tests.service.web.stage import PASSWORD, Stage
-from tests.service.web.test_journeys import expect
+from tests.service.web.test_journeys import badge, expect
 from tests.service.web.test_new import CHOICES
 
 if TYPE_CHECKING:
@@ -94,6 +94,38 @@ def test_the_page_of_a_request_that_has_ended_asks_no_more(open_page: Opener, sc
     page.on("request", lambda sent: asked.append(sent.url))
     page.wait_for_timeout(5_000)
     assert asked == [], "nothing happens any more"
+
+
+def test_a_dialog_stays_open_while_what_is_beside_it_goes(open_page: Opener, scene: Stage) -> None:
+    """It was moved to its place, and what is moved closes."""
+    row = scene.wait(scene.submit(parameters={"seconds": 60}).id, "executing")
+    page = open_page()
+    passing = '<p id="passing">for a moment</p> <p id="too">too</p> '
+
+    def with_more(route: Route) -> None:
+        more = passing * shown + r"\g<0>"
+        text, dialogs = re.subn(r'<div id="[^"]+" class="sheet" popover', more, route.fetch().text(), count=1)
+        assert dialogs, "the page has changed: where is its dialog?"
+        route.fulfill(body=text, content_type="text/html")
+
+    shown = True
+    page.clock.install()
+    page.goto(f"/requests/{row.id}")
+    live = page.locator("[data-live]").first.get_attribute("data-live")
+    assert live is not None
+    page.route(f"**{live}*", with_more)
+    page.clock.run_for(16_000)
+    expect(page.locator("#passing")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    shown = False
+    page.clock.run_for(16_000)
+    expect(page.locator("#passing")).to_have_count(0)
+    expect(dialog).to_be_visible()
+    page.unroute_all(behavior="ignoreErrors")
+    dialog.get_by_role("button", name="Cancel", exact=True).click()
+    badge(page, "cancelled")
 
 
 def test_a_list_goes_on_under_the_focus_and_the_focus_stays(open_page: Opener, scene: Stage) -> None:

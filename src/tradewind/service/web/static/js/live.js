@@ -74,6 +74,7 @@ function merge(old, fresh) {
     const node = mine[i];
     if (!node) return void old.insertBefore(document.importNode(their, true), place);
     if (node === place) place = place.nextSibling;
+    else if (asks(node)) place = pass(node, place);
     else move(node, place);
     if (node.nodeType !== Node.ELEMENT_NODE) { if (node.data !== their.data) node.data = their.data; return; }
     for (const { name, value } of their.attributes) if (node.getAttribute(name) !== value) node.setAttribute(name, value);
@@ -112,6 +113,17 @@ function move(node, place) {
   const focus = node.contains(document.activeElement) ? document.activeElement : null;
   place ? place.before(node) : node.parentNode.append(node);
   focus?.focus({ preventScroll: true });
+}
+
+// A dialog that is moved would close: what is before it, and should not be, goes behind it.
+function pass(node, place) {
+  for (let last = node; place !== node;) {
+    const next = place.nextSibling;
+    last.after(place);
+    last = place;
+    place = next;
+  }
+  return node.nextSibling;
 }
 
 // Whether a dialog is open in here.
