@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -46,6 +46,7 @@ from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
 
 _POLL_SECONDS = 3.0
 _LOOK_SECONDS = 0.25
+_FRESH_SECONDS = 0.1
 _CALL_SECONDS = 30.0
 _FETCH_SECONDS = 600.0
 
@@ -84,6 +85,15 @@ class RaySettings(plugins.Settings):
     connect_seconds: float = Field(60.0, gt=0, description="Seconds that connecting to the cluster may take")
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a poll told of a run: when it was asked, after how many news, and the answer."""
+
+    asked: float
+    news: int
+    status: RunStatus
+
+
 class RayRunner(
     Runner,
     CallsNetwork,
@@ -116,6 +126,8 @@ class RayRunner(
         self._link: RayLink | None = None
         self._lock = threading.Lock()
         self._heard: dict[str, float] = {}  # when a run was known to be alive
+        self._known: dict[str, _Seen] = {}
+        self._news = 0  # how often what was known had to be asked for anew
         self._forgetting: list[Future[Any]] = []
         self._who = uuid.uuid4().hex
         self._awaited: list[str] = []
@@ -230,7 +242,21 @@ class RayRunner(
         }
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; see `Runner.poll`."""
+        """Where some runs are; see `Runner.poll`. What was known a moment ago holds, unless a run was told to end."""
+        news, now = self._news, time.monotonic()
+        known = {handle.run_id: self._known.get(_key(handle)) for handle in handles}
+        fresh = {
+            run_id: seen.status
+            for run_id, seen in known.items()
+            if seen is not None and seen.news == news and now - seen.asked < _FRESH_SECONDS
+        }
+        if len(fresh) == len(known):
+            return fresh
+        statuses = self._ask(handles)
+        self._known |= {_key(handle): _Seen(now, news, statuses[handle.run_id]) for handle in handles}
+        return statuses
+
+    def _ask(self, handles: Sequence[Handle]) -> dict[str, RunStatus]:
         keys = {handle.run_id: _key(handle) for handle in handles}
         try:
             found = self._call("poll", seconds=_POLL_SECONDS, patient=False, keys=keys)
@@ -284,10 +310,12 @@ class RayRunner(
 
     def _told(self, ending: Future[Any]) -> None:
         if ending is self._ending:  # and not one that was answered since others are awaited now
+            self._news += 1
             self.wake()
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
+        self._news += 1
         self._call("cancel", seconds=_CALL_SECONDS, key=_key(handle), name=handle.run_id, reason=reason)
 
     def find(self, owner: str | None) -> list[Handle]:
@@ -343,6 +371,7 @@ class RayRunner(
         self._forgetting = [call for call in self._forgetting if not call.done()]
         self._forgetting.append(self._linked().ask("forget", **given))
         self._heard.pop(handle.run_id, None)
+        self._known.pop(_key(handle), None)
 
     def close(self) -> None:
         """Let go of the helper process; runs go on."""
