@@ -13,6 +13,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.waiting import eventually
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.ray import driver as ray_driver
 from tradewind.deployer.runner.ray import link as ray_link
+from tradewind.deployer.runner.ray import runner as ray_runner
 from tradewind.deployer.runner.ray.files import packed
 from tradewind.deployer.runner.ray.runner import RayRunner, RaySettings
 from tradewind.errors import (
@@ -376,6 +378,7 @@ def test_a_run_that_waited_long_is_alive_while_its_cluster_is_silent(
             raise UnreachableError("nobody answers", hint="")
         return {"run-1": {"state": None, "end": None, "cancel": None, "live": True}}
 
+    monkeypatch.setattr(ray_runner, "_FRESH_SECONDS", 0.0)
     runner = bench.make()
     monkeypatch.setattr(runner, "_call", call)
     assert runner.poll([handle])["run-1"].state is RunState.SUBMITTING
@@ -386,6 +389,37 @@ def test_a_run_that_waited_long_is_alive_while_its_cluster_is_silent(
     another = bench.make()
     monkeypatch.setattr(another, "_call", call)
     assert another.poll([handle])["run-1"].state is RunState.PREEMPTED
+
+
+def test_what_was_known_a_moment_ago_is_not_asked_again(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But it is after an end was told, after a cancel, and for a run that was not among those asked for."""
+    asked: list[list[str]] = []
+
+    def call(op: str, **given: Any) -> Any:
+        if op == "poll":
+            asked.append(sorted(given["keys"]))
+        return {name: {"state": None, "end": None, "cancel": None, "live": True} for name in given.get("keys", ())}
+
+    runner = bench.make()
+    monkeypatch.setattr(runner, "_call", call)
+    monkeypatch.setattr(runner, "_waiting", lambda handles: {})
+    monkeypatch.setattr(ray_runner, "_FRESH_SECONDS", 60.0)
+    one, two = (Handle(name, "ray", {"owner": OWNER_A, "expires": 0.0}) for name in ("one", "two"))
+    for _ in range(3):
+        assert runner.poll([one])["one"].state is RunState.SUBMITTING
+    assert asked == [["one"]]
+    assert set(runner.poll([one, two])) == {"one", "two"}
+    assert set(runner.poll([two])) == {"two"}
+    assert asked == [["one"], ["one", "two"]]
+    runner.cancel(two)
+    runner.poll([one])
+    assert asked[2:] == [["one"]]
+    ending: Future[Any] = Future()
+    runner._ending = ending
+    ending.add_done_callback(runner._told)
+    ending.set_result(None)
+    runner.poll([one])
+    assert asked[3:] == [["one"]]
 
 
 @pytest.mark.parametrize(
