@@ -91,8 +91,8 @@ def insert_general(
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
     # What is free on machines over time: linked lists of steps over one pool, the first of machine v is step v.
     size = 2 * tasks + vms + 2
-    since, free, following = np.zeros(size), np.zeros(size, np.int64), np.full(size, -1, np.int64)
-    spare = np.zeros(size, np.int64)
+    since, following = np.zeros(size), np.full(size, -1, np.int64)
+    free, spare = np.zeros(size, np.int64), np.zeros(size, np.int64)
     for each in range(vms):
         since[each], free[each], spare[each] = ready_at[each], slots[each], rooms[each]
     used = vms
@@ -102,10 +102,8 @@ def insert_general(
             earliest = max(earliest, finish[parents[at]])
         best, best_score, best_start, best_took = -1, np.inf, 0.0, 0.0
         for each in range(vms):
-            if not np.isfinite(seconds[task, each]):
-                continue
             least = max(earliest, ready_at[each]) + seconds[task, each] + bonus[task, each]
-            if best >= 0 and least >= best_score:
+            if not np.isfinite(seconds[task, each]) or (best >= 0 and least >= best_score):
                 continue
             step, begin, took = each, -1.0, 0.0
             while step >= 0:
@@ -125,9 +123,8 @@ def insert_general(
         vm[task], start[task], finish[task] = best, best_start, best_start + best_took
         _leave(task, best, best_start, finish[task], files)
         if finish[task] > best_start:
-            used = _occupy(
-                best, best_start, finish[task], cores[task], memory[task], since, free, spare, following, used
-            )
+            takes = cores[task], memory[task]
+            used = _occupy(best, best_start, finish[task], *takes, since, free, spare, following, used)
     return vm, start, finish
 
 

@@ -266,8 +266,7 @@ def run_queue(
                 took = _fetched(task, where, now, files, here) + took
             vm[task], start[task] = where, now + queue[task]
             finish[task] = start[task] + took
-            free[where] -= cores[task]
-            spare[where] -= memory[task]
+            free[where], spare[where] = free[where] - cores[task], spare[where] - memory[task]
             room -= cores[task]
             events = _push_time(when, what, events, finish[task], tasks + task)
         for at in range(passed):
