@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -22,10 +21,9 @@ from typing import Any
 
 from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
-from tradewind.service.operations import warm
+from tradewind.service.operations import told, warm
 from tradewind.service.operations.answering import Answering, prepare
 from tradewind.service.operations.board import Board, ProcessFacts
-from tradewind.service.operations.logs import start_logging
 from tradewind.service.operations.sockets import address_of, tls_of
 from tradewind.service.settings import ServiceSettings
 
@@ -47,8 +45,7 @@ def configuration(
         board: Where the server's processes write their figures.
         name: Its name among them.
     """
-    document = {"settings": settings.model_dump(mode="json"), "url": url, "data_folder": str(data_folder)}
-    return {**document, "listening": listening, "board": str(board), "name": name}
+    return told.configuration(settings, url, data_folder, listening=listening, board=str(board), name=name)
 
 
 def main() -> int:
@@ -57,37 +54,35 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return 0  # the server ended before it could say anything
-    told = json.loads(line)
-    settings = ServiceSettings.model_validate(told["settings"])
-    start_logging(settings.log_format, settings.log_level)
+    heard = told.listen()
+    if heard is None:
+        return 0
+    settings, document = heard
     os.environ.pop("NOTIFY_SOCKET", None)  # the first process speaks for all
     try:
-        answer(settings, told)
+        answer(settings, document)
     except TradewindError as error:
         _log.error("%s", error)
         return error.exit_code
     return 0
 
 
-def answer(settings: ServiceSettings, told: dict[str, Any]) -> None:
+def answer(settings: ServiceSettings, document: dict[str, Any]) -> None:
     """Answer until a signal ends it, or the server is gone.
 
     Args:
         settings: The server's settings.
-        told: The rest of `configuration`.
+        document: The whole of `configuration`.
 
     Raises:
         InputError: The certificate cannot be used.
         StoreError: The database cannot be opened.
     """
     tls = tls_of(settings)
-    folder, name = Path(told["board"]), str(told["name"])
+    folder, name = Path(document["board"]), str(document["name"])
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(contextlib.closing(socket.socket(fileno=told["listening"])))
-        context = open_context(settings, told["url"], Path(told["data_folder"]))
+        listening = stack.enter_context(contextlib.closing(socket.socket(fileno=document["listening"])))
+        context = open_context(settings, document["url"], Path(document["data_folder"]))
         stack.callback(context.close)
         answering = prepare(context, tls)
         warm.load(warm.ACCEPTING)

@@ -6,7 +6,6 @@ input, which stays open as long as the server lives.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -22,8 +21,7 @@ from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
 from tradewind.service.lasting import facts_of
 from tradewind.service.notices.sending import Sending
-from tradewind.service.operations import warm
-from tradewind.service.operations.logs import start_logging
+from tradewind.service.operations import told, warm
 from tradewind.service.requests.worker import Worker
 from tradewind.service.results.uploads import Uploads
 from tradewind.service.settings import ServiceSettings
@@ -45,7 +43,7 @@ def configuration(settings: ServiceSettings, url: str, data_folder: Path) -> dic
         url: Address of the store.
         data_folder: For runs, runners and refreshed prices.
     """
-    return {"settings": settings.model_dump(mode="json"), "url": url, "data_folder": str(data_folder)}
+    return told.configuration(settings, url, data_folder)
 
 
 def main() -> int:
@@ -54,12 +52,10 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return 0  # the server ended before it could say anything
-    told = json.loads(line)
-    settings = ServiceSettings.model_validate(told["settings"])
-    start_logging(settings.log_format, settings.log_level)
+    heard = told.listen()
+    if heard is None:
+        return 0
+    settings, document = heard
     stop = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -69,7 +65,7 @@ def main() -> int:
         signal.signal(number, end)
     threading.Thread(target=_wait_for_end, args=(stop,), name="tradewind-server-gone", daemon=True).start()
     try:
-        work(settings, told["url"], Path(told["data_folder"]), stop)
+        work(settings, document["url"], Path(document["data_folder"]), stop)
     except TradewindError as error:
         _log.error("%s", error)
         return error.exit_code

@@ -185,12 +185,8 @@ class DockerRunner(
                 until = min(until, time.monotonic() + self._watch(address).next_change())
                 self._listen(address)
         deaf = not all(listener.listening for listener in self._listeners.values())
-        left = max(0.0, until - time.monotonic())
-        if not deaf:
-            self._woken.wait(left)
-        elif not self._woken.wait(min(left, _DEAF_SECONDS)) and left > _DEAF_SECONDS:
-            return
-        self._woken.clear()
+        left = until - time.monotonic()
+        self.doze(min(left, _DEAF_SECONDS) if deaf else left)
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its containers; see `Runner.cancel`."""

@@ -61,8 +61,8 @@ class Endings:
                 names = []
             with self._lock:
                 self._ended |= dict.fromkeys(names)
-                for name in list(self._ended)[: max(0, len(self._ended) - _REMEMBERED)]:
-                    del self._ended[name]
+                while len(self._ended) > _REMEMBERED:
+                    del self._ended[next(iter(self._ended))]
                 told = [who for who, (wanted, _) in self._waiting.items() if not wanted.isdisjoint(names)]
                 calls = [self._waiting.pop(who)[1] for who in told]
                 self._asks = bool(self._waiting)

@@ -194,8 +194,8 @@ class Keeper:
             news = self._news
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(asyncio.shield(news), seconds)
-        names = list(self._ended)[-(self._count - seen) :] if self._count > seen else []
-        return (self._born, self._count), names
+        news_count = min(self._count - seen, len(self._ended))
+        return (self._born, self._count), [self._ended[place] for place in range(-news_count, 0)]
 
     async def remove(self, node: str, folder: str) -> bool:
         """Remove the files of a run from a node, in a process that runs have used if there is one.

@@ -161,10 +161,8 @@ class WardenClient:
                     return event
         return None
 
-    def ended(self, seconds: float = 0.0) -> list[Mapping[str, Any]]:
-        """The results that have come in, after waiting up to ``seconds`` for one."""
-        if self._open and not self._ended:
-            self._receive(seconds)
+    def ended(self) -> list[Mapping[str, Any]]:
+        """The results that have come in."""
         while self._open and self._receive(0):
             pass
         results = list(self._ended)
