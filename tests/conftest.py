@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests import workers
 from tests.quick import program
 
@@ -17,6 +18,10 @@ EVERYTHING = os.environ.get("TRADEWIND_ENGINES") == "all"
 # Workers and the programs that they start keep all cores busy, and matrices are small: further threads would only take
 # turns. numpy reads this when it is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared-machine")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -23,9 +23,9 @@ FILE_LINES, FUNCTION_LINES = 400, 60
 LONG_FILES = {
     "src/tradewind/errors.py": 460,  # one tree, which its docstring draws
     "src/tradewind/problem/parameter.py": 450,  # six short classes of one contract
-    "src/tradewind/testing/stores.py": 465,  # one suite
+    "src/tradewind/testing/stores.py": 470,  # one suite
     "src/tradewind/workflow/kernel_simulate.py": 420,  # numba renews what it compiled only where the file changes
-    "src/tradewind/workflow/learning/kernel.py": 570,  # numba renews what it compiled only where the file changes
+    "src/tradewind/workflow/learning/kernel.py": 680,  # numba renews what it compiled only where the file changes
 }
 """Files that may be longer than the rest, with their limit and the reason."""
 

@@ -66,6 +66,13 @@ def test_memory(text: str | float, count: int) -> None:
 
 
 @pytest.mark.parametrize("parse", [parse_duration, parse_money, parse_memory])
+@pytest.mark.parametrize("number", [10**400, -(10**400), "9" * 400], ids=["int", "negative", "text"])
+def test_what_no_float_holds_is_no_amount(parse: Callable[[object], float], number: object) -> None:
+    with pytest.raises(InputError, match="is not a"):
+        parse(number)
+
+
+@pytest.mark.parametrize("parse", [parse_duration, parse_money, parse_memory])
 @pytest.mark.parametrize(
     "text", ["", "x", "-1", "1 2", "1e3x", True, -1, math.nan, math.inf, None, [], "٣x", "1..2", "--"]
 )

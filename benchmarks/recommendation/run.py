@@ -43,7 +43,7 @@ History = list[tuple[Point, Trial]]
 Policy = Callable[[Job, Point, History, np.random.Generator, int], Proposal]
 
 
-def _searcher(kind: str, settings: dict[str, object], problem: Problem, past: History, seed: int) -> Searcher:
+def searcher(kind: str, settings: dict[str, object], problem: Problem, past: History, seed: int) -> Searcher:
     studies = tuple(_study(problem, point, trial) for point, trial in past)
     made: Searcher = plugins.create("searcher", kind, settings, problem=replace(problem, past=studies), seed=seed)
     return made
@@ -57,7 +57,7 @@ def _study(problem: Problem, point: Point, trial: Trial) -> PastStudy:
 
 def proposed(job: Job, point: Point, past: History, rng: np.random.Generator, seed: int) -> Proposal:
     """What the service proposes: the best by DONE over all runs, without exploration."""
-    made = _searcher("done", {}, job.problems[point], past, seed)
+    made = searcher("done", {}, job.problems[point], past, seed)
     assert isinstance(made, Recommends)
     return Proposal(made.recommend(1)[0].configuration)
 
@@ -66,7 +66,7 @@ def asked(settings: dict[str, object]) -> Policy:
     """What DONE asks for next, with its exploration."""
 
     def policy(job: Job, point: Point, past: History, rng: np.random.Generator, seed: int) -> Proposal:
-        answer = _searcher("done", settings, job.problems[point], past, seed).ask(SearchState())
+        answer = searcher("done", settings, job.problems[point], past, seed).ask(SearchState())
         assert not isinstance(answer, NothingLeft)
         return answer[0]
 
@@ -76,7 +76,7 @@ def asked(settings: dict[str, object]) -> Policy:
 def default(job: Job, point: Point, past: History, rng: np.random.Generator, seed: int) -> Proposal:
     """What the default searcher asks for next: runs with these parameters are its own, all others its past."""
     own = [trial for given, trial in past if given == point]
-    made = _searcher("tradewind", {}, job.problems[point], [p for p in past if p[0] != point], seed)
+    made = searcher("tradewind", {}, job.problems[point], [p for p in past if p[0] != point], seed)
     for number, trial in enumerate(own):
         made.tell(replace(trial, number=number))
     answer = made.ask(SearchState(proposed=len(own)))

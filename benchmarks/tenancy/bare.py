@@ -6,8 +6,8 @@
 Each way carries out 40 tasks that sleep for half a second, two at a time; the rounds of all ways alternate. Appends
 wall seconds to work/bare.csv. ``bare`` is the engine's own way: processes of a pool; an array of Slurm, ``%2``; tasks
 of Ray that start ``sleep``. ``actors`` is an actor of Ray for each task, ``tune`` Ray Tune with random search,
-``cluster`` a random search on a cluster of Tradewind. What is made once (connections, the first worker) is not
-counted: each way has two tasks before.
+``cluster`` a random search on a cluster of Tradewind, ``queued`` the same with two runs more that wait in Ray's queue.
+What is made once (connections, the first worker) is not counted: each way has two tasks before.
 """
 
 from __future__ import annotations
@@ -133,8 +133,16 @@ def peer(way: str, python: str, here: Ground, folder: Path, seconds: float, task
     return float(done.stdout.rpartition("took ")[2])
 
 
-def cluster(here: Ground, folder: Path, seconds: float, tasks: int) -> float:
-    """Wall seconds of a search on a cluster of Tradewind, from its submission to its end."""
+def cluster(here: Ground, folder: Path, queued: int, seconds: float, tasks: int) -> float:
+    """Wall seconds of a search on a cluster of Tradewind, from its submission to its end.
+
+    Args:
+        here: The engine.
+        folder: For its files.
+        queued: Runs beyond two that wait in the engine's queue.
+        seconds: How long each sleeps.
+        tasks: How many.
+    """
     from tradewind import plugins
     from tradewind.engine.assemble import study_document
     from tradewind.problem import RunState
@@ -149,9 +157,10 @@ def cluster(here: Ground, folder: Path, seconds: float, tasks: int) -> float:
 
     url = f"sqlite:///{folder}/tradewind.db"
     (folder / "work").mkdir(exist_ok=True)
-    text = JOB.format(seconds=seconds, tasks=tasks, parallel=PARALLEL)
+    text = JOB.format(seconds=seconds, tasks=tasks, parallel=PARALLEL + queued)
     spec = study_document(parse_spec(text, base=folder / "work"))
-    policy = Policy(plugins.create("fairness", "drf", {}), plugins.create("priority", "least_attained", {}))
+    rules = plugins.create("fairness", "drf", {}), plugins.create("priority", "least_attained", {})
+    policy = Policy(*rules, ahead=queued)
     began, rows = 0.0, []
     with closing(ClusterStore(url)) as store:
 
@@ -184,7 +193,9 @@ def ways_of(here: Ground, folder: Path, tune: str) -> dict[str, Callable[[float,
             found["tune"] = partial(peer, "tune", tune, here, folder)
     else:
         found["bare"] = pool
-    found["cluster"] = partial(cluster, here, folder)
+    found["cluster"] = partial(cluster, here, folder, 0)
+    if here.ray is not None:  # which has places for two; Slurm would carry them all out
+        found["queued"] = partial(cluster, here, folder, PARALLEL)
     return found
 
 
@@ -221,7 +232,7 @@ def main() -> int:
                 key = (given.engine, way, str(given.tasks), str(given.seconds), str(turn))
                 if key in done or time.monotonic() > until:
                     continue
-                if way == "cluster":
+                if way in ("cluster", "queued"):
                     measure(0.1, 2)  # as peers do in their processes: Ray ends workers that are idle for a second
                 psutil.cpu_percent()
                 wall = measure(given.seconds, given.tasks)

@@ -43,7 +43,8 @@ The tree, with the exit code that the command line ends with::
     │   ├── TooLargeError                  the body of a call is too large
     │   ├── SlowError                      a call did not arrive in time
     │   ├── TooManyError                   asked too often, or too much at once
-    │   └── BusyError                      it has as much to do as it can
+    │   ├── BusyError                      it has as much to do as it can
+    │   └── AwayError                      it does not answer
     └── InterruptedSearch            130   Ctrl-C
 
 An error prints as one line: what, where, what to do.
@@ -410,6 +411,12 @@ class BusyError(ServiceError):
     """The service has as much to do as it can, for all of its users together."""
 
     code = "service.busy"
+
+
+class AwayError(ServiceError):
+    """The service does not answer at this moment, as while it is started anew."""
+
+    code = "service.away"
 
 
 class TooLargeError(ServiceError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 
 from tradewind.errors import MissingProgramError
@@ -33,3 +34,18 @@ def how_to_install(extra: str, *packages: str) -> str:
         packages: What is to be installed besides.
     """
     return " ".join(("pip install", f"'tradewind[{extra}]'", *packages))
+
+
+def need_package(package: str, what: str, extra: str) -> None:
+    """See that an optional package is there, before anything begins that it is needed for at the end.
+
+    Args:
+        package: The name that it is imported by.
+        what: What needs it, in the plural: ``PNG charts``.
+        extra: The extra that brings it.
+
+    Raises:
+        MissingProgramError: It is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise MissingProgramError(f"{what} need {package}", hint=how_to_install(extra))

@@ -35,7 +35,7 @@ def parse_duration(text: str | float) -> float:
         InputError: It is not a duration.
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
-        seconds = float(text)
+        seconds = _as_float(text)
     else:
         plain = str(text).strip().lower()
         if re.fullmatch(r"\d+(\.\d+)?", plain):
@@ -58,7 +58,7 @@ def parse_money(text: str | float) -> float:
         InputError: It is not an amount of money.
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
-        amount = float(text)
+        amount = _as_float(text)
     else:
         match = re.fullmatch(
             r"\$?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?)?", str(text).strip().lower()
@@ -78,21 +78,38 @@ def parse_memory(text: str | float) -> int:
         InputError: It is not an amount of memory.
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
-        number, unit = float(text), "gib"
+        number, unit = _as_float(text), "gib"
     else:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", str(text).strip())
         if not match or (match[2].lower() or "gib") not in _MEMORY:
             raise InputError(f"{text!r} is not an amount of memory", hint="write 512MiB, 4GiB or a number of GiB")
         number, unit = float(match[1]), match[2].lower() or "gib"
-    if not math.isfinite(number) or number < 0:
+    size = number * _MEMORY[unit]
+    if not math.isfinite(size) or size < 0:
         raise InputError(f"{text!r} is not an amount of memory", hint="it must be zero or more")
-    return int(number * _MEMORY[unit])
+    return int(size)
+
+
+def _as_float(number: float) -> float:
+    """A number as a float; one that none is large enough for is infinite, as one that is written as a text."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def count(number: float, one: str) -> str:
     """``1 trial``, ``1,500 trials``: how many there are of a thing whose plural ends in s."""
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{shown} {one}" if number == 1 else f"{shown} {one}s"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most ``most`` characters: a longer one loses its middle, for names often differ at their ends."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 3
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
 def format_duration(seconds: float | None) -> str:

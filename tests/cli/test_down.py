@@ -19,8 +19,9 @@ from tradewind.cli.app import run
 from tradewind.engine import ending
 from tradewind.engine.assemble import new_study
 from tradewind.errors import CredentialsError, StudyBusyError, TeardownError
+from tradewind.paths import data_folder
 from tradewind.problem import Configuration, Proposal, Run, RunState, Trial, TrialState
-from tradewind.store.base import Change
+from tradewind.store.base import Change, Store, StudyRow
 
 from .left_alone import OFFER, World, world
 
@@ -205,3 +206,49 @@ def test_it_asks_first(left: World, capsys: pytest.CaptureFixture[str], monkeypa
 def test_it_wants_to_know_what(left: World, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words) == 3
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_of_many_studies_only_those_are_ended_that_have_something_to_be_ended(
+    left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    end_study = ending.end_study
+
+    def noting(store: Store, study: StudyRow, *arguments: Any, **named: Any) -> ending.Ended:
+        asked.append(study.id)
+        return end_study(store, study, *arguments, **named)
+
+    monkeypatch.setattr(ending, "end_study", noting)
+    left.leave()
+    done = {"level": 1}
+    idle, stray, named, held, uploads, unknown = [left.store.create_study(new_study(left.spec)) for _ in range(6)]
+    for study in (idle, stray, named, held, uploads, unknown):
+        row = Run(f"{study.owner}-00000-1", 0, state=RunState.DONE, started=1.0, ended=2.0)
+        trial = Trial(0, Proposal(Configuration(done)), OFFER, TrialState.SUCCEEDED, "key", attempts=1)
+        left.store.write(study.id, Change([trial], [row]))
+    more = [left.store.create_study(new_study(left.spec)).id for _ in range(20)]
+    with left.deployer() as deployer:
+        deployer.provisioner.make("stray", stray.owner, time.time() + 600, OFFER)
+        deployer.provisioner.make(f"{named.owner}-00007-1", "somebody", time.time() + 600, OFFER)
+    left.store.hold(held.id, ELSEWHERE, 600)
+    note = data_folder() / "uploads" / uploads.owner / "run.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("{}")
+    spec = json.loads(json.dumps(unknown.spec))
+    spec["job"]["deploy"]["runner"] = {"use": "uninstalled"}
+    left.store.write(unknown.id, Change(study={"spec": spec}))
+    assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
+    told = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
+    assert told.keys() == {left.study.id, idle.id, stray.id, named.id, held.id, uploads.id, unknown.id, *more}
+    assert sorted(asked) == sorted([left.study.id, stray.id, named.id, held.id, uploads.id, unknown.id])
+    assert {one for one in told if told[one]["problems"]} == {held.id, unknown.id}
+    assert told[left.study.id]["runs"] and "stray" in told[stray.id]["given_back"][0]
+    assert left.found() == {f"{named.owner}-00007-1"}, "what has another's tag is another's"
+    asked.clear()
+    monkeypatch.setattr("tradewind.deployer.provisioner.simulated.SimulatedProvisioner.find", _refuse)
+    assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
+    assert len(asked) == len(told), "who cannot be asked for all at once is asked for each"
+
+
+def _refuse(*_: object) -> list[Any]:
+    raise CredentialsError("nobody knows us")

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from tradewind.cli import app as app_module
+from tradewind.cli import output
 from tradewind.cli.app import run
 from tradewind.cli.common import emit_json
 from tradewind.paths import data_folder
@@ -83,3 +84,27 @@ def test_output_that_cannot_be_written_is_one_line(
     assert not (data_folder() / "crashes").exists()
     monkeypatch.undo()
     stream.buffer.raw.number = 0
+
+
+def test_what_is_very_long_in_an_error_loses_its_middle() -> None:
+    word = "a" * 3000 + "z"
+    for text in (f"there is no study '{word}' (known: b)", f"there is no study {word} (known: b)"):
+        said = output.one_line(text)
+        assert said.startswith("there is no study ")
+        assert said.endswith("z (known: b)" if "'" not in text else "z' (known: b)")
+        assert said.count("…") == 1
+        assert 200 <= max(map(len, said.split())) <= 202
+    assert output.one_line(f"'{'two words ' * 300}' is none").count("…") == 1
+    for before in ("key ", "key=", "[", "(", "a, "):
+        assert output.one_line(f"{before}'{'two words ' * 300}' is none").count("…") == 1
+    path = "/" + "/".join(["folder"] * 28)
+    assert output.one_line(f"cannot read\n{path}") == f"cannot read {path}"
+
+
+def test_what_stands_between_two_quoted_names_is_no_name() -> None:
+    known = ", ".join(f"key{number}" for number in range(60))
+    for text in (
+        f"unknown key 'foo' in job: known keys: {known}; did you mean 'key1'?",
+        f"the job's keys are {known}, and no others' are",
+    ):
+        assert output.one_line(text) == text

@@ -10,7 +10,7 @@ import typer
 
 from tradewind.cli.common import find_study, open_store
 from tradewind.cli.status import status
-from tradewind.errors import StudyNotFoundError
+from tradewind.errors import InputError, StudyNotFoundError
 from tradewind.problem import Trial
 from tradewind.store import rows
 from tradewind.store.base import Change, StudyRow
@@ -150,3 +150,30 @@ def test_an_unknown_study_names_a_near_one(tmp_path: Path) -> None:
     build([])
     with pytest.raises(StudyNotFoundError, match="did you mean 'zip'"):
         run("zipp")
+
+
+def test_totals_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    build(some_trials(10))
+    build([], name="other")
+    run("--totals")
+    words = capsys.readouterr().out
+    assert words.startswith("all studies: 1 open, 1 stopped; $")
+    run("--totals", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["studies"] == {"open": 1, "stopped": 1}
+    assert found["spent"] == pytest.approx(sum(trial.spent for trial in some_trials(10)))
+    assert found["reserved"] == 0
+    for more in ("zip", "--all"):
+        with pytest.raises(InputError, match="--totals is of all studies"):
+            run("--totals", more)
+
+
+def test_very_long_names_are_cut_in_the_middle(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "9000")
+    number = build([make_trial(0, {"word": "v" * 3000 + "w"}, 0.25)], name="n" * 3000 + "m")
+    run()
+    table = capsys.readouterr().out
+    assert f"{'n' * 66}…{'n' * 32}m" in table
+    assert "n" * 67 not in table
+    run(str(number))
+    assert f"word={'v' * 66}…{'v' * 32}w" in capsys.readouterr().out

@@ -201,3 +201,12 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     assert run(["tune", str(path), "--dry-run"]) == 0
     assert "clouds: too many configurations to list on 2 kinds of machines" in capsys.readouterr().out
     assert not (tmp_path / "home").exists()
+
+
+def test_charts_that_cannot_be_drawn_are_told_of_before_anything_runs(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert run(["tune", str(job), "--png", "plots"]) != 0
+    assert "PNG charts need matplotlib (pip install 'tradewind[plots]')" in capsys.readouterr().err
+    assert not (job.parent / "started").exists()

@@ -5,16 +5,20 @@ from __future__ import annotations
 import getpass
 import io
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tradewind.cli.app import run
-from tradewind.errors import SignInError
+from tradewind.cli.service.common import require_service
+from tradewind.errors import MissingProgramError, SignInError
 from tradewind.service.accounts.audit import Audit
 from tradewind.service.accounts.functions import Accounts
 from tradewind.service.people import Principal
@@ -188,3 +192,15 @@ def test_options_that_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> 
     assert "cannot both be given" in said(capsys, "add", "ann", "--password-stdin", "--no-password", code=3)
     assert "--days is for a token" in said(capsys, "add", "ann", "--days", "3", code=3)
     assert said(capsys, "list") == "There is no user yet: tradewind user add NAME --admin\n"
+
+
+def test_the_service_asks_for_whatever_its_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[>=<; ]", one)[0] for one in project["optional-dependencies"]["service"]}
+    named = {name for name, by in packages_distributions().items() for one in by if one.lower() in wanted}
+    assert {"fastapi", "httpx2"} <= named
+    for name in named - {"python_multipart"}:  # which is multipart under its newer name
+        with monkeypatch.context() as patch, pytest.raises(MissingProgramError) as caught:
+            patch.setitem(sys.modules, name, None)
+            require_service()
+        assert caught.value.hint == "pip install 'tradewind[service]'"

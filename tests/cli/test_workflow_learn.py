@@ -121,3 +121,12 @@ def test_ctrl_c_keeps_what_was_learned(words: tuple[str, ...], tmp_path: Path) -
     assert (tmp_path / "kept/plan.json").exists()
     count = len(list((tmp_path / "kept/episodes").glob("0*.json")))
     assert f"interrupted after {count} episodes" in errors
+
+
+def test_a_chart_that_cannot_be_drawn_is_told_of_before_anything_is_learned(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert run([*words, "--episodes", "2", "--out", "kept", "--png", "curve.png"]) != 0
+    assert "pip install 'tradewind[plots]'" in capsys.readouterr().err
+    assert not Path("kept").exists()

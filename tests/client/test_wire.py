@@ -116,6 +116,71 @@ def test_a_submission_is_repeated_with_its_key(monkeypatch: pytest.MonkeyPatch) 
     assert sent[0].headers["authorization"] == "Bearer tw_x"
 
 
+MADE = httpx2.Response(201, json={"id": 1, "name": "", "kind": "run", "state": "pending"})
+PROXY = httpx2.Response(502, text="<html>Bad Gateway")
+AWAY = httpx2.Response(503, json={"code": "store", "title": "the store does not answer", "status": 503})
+REFUSED = httpx2.ConnectError("refused")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses; time passes in nothing else."""
+    naps: list[float] = []
+    monkeypatch.setattr("time.sleep", naps.append)
+    monkeypatch.setattr("time.monotonic", lambda: sum(naps))
+    return naps
+
+
+def test_a_server_that_was_there_is_waited_for(clock: list[float]) -> None:
+    client, sent = answering(ME, *[REFUSED] * 8, PROXY, AWAY, ME)
+    assert (client.me().name, client.me().name) == ("ann", "ann")
+    assert len(sent) == 12
+    client, sent = answering(ME, *[REFUSED] * 99, patience=20.0)
+    client.me()
+    with pytest.raises(errors.ServiceError, match="does not answer: refused"):
+        client.me()
+    assert 20.0 <= sum(clock) - clock[0] < 40.0
+    client, sent = answering(ME, REFUSED)
+    client.me()
+    with pytest.raises(errors.ServiceError, match="does not answer: refused"):
+        client.cancel(1)
+    assert len(sent) == 2, "what changes something is not sent twice"
+
+
+def test_what_a_proxy_says_of_a_server_that_is_away(clock: list[float]) -> None:
+    client, _ = answering(*[PROXY] * 3)
+    with pytest.raises(errors.ServiceError, match="does not answer: HTTP status 502 of a proxy"):
+        client.me()
+    client, sent = answering(PROXY, MADE)
+    assert client.submit(application="a").id == 1
+    assert len({request.headers["idempotency-key"] for request in sent}) == 1
+
+
+def test_a_submission_whose_answer_was_lost_is_asked_for_until_it_is_known(clock: list[float]) -> None:
+    client, sent = answering(httpx2.ReadError("broken"), *[REFUSED] * 9, MADE)
+    assert client.submit(application="a").id == 1
+    assert len({request.headers["idempotency-key"] for request in sent}) == 1
+    client, sent = answering(httpx2.ReadError("broken"), *[REFUSED] * 99, patience=5.0)
+    with pytest.raises(errors.ServiceError, match="does not answer") as caught:
+        client.submit(application="a")
+    assert sent[0].headers["idempotency-key"] in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("kind", ["LocalProtocolError", "PoolTimeout", "ProxyError", "UnsupportedProtocol"])
+def test_a_call_that_was_never_sent_is_no_sign_of_a_server(kind: str, clock: list[float]) -> None:
+    client, sent = answering(*[getattr(httpx2, kind)("illegal header value")] * 99)
+    with pytest.raises(errors.ServiceError, match="illegal header value"):
+        client.me()
+    assert len(sent) == 3
+
+
+@pytest.mark.parametrize("kind", ["ReadError", "WriteError", "ReadTimeout", "WriteTimeout", "RemoteProtocolError"])
+def test_who_breaks_off_was_there(kind: str, clock: list[float]) -> None:
+    client, sent = answering(getattr(httpx2, kind)("broken"), *[REFUSED] * 9, ME)
+    assert client.me().name == "ann"
+    assert len(sent) == 11
+
+
 def test_no_token_goes_elsewhere() -> None:
     client, sent = answering(httpx2.Response(302, headers={"Location": "http://evil.test/"}))
     with pytest.raises(errors.ServiceError, match="sends calls on to http://evil"):

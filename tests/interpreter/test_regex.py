@@ -199,9 +199,9 @@ def test_a_huge_log_is_not_read_further_than_needed(tmp_path: Path, match: str, 
         file.seek(1 << 30)
         file.write(b"\nv=2\n")
     interpreter = plugins.create("interpreter", "regex", {"patterns": r"v=(?P<v>\d)", "match": match}, base=tmp_path)
-    started = time.perf_counter()
+    started = time.process_time()
     assert interpreter.interpret(output, {}) == {"v": value}
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.slow

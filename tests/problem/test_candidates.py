@@ -90,9 +90,9 @@ def test_a_candidate_among_half_a_million_is_found_in_no_time(make_problem: Make
     candidates.index(candidates.configuration(0))
     places = list(range(0, 800_000, 8_000))
     asked = [candidates.configuration(i) for i in places]
-    start = time.perf_counter()
+    start = time.process_time()
     assert [candidates.index(configuration) for configuration in asked] == places
-    assert time.perf_counter() - start < 1.0  # 10 ms each would do; it takes a tenth of one
+    assert time.process_time() - start < 1.0  # 10 ms each would do; it takes a tenth of one
 
 
 @given(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.errors import SpecError
-from tradewind.problem.command import split_words
+from tradewind.problem.command import _split, split_words
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,23 @@ def test_signs_within_a_word_mean_themselves(text: str) -> None:
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1), min_size=1))
 def test_quoted_words_come_back_whatever_they_hold(words: list[str]) -> None:
     assert split_words(shlex.join(["prog", *words])) == ("prog", *words)
+
+
+@given(st.text("ab $\t\r\n'\"\\\\\u00a0\u00e9", max_size=14))
+def test_words_are_those_of_the_standard_library(text: str) -> None:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"No (closing quotation|escaped character)"):
+            _split(text)
+    else:
+        assert _split(text) == words
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 2**21, "'" + "a" * 2**21 + "'", '"' + "\\a" * 2**20 + '"', "\\a" * 2**20, "'" * 2**20]
+)
+def test_a_long_word_takes_no_time_that_grows_with_its_square(text: str) -> None:
+    began = time.process_time()
+    assert len(split_words(text)) == 1
+    assert time.process_time() - began < 20.0, "the standard library takes more than ten minutes"

@@ -107,12 +107,12 @@ def test_what_is_not_in_the_language_is_refused_in_one_line(text: str) -> None:
     "text", ["9**9**9**9 > a", "a * 10**400 > 1", "2 ** 10**9 + a > 0", "a + 1e308 * 10 > 0", "a / 0 > 1"]
 )
 def test_huge_numbers_are_infinite_and_take_no_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         assert bool(value(text, a=2))
     except SpecError as error:  # a literal that Python itself does not hold
         assert "\n" not in str(error)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize("text", ["a + codec > 1", "a < 'x'", "codec < 3", "-codec > 1", "codec * 3 == 1"])

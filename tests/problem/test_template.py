@@ -96,10 +96,10 @@ def test_templates_that_fail_or_are_refused_are_named(word: str, message: str) -
 def test_filling_in_takes_far_less_than_a_millisecond() -> None:
     words = ("prog", "--level", "{{ level }}", "--mem={{ (instance.memory * 0.8)|int }}", "{{ nodes }}")
     filled(*words)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(200):
         filled(*words)
-    assert (time.perf_counter() - start) / 200 < 2e-3
+    assert (time.process_time() - start) / 200 < 2e-3
 
 
 @pytest.mark.parametrize(

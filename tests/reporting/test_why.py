@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tradewind.problem import TrialState
+from tradewind.problem.spec import parse_spec
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.why import why
+from tradewind.reporting.words import percent
 from tradewind.store.base import Change, Store, this_process
 
 from .conftest import SPEC, Build, make_trial, some_trials
@@ -275,3 +278,35 @@ def test_a_cheaper_one_that_is_usually_late_is_called_so(store: Store, build: Bu
     text = said(store, build(trials))
     assert "Use a=2 (trial 3)." in text
     assert "cheaper, but likelier to miss the deadline or another bound" in text
+
+
+def test_a_parameter_that_was_never_varied_is_said_to_be_so(store: Store, build: Build, tmp_path: Path) -> None:
+    job = """
+name: train
+job: {command: train}
+space:
+  model: [small, large]
+  batch: {values: [16, 32], when: {model: large}}
+  seed: [7]
+objective: {minimise: cost}
+constraints: {deadline: 20s}
+budget: {trials: 20}
+"""
+    spec = parse_spec(job, base=tmp_path).document()
+    trials = []
+    for number in range(12):
+        large = number % 2 == 1
+        configuration = {"model": "large", "batch": 16, "seed": 7} if large else {"model": "small", "seed": 7}
+        trials.append(make_trial(number, configuration, 0.5 + large + 0.01 * number))
+    text = said(store, build(trials, spec=spec))
+    assert "What mattered most for cost: model (9" in text
+    assert "hardly at all" not in text
+    assert "never varied, so that nothing is known of it: batch (from 12 trials only)." in text
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.0, "0 %"), (0.004, "under 1 %"), (0.5, "50 %"), (0.994, "99 %"), (0.996, "over 99 %"), (1.0, "100 %")],
+)
+def test_percentages_have_no_false_precision(share: float, words: str) -> None:
+    assert percent(share) == words

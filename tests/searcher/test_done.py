@@ -185,6 +185,19 @@ def test_parameters_without_influence_are_found_and_ignored() -> None:
     assert "found to matter: size" in lines
 
 
+def test_what_a_fit_that_counts_still_uses_is_not_said_to_be_found_not_to_matter() -> None:
+    rng = np.random.default_rng(6)
+    inputs: list[Values] = [
+        {"size": float(2 ** (i % 5)), "seed": float(rng.integers(1, 1000)), "label": "xyz"[int(rng.integers(3))]}
+        for i in range(10)
+    ]
+    problem = replace(sized({"size": 4.0, "seed": 5.0, "label": "y"}), past=history(inputs, noise=0.03))
+    lines = make(problem).basis()
+    assert {"found not to matter: label", "likely not to matter: seed", "found to matter: size"} <= set(lines)
+    alone = make(problem, average=False).basis()
+    assert "found not to matter: seed, label" in alone and not any("likely not" in line for line in alone)
+
+
 def test_an_ignored_parameter_does_not_keep_runs_apart() -> None:
     rng = np.random.default_rng(4)
     inputs = [{"size": float(2 ** (i % 5)), "seed": float(rng.integers(1, 1000))} for i in range(30)]

@@ -6,9 +6,13 @@ import json
 import logging
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.service.live import HELLO, principal
+from tests.service.shared import house
 
 from tradewind.service.app import create_app
 from tradewind.service.context import Context
@@ -244,6 +248,40 @@ def test_deep_and_broken_documents_are_refused(client: TestClient, ann: Headers)
         answer = client.patch("/api/v1/me", headers=ann, content=body)
         assert answer.status_code in (400, 422), body[:20]
         assert len(answer.content) < 5000
+
+
+HUGE = 10**400
+"""A number that no float holds."""
+
+ODD_NUMBERS: dict[str, tuple[str, str, Any]] = {
+    "cpus": ("POST", "requests", {"application": "hello", "resources": {"nodes": 1, "cpu": HUGE}}),
+    "seconds": ("POST", "requests", {"application": "hello", "resources": {"nodes": 1, "time": HUGE}}),
+    "nodes": ("POST", "requests", {"template": "executable = run.sh\nqueue\n", "resources": {"nodes": HUGE}}),
+    "dollars": ("POST", "requests", {"application": "hello", "search": {"budget": HUGE}}),
+    "nothing": ("POST", "requests", {"application": "ranges", "configuration": {"nodes": None}}),
+    "list": ("POST", "requests", {"application": "ranges", "configuration": {"nodes": [1]}}),
+    "changes": ("POST", "requests/1/resubmit", {"parameters": {"times": HUGE}}),
+    "field": ("POST", "applications", {"name": "x", "application": {"fields": {"n": {"max": HUGE}}}}),
+    "yaml": ("POST", "applications", HELLO.replace("max: 100", f"max: {HUGE}")),
+    "address": ("PUT", "me/places", {"address": "https://[::1"}),
+    "bucket": ("PUT", "me/places", {"address": "s3://[x/y"}),
+}
+
+
+@pytest.mark.parametrize("name", ODD_NUMBERS)
+def test_numbers_and_addresses_that_nothing_holds_are_refused(tmp_path: Path, name: str) -> None:
+    method, path, body = ODD_NUMBERS[name]
+    words = {"Content-Type": "application/yaml" if isinstance(body, str) else "application/json"}
+    content = body if isinstance(body, str) else json.dumps(body)
+    with house(tmp_path) as here:
+        here.client.post("/api/v1/requests", headers=here.ann, json={"application": "hello"})
+        ranges = HELLO.replace("name: hello", "name: ranges").replace("[1, 2]", "1..2")
+        here.context.applications.register(principal(here.context, "root"), ranges, shared=True)
+        answer = here.client.request(method, f"/api/v1/{path}", headers={**here.ann, **words}, content=content)
+    assert answer.status_code == 422, answer.text
+    assert len(answer.content) < 5000
+    assert "no such" not in answer.text
+    assert "Extra" not in answer.text
 
 
 # ---------------------------------------------------------------------- what is said and written

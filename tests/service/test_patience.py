@@ -13,6 +13,8 @@ import pytest
 import uvicorn
 from tests.waiting import eventually
 
+from tradewind.service.operations.answering import Answering
+from tradewind.service.operations.traffic import Traffic
 from tradewind.service.patience import PatientProtocol
 
 
@@ -28,7 +30,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     if scope["path"] == "/slow":
         await asyncio.sleep(0.5)
-    for _ in range(500 if scope["path"] == "/much" else 1):
+    for _ in range({"/much": 500, "/some": 13}.get(scope["path"], 1)):
         await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
     await send({"type": "http.response.body", "body": b"end"})
 
@@ -112,3 +114,62 @@ def test_others_are_served_as_ever(connection: socket.socket) -> None:
         connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
         assert read_answer(connection).startswith(b"HTTP/1.1 200")
         time.sleep(0.4)  # keep-alive has its own time
+
+
+@pytest.fixture
+def ending() -> Iterator[tuple[Answering, threading.Thread, socket.socket]]:
+    """A server that ends as ours does, its thread, and a client over what is, with small buffers, a slow line."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as client:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 30_000)
+        config = uvicorn.Config(
+            app, http=PatientProtocol, ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=20
+        )
+        unused: Any = None
+        running = Answering(config, Traffic(), unused, unused)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        eventually(lambda: running.started, what="the server to start")
+        client.settimeout(10)
+        client.connect(listening.getsockname())
+        client.sendall(b"GET /some HTTP/1.1\r\nHost: x\r\n\r\n")
+        yield running, thread, client
+        running.should_exit = running.force_exit = True
+        thread.join(10)
+
+
+def read_slowly(connection: socket.socket, rounds: int) -> bytes:
+    """The end of what came in so many rounds of 40 kB each 0.3 s, or until the end of the answer."""
+    received = b""
+    for _ in range(rounds):
+        for _ in range(4):
+            received = (received + connection.recv(10_000))[-20:]
+            if received.endswith(b"end\r\n0\r\n\r\n"):
+                return received
+        time.sleep(0.3)
+    return received
+
+
+def test_a_slow_download_comes_to_its_end_though_the_server_ends(
+    ending: tuple[Answering, threading.Thread, socket.socket],
+) -> None:
+    running, thread, client = ending
+    read_slowly(client, 1)
+    running.should_exit = True
+    assert read_slowly(client, 200).endswith(b"end\r\n0\r\n\r\n")
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_who_stops_reading_while_the_server_ends_is_left(
+    ending: tuple[Answering, threading.Thread, socket.socket],
+) -> None:
+    running, thread, client = ending
+    read_slowly(client, 1)
+    running.should_exit = True
+    read_slowly(client, 5)
+    started = time.monotonic()
+    thread.join(15)
+    assert time.monotonic() - started < 8
+    with pytest.raises(ConnectionError):
+        read_slowly(client, 200)

@@ -63,6 +63,15 @@ def test_attempts_of_several_servers_are_counted_together(servers: Servers) -> N
     assert stores[1].attempt({"name@place": 5}, 60.0) == 0
 
 
+def test_a_clock_that_was_ahead_keeps_nobody_out(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, real = SessionStore(servers[0]), time.time
+    monkeypatch.setattr("time.time", lambda: real() + 86400.0)
+    assert [store.attempt({"key": 1}, 60.0) > 0 for _ in range(2)] == [False, True]
+    monkeypatch.setattr("time.time", real)
+    assert store.attempt({"key": 1}, 60.0) == 0
+    assert store.attempt({"key": 1}, 60.0) > 0
+
+
 def test_attempts_are_forgotten_one_by_one(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     store, real, gone = SessionStore(servers[0]), time.time, 0.0
     monkeypatch.setattr(time, "time", lambda: real() + gone)

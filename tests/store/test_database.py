@@ -214,4 +214,4 @@ def test_what_is_asked_all_the_time_waits_for_no_writer(sqlite_url: str) -> None
             took = time.monotonic() - begun
         for each in waiting:
             each.join()
-    assert took < 1.0
+    assert took < 3.0

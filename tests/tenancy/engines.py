@@ -86,9 +86,20 @@ def check_node_loss(world: World, start: Started, lose: Callable[[], None], back
     return [run for run in runs if run.fault is Fault.INFRASTRUCTURE]
 
 
-def check_kills(world: World, words: Sequence[str], kills: int, seconds: float, **environment: str) -> None:
-    """Kill the cluster with SIGKILL at several moments: its runs go on, and the next one goes on with them."""
-    rows = [world.submit(name, tenant, trials=10, seconds=0.4) for name, tenant in (("one", "A"), ("two", "B"))]
+def check_kills(
+    world: World, words: Sequence[str], kills: int, seconds: float, *, run: float = 0.4, **environment: str
+) -> None:
+    """Kill the cluster with SIGKILL at several moments: its runs go on, and the next one goes on with them.
+
+    Args:
+        world: Where.
+        words: How the cluster is started.
+        kills: How often it is killed.
+        seconds: After so long, the first time.
+        run: Seconds that each run takes.
+        environment: Of the cluster's process.
+    """
+    rows = [world.submit(name, tenant, trials=10, seconds=run) for name, tenant in (("one", "A"), ("two", "B"))]
     killed = 0
     for turn in range(kills):
         with cluster_process(world, *words, **environment) as process:

@@ -305,6 +305,51 @@ def test_pausing_withdrawing_and_ending() -> None:
     assert not allocator.tenants["A"].jobs
 
 
+def test_runs_go_ahead_into_the_queue_of_an_engine() -> None:
+    allocator = cluster({"a": {"cpu": 2}, "b": {"cpu": 2}}, ["A"], policy(more={"ahead": 1}))
+    out = allocator.handle_all([ev.JobSubmitted("j", "A"), *asks("j", 9, {"cpu": 1})], 0.0)
+    assert started(out) == [f"j{number}" for number in range(6)]  # four have room, and one waits for each node
+    assert allocator.pool.free("a") == {}
+    assert started(allocator.handle(ev.Ended("j0"), 1.0)) == ["j6"]
+    allocator.handle(ev.Withdrawn("j7"), 1.0)
+    # Whichever the engine began: of each node as many end as were placed there.
+    ends = [ev.Ended(f"j{number}") for number in (1, 2, 3, 4, 5, 6)]
+    assert started(allocator.handle_all(ends, 2.0)) == ["j8"]
+    allocator.handle(ev.Ended("j8"), 3.0)
+    assert [allocator.pool.free(node) for node in "ab"] == [{"cpu": 2.0}, {"cpu": 2.0}]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_so_many_go_ahead_of_each_node_and_none_where_it_cannot_run(count: int) -> None:
+    nodes = {"a": {"cpu": 2}, "small": {"cpu": 1}, "b": {"cpu": 2}, "closed": {"cpu": 2}}
+    allocator = cluster(nodes, ["A"], policy(more={"ahead": count}))
+    allocator.handle(ev.NodeDrained("closed"), 0.0)
+    allocator.handle_all([ev.JobSubmitted("j", "A"), *asks("j", 20, {"cpu": 2})], 1.0)
+    placed = Counter(request.node for request in allocator.jobs["j"].running.values())
+    assert placed == {"a": 1 + count, "b": 1 + count}
+
+
+def test_what_goes_ahead_counts_against_quota_and_share() -> None:
+    allocator = cluster({"n": {"cpu": 4}}, [], policy(more={"ahead": 2}))
+    allocator.handle_all([ev.TenantSet("A", quota={"cpu": 5}), ev.TenantSet("B")], 0.0)
+    events = [ev.JobSubmitted("a", "A"), ev.JobSubmitted("b", "B")]
+    out = allocator.handle_all([*events, *asks("a", 9, {"cpu": 1})], 0.0)
+    assert started(out) == ["a0", "a1", "a2", "a3", "a4"]
+    assert shares(allocator)["A"] == 5 / 4
+    # The last place in the queue is for who has less.
+    out = allocator.handle_all([*asks("b", 2, {"cpu": 1})], 1.0)
+    assert started(out) == ["b0"]
+    assert started(allocator.handle(ev.Ended("a0"), 2.0)) == ["b1"]
+
+
+def test_a_large_run_waits_ahead_for_the_node_that_could_hold_it() -> None:
+    allocator = cluster({"small": {"cpu": 2}, "large": {"cpu": 8}}, ["A"], policy(more={"ahead": 1}))
+    allocator.handle_all([ev.JobSubmitted("s", "A"), *asks("s", 9, {"cpu": 1})], 0.0)
+    allocator.handle_all([ev.Withdrawn("s8"), ev.Ended("s0")], 1.0)
+    allocator.handle_all([ev.JobSubmitted("l", "A"), *asks("l", 2, {"cpu": 8})], 2.0)
+    assert [request.node for request in allocator.jobs["l"].running.values()] == ["large"]
+
+
 @pytest.mark.parametrize(
     ("event", "says"),
     [

@@ -201,6 +201,14 @@ def test_the_commands(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "tenant physics has no search 2" in capsys.readouterr().err
 
 
+def test_nothing_waits_in_the_queue_of_an_engine_that_has_none(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(world.folder))
+    assert run(["cluster", "start", "--store", world.url, "--queued", "1"]) == 3
+    assert "--queued 1: process has no queue" in capsys.readouterr().err
+
+
 def test_a_search_for_a_cluster_of_a_name(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.store.test_requests import add
 from tests.tenancy.world import World
 
 from tradewind.cli.app import run
 from tradewind.errors import QuotaError
+from tradewind.store.accounts import AccountStore, UserRow
+from tradewind.store.base import this_process
+from tradewind.store.claims import ClaimStore
 from tradewind.store.cluster import JobRow, TenantRow
+from tradewind.store.database import Database
+from tradewind.store.requests import RequestStore
 from tradewind.tenancy.money import check_money
 
 JOB = "name: one\njob: {command: 'true'}\nspace: {x: 1..9}\noffers: {provider: local, vcpu: 1}\nbudget: {BUDGET}\n"
@@ -49,11 +56,38 @@ def test_budgets_that_fit_together_keep_the_quota(world: World, capsys: pytest.C
 
 def test_a_search_that_is_not_over_and_has_no_budget_may_spend_anything(world: World) -> None:
     wanted, without = (JobRow(0, "A", "x", {"budget": {"dollars": dollars}}) for dollars in (1.0, None))
-    check_money(TENANT, [], world.studies, wanted)
-    with pytest.raises(QuotaError, match=r"search 7, which is not over, has no budget \(tradewind cancel 7\)"):
-        check_money(TENANT, [JobRow(7, "A", "x", without.spec)], world.studies, wanted)
-    check_money(TENANT, [JobRow(7, "A", "x", without.spec, state="cancelled")], world.studies, wanted)
-    check_money(TenantRow("A"), [], world.studies, without)
+    check_money(TENANT, {}, 0.0, wanted)
+    world.store.set_tenant(TENANT)
+    world.store.submit(without)
+    with pytest.raises(QuotaError, match=r"search 1, which is not over, has no budget \(tradewind cancel 1\)"):
+        check_money(TENANT, *world.store.spending("A"), wanted)
+    assert world.store.spending("A", before=1) == ({}, 0.0)
+    world.store.change_job(1, state="cancelled")
+    check_money(TENANT, *world.store.spending("A"), wanted)
+    check_money(TenantRow("A"), {}, 0.0, without)
+
+
+def test_requests_and_searches_have_one_account(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is set aside for a request is not promised to a search once more, nor the other way round."""
+    world.store.set_tenant(TENANT)
+    with closing(Database(world.url, busy_timeout=10.0)) as database:
+        AccountStore(database).add_user(UserRow(0, "ann", "user", "A"))
+        add(RequestStore(database), tenant="A")
+        claims = ClaimStore(database)
+        claim = claims.claim(this_process(), 60.0, lambda lines: (lines[0].first, 2.0))
+        assert claim is not None
+        assert world.store.spending("A") == ({}, 2.0)
+        assert submit(world, "dollars: 2, trials: 2") == 16
+        assert "$1.00 of it are neither spent nor promised to searches and requests" in capsys.readouterr().err
+        assert submit(world, "dollars: 0.9, trials: 2") == 0
+        assert claims.line("A").spent == pytest.approx(2.9)
+        # A search that a request has handed over is one thing with it.
+        claims.name_job(claim, JobRow(0, "A", "x", {"budget": {"dollars": 2.0}}), {"reserved": 2.0})
+        assert world.store.spending("A") == ({1: 0.9}, 2.0)
+        assert claims.line("A").spent == pytest.approx(2.9)
+    assert run(["tenant", "list", "--json"]) == 0
+    (bill,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (bill["searches"], bill["requests"]) == (2, 1)
 
 
 def test_of_two_at_the_same_moment_one_is_taken_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.ray import RayCluster, ray_cluster
-from tests.tenancy.engines import check_ended, check_kills, check_node_loss, check_shares, nodes_of
+from tests.tenancy.engines import check_ended, check_kills, check_node_loss, check_shares, nodes_of, snapshot
 from tests.tenancy.world import World, cluster_process
 from tests.waiting import eventually
 
@@ -51,7 +52,20 @@ def test_shares_of_tenants_and_searches(world: World, words: list[str]) -> None:
 
 @pytest.mark.slow
 def test_kill_9_of_the_cluster_loses_and_repeats_nothing(world: World, words: list[str]) -> None:
-    check_kills(world, words, int(os.environ.get("TRADEWIND_KILLS", "3")), 6.0)
+    check_kills(world, words, int(os.environ.get("TRADEWIND_KILLS", "3")), 6.0, run=0.8)
+
+
+@pytest.mark.slow
+def test_what_waits_in_rays_own_queue_survives_a_killed_cluster(world: World, words: list[str]) -> None:
+    row, more = world.submit("one", trials=10, seconds=0.5, parallel=6), ["--queued", "1"]
+    with cluster_process(world, *words, *more) as process:
+        eventually(lambda: any(each["running"] == 4 for each in snapshot(world).get("jobs", ())), 60, "a run waits")
+        process.kill()
+    with cluster_process(world, *words, *more) as process:
+        assert process.wait(timeout=90) == 0
+    check_ended(world, [row], 10)
+    moments = sorted((float(mark[1]), 1 if mark[0] == "begin" else -1) for mark in world.marks_of("one"))
+    assert max(itertools.accumulate(step for _, step in moments)) == 2  # each worker has one CPU
 
 
 @pytest.mark.slow

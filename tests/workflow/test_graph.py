@@ -60,6 +60,19 @@ def test_what_no_task_before_writes_comes_from_outside() -> None:
     assert flow.from_outside == (("db", "x"), ("late",), ("late", "y"), ("db",), ())
 
 
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (Task("a", "t", 1.0, cores=10**20), "task 'a' uses 1e+20 cores"),
+        (Task("a", "t", 1.0, memory_bytes=10**19), r"task 'a' uses 9.31e\+09 GiB of memory"),
+        (Task("a", "t", 1e300), r"task 'a' takes 1e\+300 s"),
+    ],
+)
+def test_amounts_beyond_all_machines_are_refused(task: Task, said: str) -> None:
+    with pytest.raises(WorkflowError, match=said.replace("+2", r"\+2")):
+        Workflow("w", (task,), ((),))
+
+
 @given(st.lists(st.sets(st.integers(0, 30), max_size=4), min_size=1, max_size=25))
 def test_parents_come_first_and_the_critical_path_is_a_path(wanted: list[set[int]]) -> None:
     parents = tuple(tuple(sorted(p for p in each if p < task)) for task, each in enumerate(wanted))

@@ -81,14 +81,8 @@ def test_a_task_runs_where_it_fits() -> None:
         [True, False, False, True],  # enough memory is known of one, and nothing of another
         [False, True, False, False],
     ]
-    # Memory is counted on the large one. Who counts cores alone gets the slots that hold whatever fits on a machine:
-    # the task of 48 GiB does not count on the wide one.
     assert held == platform
-    assert held.tight(flow)
-    reserved = platform.reserving(flow)
-    assert [each.slots for each in reserved.vms] == [1, 16, 2, 4]
-    assert reserved.reserving(flow) == reserved
-    assert not reserved.tight(flow)
+    assert held.tight(flow)  # memory is counted on the large one
     seconds = held.seconds(flow)
     assert np.isfinite(seconds).tolist() == held.fits(flow).tolist()
     assert held.misfit(flow, 1, 0) == ""
@@ -118,10 +112,6 @@ def test_machines_that_differ_in_what_fits_are_classes_of_their_own() -> None:
 
 
 def test_memory_that_leaves_no_machine_the_slots_of_a_task() -> None:
-    with pytest.raises(
-        WorkflowError, match="task 't1' uses 4 cores, and no machine has the memory to run as many tasks like 't0'"
-    ):
-        Platform((vm(4, 8),)).reserving(bag((1, 4), (4, 4)))
     assert Platform((vm(4, 8),)).holding(bag((1, 4), (4, 4))).vms[0].slots == 4
     with pytest.raises(WorkflowError, match="uses 4 cores, and no machine has as many"):
         Platform((vm(2, 8),)).holding(bag((4, 4))).check(bag((4, 4)))

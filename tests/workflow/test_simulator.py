@@ -16,6 +16,7 @@ from tradewind.plugins import Settings
 from tradewind.problem import Billing
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.learning.adaptive import AdaptivePolicy, Weights
 from tradewind.workflow.plan import Repeated, Schedule, check, figures
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.planner.lanes import Lanes
@@ -245,6 +246,18 @@ def test_speeds_are_walked_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in range(300):
         world.speed(0, place)
     assert len(steps) == 300
+
+
+def test_a_task_that_goes_through_speeds_without_end_is_refused() -> None:
+    flow = Workflow("long", (Task("a", "t", 1e12),), ((),))
+    for drift in (0.0, 1e-3):
+        world = World(unknown=0.1, drift=drift, period=1.0, seed=5)
+        with pytest.raises(WorkflowError, match=r"more than 1,000,000 periods of 1 s"):
+            simulate(flow, Platform((Vm("a"),)), ByKey([0.0], [0]), world)
+    short = World(unknown=0.1, period=1e-300, seed=5)
+    late = Workflow("late", (Task("a", "t", 1.0), Task("b", "t", 1.0)), ((), (0,)))
+    with pytest.raises(WorkflowError, match="more than 1,000,000 periods"):
+        AdaptivePolicy(late, Platform((Vm("a", boot_seconds=5.0),)), Weights()).run(short)
 
 
 def made() -> tuple[Workflow, Platform]:

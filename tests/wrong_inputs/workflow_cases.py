@@ -135,7 +135,7 @@ ADVICE: Sequence[Case] = [
         "wide",
         "a task that is larger than any machine",
         4,
-        "no offer has room for a task of 500 cores (allow larger types, or give --slots)",
+        "no offer has room for task 'a', which takes 500 cores (allow larger types, or give --slots)",
         **{"flow.yaml": "tasks:\n  a: {command: [sh, -c, 'true'], runtime: 60, cores: 500}\n"},
     ),
     _advise(

@@ -104,6 +104,20 @@ YAML = [
         files=job("objective", "objectiv"),
     ),
     Case(
+        "application",
+        "an application of the service",
+        3,
+        "job.yaml:11: unknown key 'application' (this is an application of the service: tradewind application register job.yaml)",
+        files=job(more="application: {title: Sort}\n"),
+    ),
+    Case(
+        "workflow",
+        "a workflow",
+        3,
+        "job.yaml:2: unknown key 'tasks' (this is a workflow: tradewind workflow info job.yaml) (and 2 more)",
+        files={"job.yaml": "name: sums\ntasks: {one: {command: 'true'}}\n"},
+    ),
+    Case(
         "unknown-inner-key",
         "misspelled a key within another",
         3,
@@ -293,6 +307,20 @@ YAML = [
         3,
         "job.yaml:11: where.0: the expression 'levl < 3' names 'levl', which is no parameter (did you mean 'level'?)",
         files=job(more="where: levl < 3\n"),
+    ),
+    Case(
+        "where-division",
+        "a constraint that divides by zero",
+        3,
+        "job.yaml:11: the expression 'level <= 1 / 0' divides by zero, whatever is chosen (correct it)",
+        files=job(more="where: level <= 1 / 0\n"),
+    ),
+    Case(
+        "where-division-some",
+        "a constraint that divides by zero for some values",
+        3,
+        "job.yaml:11: the expression '8 / (level - workers) > 2' divides by zero where level=1, workers=1 (leave that value out, or say in front of it what holds then: n == 0 or 8 / n > 2)",
+        files=job(more="where: 8 / (level - workers) > 2\n"),
     ),
     Case(
         "where-syntax",

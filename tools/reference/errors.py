@@ -67,6 +67,7 @@ WHAT_TO_DO = {
     "administrator for more.",
     "service.busy": "Wait as long as the answer says; an administrator can allow more, or start another server.",
     "service.too-large": "Send less at once, or ask the administrator for a larger `max_body_mib`.",
+    "service.away": "See that the server runs and can be reached; one that is started anew is there in seconds.",
     "service.slow": "Send it again; the connection was too slow.",
     "service.too-many": "Wait as long as the answer says, and ask less often.",
     "no-history": "Run the job with a few parameters first: `tradewind tune`, or `tradewind run --set ...`.",

@@ -136,7 +136,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             return 0
         return end.code if isinstance(end.code, int) else 1 if end.code else 0
     except TradewindError as error:
-        print(f"tradewind: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"tradewind: {output.one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except Exception as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -156,7 +156,7 @@ def _usage(error: Exception) -> str:
         return ""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "tradewind"
-    said = " ".join(words().split()).rstrip(".").replace(": Value error, ", ": ")  # pydantic's, not the user's
+    said = output.one_line(words()).rstrip(".").replace(": Value error, ", ": ")  # pydantic's, not the user's
     return f"{said} ({command} --help shows what there is)"
 
 
@@ -172,7 +172,8 @@ def _unexpected(error: Exception) -> str:
     from tradewind.errors import InputError
     from tradewind.paths import data_folder
 
-    line = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+    first = output.one_line(str(error).strip().partition("\n")[0])
+    line = f"unexpected {type(error).__name__}: {first or 'no message'}"
     try:
         folder = data_folder() / "crashes"
         folder.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,7 @@ def _by_name(name: str | None) -> bool:
     """False for a study's id and a job YAML."""
     from pathlib import Path
 
-    return not name or not (name.isdigit() or (Path(name).suffix in (".yaml", ".yml") and Path(name).is_file()))
+    return name is None or not (name.isdigit() or (Path(name).suffix in (".yaml", ".yml") and Path(name).is_file()))
 
 
 def find_studies(store: Store, name: str | None) -> list[StudyRow]:
@@ -143,7 +143,9 @@ def _unknown(store: Store, name: str | None) -> StudyNotFoundError:
     known = sorted({study.name for study in store.list_studies()})
     near = difflib.get_close_matches(name or "", known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
-    return StudyNotFoundError(f"there is no study {name!r}" if name else "there is no study yet", hint=hint)
+    if name is None:
+        return StudyNotFoundError("there is no study yet", hint=hint)
+    return StudyNotFoundError(f"there is no study {name!r}" if name else "'' is no name of a study", hint=hint)
 
 
 def _of_file(store: Store, path: Path) -> list[StudyRow]:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tradewind.engine.ending import Ended
     from tradewind.store.base import Store, StudyRow
 
+_FEW = 20
+"""So many studies are ended one after the other; of more, those that have nothing to be ended are found first."""
+
 
 def down(
     study: Annotated[
@@ -72,7 +75,8 @@ def _agreed(store: Store, chosen: Sequence[StudyRow]) -> bool:
 
     if not sys.stdin.isatty():
         raise InputError("nobody can be asked: this is no terminal", hint="give --yes")
-    running = sum(len(store.runs(study.id, open_only=True)) for study in chosen)
+    open_ = store.open_studies() if len(chosen) > 1 else {study.id for study in chosen}
+    running = sum(len(store.runs(study.id, open_only=True)) for study in chosen if study.id in open_)
     what = chosen[0].name if len({study.name for study in chosen}) == 1 else f"{len(chosen)} studies"
     return typer.confirm(f"End {what} ({count(running, 'open run')}) and give back its machines?")
 
@@ -82,12 +86,17 @@ def _end(
 ) -> tuple[list[Ended], list[str]]:
     """End one study after the other; none keeps the others from being ended."""
     from tradewind.engine.ending import Ended, end_study
+    from tradewind.engine.idle import idle_studies
     from tradewind.errors import StudyBusyError, TradewindError
     from tradewind.paths import data_folder
 
     ended: list[Ended] = []
     problems: list[str] = []
+    idle = idle_studies(store, chosen, data_folder()) if len(chosen) > _FEW else set()
     for study in chosen:
+        if study.id in idle:
+            ended.append(Ended(study))
+            continue
         try:
             one = end_study(store, study, data_folder(), reason="tradewind down ended it", force=force)
         except StudyBusyError as error:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
+
+from tradewind.units import shortened
 
 
 def prepare() -> None:
@@ -54,6 +57,20 @@ def drop() -> None:
     """What is still in our buffers goes nowhere."""
     if sys.stdout is sys.__stdout__:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+_LONGEST = 200
+"""Characters of a name, a value or a path that a line about it shows."""
+
+_OPENING = r"(?:(?<=^')|(?<=[\s(\[=:,]'))"
+"""After a quote that opens: what stands between two quoted names, or two apostrophes, is no name."""
+
+_LONG = re.compile(rf"{_OPENING}[^']{{{_LONGEST + 1},}}(?=')|\S{{{_LONGEST + 1},}}")
+
+
+def one_line(text: str) -> str:
+    """A message on one line; what is quoted in it, or has no space, and is very long loses its middle."""
+    return _LONG.sub(lambda found: shortened(found[0], _LONGEST), " ".join(text.split()))
 
 
 def printable(text: str) -> str:

@@ -36,7 +36,7 @@ def recommend(
         typer.Option(help="Who recommends, of the searchers that can.", autocompletion=completing.parts("searcher")),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
     server: Annotated[
         str | None, typer.Option(help="Ask this server, of which login keeps a token.", show_default=False)
     ] = None,

@@ -29,7 +29,7 @@ def run(
     ] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Cut the run short at the deadline.")] = False,
     budget: Annotated[str | None, typer.Option(help="USD that this run may cost at most.")] = None,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Run the job once, on the best known or a given configuration.
 

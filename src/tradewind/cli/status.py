@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 NEWEST = 20
 """Studies, or trials of a study, that are shown without ``--all``."""
 
+_NONE = "No study is stored yet: tradewind tune job.yaml makes one."
+
 
 def status(
     study: Annotated[
@@ -23,6 +25,9 @@ def status(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All studies or trials, not only the newest 20.")] = False,
+    only_totals: Annotated[
+        bool, typer.Option("--totals", help="Only how many studies there are, and what all have cost.")
+    ] = False,
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -30,12 +35,30 @@ def status(
     from contextlib import closing
 
     from tradewind.cli.common import open_store
+    from tradewind.errors import InputError
 
+    if only_totals and (study is not None or everything):
+        raise InputError("--totals is of all studies", hint="leave out the study and --all")
     with closing(open_store(store, must_exist=True)) as opened:
-        if study is None:
+        if only_totals:
+            _totals(opened, as_json)
+        elif study is None:
             _studies(opened, everything, as_json)
         else:
             _one(opened, study, everything, as_json)
+
+
+def _totals(store: Store, as_json: bool) -> None:
+    from tradewind.cli.common import emit_json
+    from tradewind.reporting.words import totals_words
+
+    totals = store.totals()
+    if as_json:
+        emit_json({"studies": dict(totals.states), "spent": totals.spent, "reserved": totals.reserved})
+    elif not totals.states:
+        typer.echo(_NONE)
+    else:
+        typer.echo(totals_words(totals))
 
 
 def _studies(store: Store, everything: bool, as_json: bool) -> None:
@@ -54,7 +77,7 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
 
     console = Console(highlight=False)
     if not summaries:
-        console.print("No study is stored yet: tradewind tune job.yaml makes one.", markup=False)
+        console.print(_NONE, markup=False)
         return
     console.print(tables.studies(summaries, console.width))
     totals = store.totals()

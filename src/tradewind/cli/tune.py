@@ -39,11 +39,12 @@ def tune(
     png: Annotated[Path | None, typer.Option(help="Write the plots as PNG into that folder at the end.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while searching.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Search for the best configuration; Ctrl-C stops cleanly, the same command resumes."""
     from tradewind.cli.common import load_job, open_store
     from tradewind.errors import InputError
+    from tradewind.programs import need_package
 
     given = {
         "budget.dollars": budget,
@@ -60,9 +61,11 @@ def tune(
 
         preview(spec, as_json=as_json)
         return
+    # Hours of searching are not to end with these.
     if html is not None and not html.absolute().parent.is_dir():
-        # Hours of searching are not to end with this.
         raise InputError(f"--html {html}: there is no folder {html.parent}", hint="make it, or name another file")
+    if png is not None:
+        need_package("matplotlib", "PNG charts", "plots")
     opened = open_store(store)
     try:
         study, ended = _search(spec, opened, fresh=fresh, quiet=quiet or as_json)

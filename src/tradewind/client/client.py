@@ -10,7 +10,7 @@ from tradewind.client.files import FileCalls
 from tradewind.client.models import User
 from tradewind.client.requests import RequestCalls
 from tradewind.client.studies import StudyCalls
-from tradewind.client.wire import Wire
+from tradewind.client.wire import PATIENCE, Wire
 
 if TYPE_CHECKING:
     import httpx2
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
     """A user of a server.
 
-    Every method raises the kind of `tradewind.errors.TradewindError` that the server had, and `ServiceError` where the
+    Every method raises the kind of `tradewind.errors.TradewindError` that the server had, and `AwayError` where the
     server does not answer. Calls that change nothing are tried again when the connection breaks; so is `submit`, which
-    the server recognises by its key.
+    the server recognises by its key. A server that was there is waited for, as while it is started anew; `wait`,
+    `events` and `logs` go on where they were.
 
     Args:
         url: Where the server is: ``https://tradewind.example.org``.
@@ -29,6 +30,7 @@ class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
             ``tradewind login`` has kept for this address; empty for none.
         timeout: Seconds that an answer may take.
         tries: How often a call is tried.
+        patience: Seconds for which a server that was there is waited for.
         verify: Whether the server's certificate is checked, or the path of the PEM file to check it with.
         transport: What carries the calls; for tests.
 
@@ -49,10 +51,14 @@ class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
         *,
         timeout: float = 30.0,
         tries: int = 3,
+        patience: float = PATIENCE,
         verify: bool | str = True,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        super().__init__(Wire(url, token, timeout=timeout, tries=max(1, tries), verify=verify, transport=transport))
+        wire = Wire(
+            url, token, timeout=timeout, tries=max(1, tries), patience=patience, verify=verify, transport=transport
+        )
+        super().__init__(wire)
         self.url = self._wire.url
 
     def __enter__(self) -> Self:

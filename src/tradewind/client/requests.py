@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tradewind.client.models import Event, Request, Upload
-from tradewind.client.wire import SILENCE, Calls, as_json, plain
-from tradewind.errors import BusyError, ServiceError, TooManyError
+from tradewind.client.wire import SILENCE, Calls, as_json, is_away, plain
+from tradewind.errors import AwayError, BusyError, ServiceError, StoreError, TooManyError
 
-_FAILURES = 3
-"""How often in a row a stream may break."""
+_FAILURES, _PAUSE = 3, 2.0
+"""How often in a row a stream may break that has said nothing yet; seconds from one to the next at most."""
 
 
 class RequestCalls(Calls):
@@ -53,6 +53,7 @@ class RequestCalls(Calls):
         Raises:
             InputError: Something in the document is wrong.
             QuotaError: The tenant's money is spent.
+            AwayError: The server does not answer; the hint has the key.
         """
         members = {
             "application": application,
@@ -66,8 +67,14 @@ class RequestCalls(Calls):
             "name": name,
         }
         whole = {**(document or {}), **{one: value for one, value in members.items() if value is not None}}
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        response = self._wire.call("POST", "/requests", again=True, json=as_json(whole), headers=headers)
+        key = key or uuid.uuid4().hex
+        try:
+            response = self._wire.call(
+                "POST", "/requests", again=True, json=as_json(whole), headers={"Idempotency-Key": key}
+            )
+        except AwayError as error:
+            hint = f"whether it was asked for is not known: asked for again with the key {key} it is the same request"
+            raise AwayError(error.message, hint=hint) from error
         return Request.from_json(response.json())
 
     def get(self, request: int) -> Request:
@@ -167,25 +174,31 @@ class RequestCalls(Calls):
         """
         ends = None if timeout is None else time.monotonic() + timeout
         since, streams = "", True
-        while not (found := self.get(request)).over:
+        while not (found := self._look(request, ends)).over:
             left = SILENCE if ends is None else ends - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"request {request} is {found.state} after {timeout:g} s")
+            heard = False
             try:
                 if not streams:
                     raise ServiceError("no streams")
                 for message in self._wire.messages(
                     f"/requests/{int(request)}/events", since=since, silence=min(SILENCE, left)
                 ):
-                    since = message.id or since
+                    heard, since = True, message.id or since
                     if message.kind == "end" or (ends is not None and time.monotonic() > ends):
                         break
             except (TooManyError, BusyError):
                 time.sleep(min(poll, left))
-            except ServiceError:
-                streams = False
+            except (ServiceError, StoreError) as error:
+                # One that was heard and broke off may have a server that is started anew.
+                streams = streams and heard and is_away(error)
                 time.sleep(min(poll, left))
         return found
+
+    def _look(self, request: int, ends: float | None) -> Request:
+        patience = None if ends is None else min(self._wire.patience, max(0.0, ends - time.monotonic()))
+        return Request.from_json(self._get(f"/requests/{int(request)}", patience=patience))
 
     def events(self, request: int | None = None, *, since: int | None = None) -> Iterator[Event]:
         """What happens, as it happens; it comes back by itself when the connection ends, and leaves nothing out.
@@ -199,7 +212,7 @@ class RequestCalls(Calls):
             NotFoundError: There is no such request that you may see.
         """
         path = "/events" if request is None else f"/requests/{int(request)}/events"
-        last, failures = "" if since is None else str(since), 0
+        last, failures, failing = "" if since is None else str(since), 0, 0.0
         while True:
             try:
                 for message in self._wire.messages(path, since=last):
@@ -210,12 +223,14 @@ class RequestCalls(Calls):
                         yield Event.from_json(message.data)
             except (TooManyError, BusyError) as error:
                 time.sleep(error.wait or 1.0)
-            except ServiceError as error:
+            except (ServiceError, StoreError) as error:
+                failing = failing if failures else time.monotonic()
                 failures += 1
+                waits = self._wire.answered and time.monotonic() - failing < self._wire.patience
                 # A connection may break; a refusal stays one.
-                if type(error) is not ServiceError or failures > _FAILURES:
+                if not is_away(error) or not (waits or failures <= _FAILURES):
                     raise
-                time.sleep(0.5 * failures)
+                time.sleep(min(0.5 * failures, _PAUSE))
             if request is not None and self.get(request).over and not self.history(request, since=int(last or 0)):
                 return
 

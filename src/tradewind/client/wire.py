@@ -13,7 +13,16 @@ from urllib.parse import urlsplit
 from tradewind import __version__
 from tradewind.client.errors import error_of
 from tradewind.client.tokens import plain_address, token_for
-from tradewind.errors import BusyError, InputError, MissingProgramError, ServiceError
+from tradewind.errors import (
+    AwayError,
+    BusyError,
+    InputError,
+    MissingProgramError,
+    ServiceError,
+    StoreError,
+    StoreLockedError,
+    TradewindError,
+)
 from tradewind.programs import how_to_install
 
 if TYPE_CHECKING:
@@ -24,7 +33,12 @@ _PAGE = 100
 SILENCE = 50.0
 """Seconds of silence after which a stream is taken for dead: the server says every 15 that it is there."""
 
-_LONGEST_WAIT = 30.0
+PATIENCE = 60.0
+"""Seconds for which a server that was there may be away: it is started anew in a few."""
+
+_LONGEST_WAIT, _PAUSE = 30.0, 2.0
+_RUNS = "see that tradewind serve runs there"
+_PROXY = (502, 503, 504)  # what a proxy says of a server that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +64,13 @@ class Wire:
         token: A token of the user; empty for none, None for the one that this machine has for the server.
         timeout: Seconds that an answer may take.
         tries: How often a call that changes nothing, or that may be repeated, is tried.
+        patience: Seconds for which such a call waits for a server that has answered before, or that has broken it off.
         verify: Whether the server's certificate is checked, or the path of the PEM file to check it with.
         transport: What carries the calls; for tests.
+
+    Attributes:
+        patience: See above.
+        answered: Whether the server has ever answered, or begun to.
 
     Raises:
         InputError: The address is none.
@@ -66,6 +85,7 @@ class Wire:
         *,
         timeout: float,
         tries: int,
+        patience: float = PATIENCE,
         verify: bool | str = True,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
@@ -85,7 +105,18 @@ class Wire:
                 raise InputError("the token has characters that no token has", hint="copy the whole of it, tw_...")
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx2
+        # Who breaks off has been there, and may have done what it was asked. A call that cannot be sent (a header that
+        # is none, a proxy that refuses) says nothing of the server.
+        self._broken = (
+            httpx2.ReadError,
+            httpx2.WriteError,
+            httpx2.ReadTimeout,
+            httpx2.WriteTimeout,
+            httpx2.RemoteProtocolError,
+        )
         self._tries = tries
+        self.patience = patience
+        self.answered = False
         # A redirect could lead the token elsewhere.
         self._client = httpx2.Client(
             base_url=self.url + PREFIX,
@@ -100,35 +131,48 @@ class Wire:
         """Give back connections."""
         self._client.close()
 
-    def call(self, method: str, path: str, *, again: bool | None = None, **options: Any) -> httpx2.Response:
+    def call(
+        self, method: str, path: str, *, again: bool | None = None, patience: float | None = None, **options: Any
+    ) -> httpx2.Response:
         """Make a call.
 
         Args:
             method: ``GET`` and the like.
             path: Below the server's ``/api/v1``.
             again: Whether it may be repeated; by default one that changes nothing.
+            patience: Seconds for which it waits for a server that was there; None for the usual ones.
             options: For httpx2: ``params``, ``json``, ``content``, ``headers``.
 
         Raises:
             TradewindError: What the server refused it with.
-            ServiceError: The server does not answer, or answers what it should not.
+            AwayError: The server does not answer.
+            ServiceError: It answers what it should not.
         """
-        tries = self._tries if (method == "GET" if again is None else again) else 1
-        for left in reversed(range(tries)):
+        again = method == "GET" if again is None else again
+        tries, done = self._tries if again else 1, 0
+        until = time.monotonic() + (self.patience if patience is None else patience)
+        while True:
+            done += 1
             try:
-                response = self._client.request(method, path, **options)
-                self._check(response)
-            except self._http.TransportError as error:
-                if left == 0:
-                    raise self._silent(error) from error
-                time.sleep(0.2 * (tries - left))
-            except BusyError as error:
-                if left == 0:
+                return self._once(method, path, options)
+            except (ServiceError, StoreError) as error:
+                away = is_away(error)
+                # Where nobody has ever answered, nobody may be there: no reason to wait for long.
+                waits = again and away and self.answered and time.monotonic() < until
+                if not waits and not (done < tries and (away or isinstance(error, BusyError))):
                     raise
-                time.sleep(min(error.wait or 1.0, _LONGEST_WAIT))
-            else:
-                return response
-        raise AssertionError  # pragma: no cover
+                pause = min(0.2 * done, _PAUSE) if away else min(getattr(error, "wait", 0.0) or 1.0, _LONGEST_WAIT)
+            time.sleep(pause)
+
+    def _once(self, method: str, path: str, options: Mapping[str, Any]) -> httpx2.Response:
+        try:
+            response = self._client.request(method, path, **options)
+        except self._http.TransportError as error:
+            self.answered |= isinstance(error, self._broken)
+            raise self._silent(error) from error
+        self._check(response)
+        self.answered = True
+        return response
 
     @contextmanager
     def stream(self, path: str, *, silence: float = SILENCE, **options: Any) -> Iterator[httpx2.Response]:
@@ -141,7 +185,7 @@ class Wire:
 
         Raises:
             TradewindError: What the server refused it with.
-            ServiceError: The server does not answer.
+            AwayError: The server does not answer.
         """
         timeout = self._http.Timeout(self._client.timeout.connect, read=silence)
         try:
@@ -149,6 +193,7 @@ class Wire:
                 if response.status_code >= 300:
                     response.read()
                     self._check(response)
+                self.answered = True
                 yield response
         except self._http.TransportError as error:
             raise self._silent(error) from error
@@ -164,7 +209,7 @@ class Wire:
 
         Raises:
             TradewindError: What the server refused it with.
-            ServiceError: The server does not answer any more.
+            AwayError: The server does not answer any more.
         """
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": since} if since else {})}
         with self.stream(path, silence=silence, headers=headers, **options) as response:
@@ -186,11 +231,21 @@ class Wire:
             document = {}
         after = response.headers.get("retry-after", "")
         known = document if isinstance(document, dict) else {}
+        if response.status_code in _PROXY and "code" not in known:
+            raise AwayError(
+                f"{self.url} does not answer: HTTP status {response.status_code} of a proxy before it", hint=_RUNS
+            )
+        self.answered = True
         raise error_of(response.status_code, known, float(after) if after.isdecimal() else 0.0)
 
-    def _silent(self, error: Exception) -> ServiceError:
+    def _silent(self, error: Exception) -> AwayError:
         why = " ".join(str(error).split()) or type(error).__name__
-        return ServiceError(f"{self.url} does not answer: {why}", hint="see that tradewind serve runs there")
+        return AwayError(f"{self.url} does not answer: {why}", hint=_RUNS)
+
+
+def is_away(error: TradewindError) -> bool:
+    """Whether the server, or the database behind it, is not there at this moment, and may be in the next."""
+    return isinstance(error, AwayError) or type(error) in (StoreError, StoreLockedError)
 
 
 def _parse(lines: Iterator[str]) -> Iterator[Message]:

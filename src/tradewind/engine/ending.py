@@ -103,7 +103,7 @@ def end_study(
     """
     from tradewind.problem.spec import Spec
 
-    holder = store.summaries([study.id])[0].holder
+    holder = store.summaries([study.id])[0].holder if force else ""
     token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
     try:
         open_runs = store.runs(study.id, open_only=True)
@@ -112,7 +112,8 @@ def end_study(
         problems = _end_runs(spec, study, store, data_folder, chosen, reason) if chosen else []
         words: list[str] = []
         if only is None:
-            token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
+            if chosen:  # the hold was passed on to those runs
+                token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
             if holder and force:
                 _outlast(holder)
             words, more = _give_back(spec, study, store, data_folder)
@@ -256,13 +257,13 @@ class _Nobody:
 
 def _give_back(spec: Spec, study: StudyRow, store: Store, data_folder: Path) -> tuple[list[str], list[str]]:
     """Give back what a study's open runs do not need; what was, and what could not be, in words."""
-    runs = store.runs(study.id)
+    known = {run.run_id for run in store.runs(study.id, open_only=True)}
     try:
         with contextlib.closing(build_deployer(spec, study.owner, data_folder)) as deployer:
-            return _sweep(deployer, {run.run_id for run in runs if not run.state.ended})
+            return _sweep(deployer, known)
     except _LASTING as error:
         # A row is written before anything is made: without one, what never could begin has left nothing.
-        return [], [str(error)] if runs else []
+        return [], [str(error)] if store.runs(study.id) else []
 
 
 def _sweep(deployer: Deployer, known: set[str]) -> tuple[list[str], list[str]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind import plugins
 from tradewind.deployer.provisioner.base import (
@@ -27,10 +27,14 @@ from tradewind.engine.ending import end_study
 from tradewind.engine.leftovers import Decision, Fate, Finding, Kind, Known, Owner, Row
 from tradewind.errors import MissingProgramError, PluginError, StudyBusyError, TeardownError, TradewindError
 from tradewind.plugins import CallsNetwork
+from tradewind.problem import Handle
 from tradewind.store.base import Store, StudyLine, StudyRow, this_process
 
 if TYPE_CHECKING:
     from tradewind.problem.spec import Spec
+
+_Part = Provisioner | Runner
+_Answer = TypeVar("_Answer")
 
 _HOLD_SECONDS = 3600.0
 _PATIENCE_SECONDS = 30.0
@@ -65,6 +69,7 @@ class Yard:
         provisioners: Names of further provisioners, with their usual settings.
         runners: Names of further runners, likewise.
         like: Jobs whose provisioners and runners are asked, too, with the settings that the jobs give them.
+        studies: The studies whose parts are asked; all of the store where None.
 
     Attributes:
         problems: What could not be asked, and why; something may be left there.
@@ -82,12 +87,16 @@ class Yard:
         provisioners: Sequence[str] = (),
         runners: Sequence[str] = (),
         like: Sequence[Spec] = (),
+        studies: Sequence[StudyRow] | None = None,
     ) -> None:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self._store = store
         self._data_folder = data_folder
-        self._studies = store.find_studies()
+        self._studies = store.find_studies() if studies is None else studies
+        # Of each study: None is a part that could not be made.
+        self._used: dict[int, tuple[Provisioner | Runner | None, ...]] = {}
+        self._silent: set[Provisioner | Runner] = set()
         self._made: dict[str, Provisioner | Runner | None] = {}
         # By owner, where jobs are on machines that were made for them.
         self._makers: dict[str, tuple[Runner, Provisioner]] = {}
@@ -107,18 +116,26 @@ class Yard:
         """
         found: dict[tuple[str, str, str], Finding] = {}
         there: dict[Provisioner, set[str]] = {}
-        # Jobs first: what has a job by now has its machines in the list, or they are gone.
-        for part in sorted(self._parts, key=lambda part: isinstance(part, Provisioner)):
-            try:
-                findings = list(_machines(part) if isinstance(part, Provisioner) else _jobs(part))
-            except TradewindError as error:
-                self.problems.append(f"{part.name} could not be asked: {error}")
-                continue
+        for part, findings in self._answers(_findings):
             if isinstance(part, Provisioner):
                 there[part] = {finding.run_id for finding in findings}
             for finding in findings:
                 found.setdefault((finding.kind, finding.part, finding.run_id), finding)
         return [self._judged(finding, there) for finding in found.values()]
+
+    def _answers(self, ask: Callable[[_Part], Iterable[_Answer]]) -> Iterator[tuple[_Part, list[_Answer]]]:
+        """What each part answers; one that cannot be asked is a problem.
+
+        Jobs come first: what has a job by now has its machines in the list, or they are gone.
+        """
+        for part in sorted(self._parts, key=lambda part: isinstance(part, Provisioner)):
+            try:
+                answer = list(ask(part))
+            except TradewindError as error:
+                self.problems.append(f"{part.name} could not be asked: {error}")
+                self._silent.add(part)
+            else:
+                yield part, answer
 
     def _judged(self, finding: Finding, there: Mapping[Provisioner, Collection[str]]) -> Finding:
         runner, provisioner = self._makers.get(finding.owner, (None, None))
@@ -126,6 +143,23 @@ class Yard:
             return finding
         known = there.get(provisioner)
         return finding if known is None or finding.run_id in known else replace(finding, alive=False)
+
+    def tags(self) -> set[str]:
+        """The owners' tags of all that is there, and what the names of its runs begin with, up to each ``-``."""
+        found: set[str] = set()
+        for _, there in self._answers(_there):
+            for one in there:
+                found.add(one.owner if isinstance(one, Cluster) else str(HandleData.of(one).owner))
+                found |= {one.run_id[:at] for at, letter in enumerate(one.run_id) if letter == "-"}
+        return found
+
+    def asked(self) -> set[int]:
+        """The studies all of whose parts were asked and answered, or only pretend; to be asked after a look."""
+        return {
+            number
+            for number, parts in self._used.items()
+            if all(part is not None and part not in self._silent for part in parts)
+        }
 
     def known(self, findings: Iterable[Finding]) -> Known:
         """What the store says of some findings; to be asked after `look`, never before."""
@@ -170,12 +204,15 @@ class Yard:
         runner, provisioner = deploy.get("runner", {}), deploy.get("provisioner", {})
         with contextlib.suppress(PluginError):
             if issubclass(plugins.load("runner", str(runner.get("use"))), Simulates):
+                if not issubclass(plugins.load("provisioner", str(provisioner.get("use"))), MakesMachines):
+                    self._used[study.id] = ()
                 return  # its machines are on a clock that stands still now
         base = Path(str(study.spec.get("base", ".")))
         runs, makes = (
             self._add(kind, choice, base) if choice.get("use") else None
             for kind, choice in (("runner", runner), ("provisioner", provisioner))
         )
+        self._used[study.id] = runs, makes
         if isinstance(runs, Runner) and isinstance(makes, Provisioner) and _makes_own(type(makes)):
             self._makers[study.owner] = runs, makes
 
@@ -274,6 +311,14 @@ class Yard:
 def _makes_own(kind: type[Provisioner]) -> bool:
     """True where jobs run on machines that are made for them, and end with them."""
     return issubclass(kind, MakesMachines) and issubclass(kind, ReachableBySsh)
+
+
+def _there(part: _Part) -> Sequence[Cluster | Handle]:
+    return part.find(None)
+
+
+def _findings(part: _Part) -> Iterator[Finding]:
+    return _machines(part) if isinstance(part, Provisioner) else _jobs(part)
 
 
 def _machines(part: Provisioner) -> Iterator[Finding]:

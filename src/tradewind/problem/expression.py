@@ -21,6 +21,7 @@ import numpy as np
 from tradewind.errors import SpecError
 
 Column = np.ndarray[Any, np.dtype[Any]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
@@ -31,6 +32,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: np.mod,
     ast.Pow: np.power,
 }
+_DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
@@ -76,6 +78,7 @@ class Expression:
     names: frozenset[str] = field(init=False, compare=False)
     attributes: frozenset[str] = field(init=False, compare=False)
     owners: frozenset[str] = field(init=False, compare=False)
+    divides: bool = field(init=False, compare=False)
     _tree: ast.expr = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -96,6 +99,8 @@ class Expression:
         values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
         owners = {value.id for value in values if isinstance(value, ast.Name)}
         object.__setattr__(self, "owners", frozenset(owners))
+        divides = any(_may_divide(node) for node in ast.walk(tree))
+        object.__setattr__(self, "divides", divides)
         object.__setattr__(self, "_tree", tree)
 
     def require(self, known: Collection[str]) -> None:
@@ -129,8 +134,70 @@ class Expression:
         except (TypeError, ValueError, OverflowError):  # DTypePromotionError is a TypeError
             raise SpecError(f"the expression {self.text!r} mixes text and numbers") from None
 
+    def divides_by_zero(self, columns: Mapping[str, Column], facts: Callable[[str, str], Column], count: int) -> Mask:
+        """Where the expression divides by zero, and nothing before it says that this does not matter.
+
+        ``n == 0 or 8 / n > 2`` does not: what stands behind ``or`` matters only where what is before it does not hold.
+
+        Args:
+            columns: As for `evaluate`, shape (count,).
+            facts: As for `evaluate`.
+            count: How many rows there are.
+
+        Raises:
+            SpecError: As `evaluate`.
+        """
+        found = np.zeros(count, dtype=bool)
+        if self.divides:
+            try:
+                with np.errstate(all="ignore"):
+                    _find_zeros(self._tree, columns, facts, np.ones(count, dtype=bool), found)
+            except (TypeError, ValueError, OverflowError):
+                raise SpecError(f"the expression {self.text!r} mixes text and numbers") from None
+        return found
+
     def __str__(self) -> str:
         return self.text
+
+
+def _find_zeros(
+    node: ast.expr, columns: Mapping[str, Column], facts: Callable[[str, str], Column], live: Mask, found: Mask
+) -> None:
+    """Mark the rows in which a divisor is zero, among those that come to this part of an expression."""
+
+    def truth(part: ast.expr) -> Mask:
+        return np.broadcast_to(np.asarray(_evaluate(part, columns, facts)).astype(bool), live.shape)
+
+    match node:
+        case ast.BoolOp(op=operation, values=values):
+            for value in values:
+                _find_zeros(value, columns, facts, live, found)
+                live = live & (truth(value) if isinstance(operation, ast.And) else ~truth(value))
+        case ast.IfExp(test=test, body=a, orelse=b):
+            _find_zeros(test, columns, facts, live, found)
+            holds = truth(test)
+            _find_zeros(a, columns, facts, live & holds, found)
+            _find_zeros(b, columns, facts, live & ~holds, found)
+        case _:
+            for part in ast.iter_child_nodes(node):
+                if isinstance(part, ast.expr):
+                    _find_zeros(part, columns, facts, live, found)
+            if isinstance(node, ast.BinOp) and _may_divide(node):
+                right = _floats(_evaluate(node.right, columns, facts))
+                if isinstance(node.op, ast.Pow):  # 0 ** -1 is 1 / 0
+                    found |= live & (_floats(_evaluate(node.left, columns, facts)) == 0.0) & (right < 0.0)
+                else:
+                    found |= live & (right == 0.0)
+
+
+def _may_divide(node: ast.AST) -> bool:
+    """Whether a part of an expression is a division, or a power whose exponent may be less than 0."""
+    match node:
+        case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int() | float() as exponent)):
+            return exponent < 0
+        case ast.BinOp(op=operator):
+            return type(operator) in _DIVIDING
+    return False
 
 
 def _check(node: ast.expr, text: str, names: set[str], attributes: set[str], depth: int) -> None:

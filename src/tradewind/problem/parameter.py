@@ -96,7 +96,7 @@ def _number(parameter: Parameter, value: Value) -> float:
         raise parameter._refuse(value, "a number")
     try:
         number = float(value)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         raise parameter._refuse(value, "a number") from None
     if not math.isfinite(number):
         raise parameter._refuse(value, "a finite number")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tradewind.errors import SpecError
 from tradewind.problem.configuration import stable_hash
+from tradewind.problem.division import refuse_division
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
 from tradewind.problem.objective import Budget, Constraints, Objective
@@ -214,6 +215,7 @@ class Spec:
                 parameters.append(declared.parameter)
         try:
             space = Space(parameters, self.where)
+            refuse_division(space)
             if space.enumerable:
                 _ = space.codes
         except SpecError as error:

@@ -35,7 +35,7 @@ from tradewind.problem.spec_space import (
 from tradewind.problem.template import BUILT_IN, check_template
 from tradewind.problem.yaml_source import Place, Source
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 _RESERVED = {"fraction", "min", "max", "abs", "True", "False", "None"}
 
@@ -218,7 +218,8 @@ def _check_parameter_name(name: str, kind: str) -> None:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in _RESERVED:
         plain = re.sub(r"\W+", "_", name).strip("_")
         ok = plain and _NAME.fullmatch(plain) and plain not in _RESERVED and not keyword.iskeyword(plain)
-        hint = f"write {plain}" if ok and plain != name else "letters, digits and _ only, and no word of Python"
+        rule = "letters, digits and _ only, at most 100, and no word of Python"
+        hint = f"write {plain}" if ok and plain != name else rule
         raise SpecError(f"{name}: {name!r} is no name for a parameter", hint=hint)
     if name in ("instance", "nodes") and kind != name:
         raise SpecError(f"{name}: a parameter of this name is of type {name}, not {kind}", hint="give it another name")

@@ -23,6 +23,13 @@ _WANTED = {
     "model": "a mapping",
 }
 
+_ELSEWHERE = {
+    "application": "this is an application of the service: tradewind application register {file}",
+    "tasks": "this is a workflow: tradewind workflow info {file}",
+    "vms": "these are machines for a workflow: tradewind workflow plan WORKFLOW --vms {file}",
+}
+"""What a file is that has such a key, and which command takes it."""
+
 
 def first_error(errors: Sequence[SpecError]) -> SpecError:
     """The error to show: the one that stands first in the file; it says how many others there are."""
@@ -103,6 +110,8 @@ def near(word: str, known: Iterable[str], otherwise: str) -> str:
 def _unknown(place: Place, known: Sequence[str], source: Source) -> SpecError:
     where = ".".join(str(piece) for piece in place[:-1])
     message = f"unknown key {str(place[-1])!r}" + (f" in {where}" if where else "")
+    if not where and place[-1] in _ELSEWHERE:
+        return source.error(place, message, _ELSEWHERE[str(place[-1])].format(file=source.file))
     return source.error(place, message, near(str(place[-1]), known, "known keys:"))
 
 

@@ -96,9 +96,12 @@ Bytes = Annotated[int, reading(_bytes), PlainSerializer(lambda n: f"{n}B"), Also
 
 
 def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{value!r} is not a number")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        raise InputError("the number is too large") from None
+    raise InputError(f"{value!r} is not a number")
 
 
 Number = Annotated[float, reading(_finite), Also(_NUMBER, only=True)]

@@ -109,7 +109,7 @@ def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("tenant", "weight", "priority", "quota", "searches", "runs", "CPU h", "GiB h", "spent"):
+    for name in ("tenant", "weight", "priority", "quota", "searches", "requests", "runs", "CPU h", "GiB h", "spent"):
         table.add_column(name, justify="left" if name in ("tenant", "quota") else "right")
     for row in rows:
         quota = ", ".join(f"{kind} {amount:g}" for kind, amount in row["quota"].items())
@@ -120,6 +120,7 @@ def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             str(row["priority"]),
             Text(quota or "none"),
             str(row["searches"]),
+            str(row["requests"]),
             str(row["runs"]),
             f"{hours.get('cpu', 0.0):.3f}",
             f"{hours.get('memory', 0.0):.3f}",

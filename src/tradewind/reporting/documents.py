@@ -43,11 +43,12 @@ def report_document(data: StudyData) -> dict[str, Any]:
     }
 
 
-def figures_document(data: StudyData) -> dict[str, Any]:
+def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, Any]:
     """What the charts of a study show beside its trials: the curve, fronts, importance, levels, and the sentences.
 
     Args:
         data: The study.
+        by_command: See `why`.
 
     Returns:
         ``words`` (sentences), ``curve`` (``spent``, ``best``, ``number``: the trial that brought it; ``end``),
@@ -60,7 +61,7 @@ def figures_document(data: StudyData) -> dict[str, Any]:
     curve = best_so_far(data)
     traded = front(data)
     return {
-        "words": why(data, weight),
+        "words": why(data, weight, by_command=by_command),
         "curve": {
             "spent": short(curve.spent),
             "best": short(curve.best),

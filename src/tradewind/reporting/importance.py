@@ -41,11 +41,13 @@ class Importance:
         shares: Share of the variance by parameter, the greatest first; 0 or more, together at most 1.
         explained: Their sum.
         trials: How many trials it was computed from.
+        constant: The parameters that had one value in all of them that had the parameter: nothing is known of these.
     """
 
     shares: dict[str, float]
     explained: float
     trials: int
+    constant: tuple[str, ...] = ()
 
 
 def importance(data: StudyData) -> Importance | None:
@@ -59,12 +61,16 @@ def importance(data: StudyData) -> Importance | None:
     target = target / max(1.0, float(np.abs(target).max()))
     if np.ptp(target) <= 1e-12:
         return None
-    names, blocks = [], []
+    names, blocks, constant = [], [], []
     for name, column in data.parameters.items():
-        codes = np.unique(grouping(column)[1][rows], return_inverse=True)[1]
-        if codes.max() > 0:
-            names.append(name)
-            blocks.append(np.eye(codes.max() + 1)[codes])
+        groups = grouping(column)[1][rows]
+        # Whether a parameter is there at all is the doing of the one that its condition names.
+        if len(np.unique(groups[column.active[rows]])) < 2:
+            constant.append(name)
+            continue
+        codes = np.unique(groups, return_inverse=True)[1]
+        names.append(name)
+        blocks.append(np.eye(codes.max() + 1)[codes])
     if not names:
         return None
     shares = _shapley(_Model(blocks, target), len(names))
@@ -73,7 +79,7 @@ def importance(data: StudyData) -> Importance | None:
     positive = np.maximum(shares, 0.0)
     positive = positive / max(1.0, float(positive.sum()))
     ranked = sorted(zip(names, positive.tolist(), strict=True), key=lambda pair: -pair[1])
-    return Importance(dict(ranked), float(positive.sum()), len(rows))
+    return Importance(dict(ranked), float(positive.sum()), len(rows), tuple(constant))
 
 
 class _Model:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,10 @@ from numpy.typing import NDArray
 from tradewind.errors import InputError
 from tradewind.problem import COST, RUNTIME, Objective
 from tradewind.reporting.data import Floats, StudyData
+from tradewind.reporting.grid import Column, Grid
 from tradewind.reporting.series import thin
-from tradewind.reporting.tables import Column, grid_table
+from tradewind.reporting.tables import grid_table
 from tradewind.reporting.words import compact, value_words
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 MAX_LINES = 20
 """Trials of the front in the terminal's table."""
@@ -133,7 +130,7 @@ def sentence(found: Front) -> str:
     )
 
 
-def front_table(data: StudyData, found: Front, width: int) -> Table:
+def front_table(data: StudyData, found: Front, width: int) -> Grid:
     """The non-dominated trials, the best by the first objective first; of many, an even choice."""
     columns = [
         Column("trial", right=True),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError
 from tradewind.problem import Trial, TrialState
-from tradewind.reporting.tables import Column, grid_table
+from tradewind.reporting.grid import Column, Grid
+from tradewind.reporting.tables import grid_table
 from tradewind.reporting.words import compact
 from tradewind.searcher.base import MapPoint, MapsAll
 from tradewind.store.base import Store
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
-    from rich.table import Table
 
 _LINES = 20
 """Configurations in the table of the terminal."""
@@ -114,7 +114,7 @@ def _mappers() -> list[str]:
     ]
 
 
-def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> Table:
+def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> Grid:
     """The best predictions, as a table that fits a terminal.
 
     Args:

@@ -86,6 +86,9 @@ def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
             first = file.read(1)
             while first and first.isspace():
                 first = file.read(1)
+            if not first:
+                hint = "tradewind export --format records writes some"
+                raise RecordError("there is nothing in it", hint=hint, file=str(path))
             file.seek(0)
             if first == "[":
                 yield from _array(file.read(), path)
@@ -104,6 +107,9 @@ def _array(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise RecordError(f"it is not JSON: {error.msg}", file=str(path), line=error.lineno) from None
+    if not document:
+        hint = "tradewind export --format records writes some"
+        raise RecordError("there is no record in it", hint=hint, file=str(path))
     for index, record in enumerate(document, start=1):
         yield _record(record, path, None, f"entry {index} ")
 

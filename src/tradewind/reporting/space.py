@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tradewind.errors import TradewindError
 from tradewind.paths import data_folder
+from tradewind.problem import Parameter
 
 
 def space_size(spec: Mapping[str, Any]) -> int | None:
@@ -27,3 +28,31 @@ def space_size(spec: Mapping[str, Any]) -> int | None:
         return len(space) if space.enumerable else None
     except TradewindError:
         return None
+
+
+def with_choice(spec: Mapping[str, Any], names: Collection[str]) -> list[str]:
+    """Those of some parameters that a specification declares more than one value of.
+
+    Instances are not among them: how many there are, only their catalogue says.
+
+    Args:
+        spec: The document of `StudyRow.spec`.
+        names: Names of parameters.
+
+    Returns:
+        Their names in the order of the specification; empty where it cannot be read any more.
+    """
+    from tradewind.problem.spec import Spec
+
+    if not names:
+        return []
+    try:
+        declared = [one for one in Spec.from_json(spec).parameters if one.name in names and one.parameter is not None]
+    except TradewindError:
+        return []
+    return [one.name for one in declared if one.parameter is not None and _several(one.parameter)]
+
+
+def _several(parameter: Parameter) -> bool:
+    levels = parameter.levels
+    return levels is None or len(levels) > 1

@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
 from tradewind.reporting.goal import Goal, read_goal
+from tradewind.reporting.grid import Column, Grid, printable
 from tradewind.reporting.words import compact, value_words
 from tradewind.store.base import StudySummary
-from tradewind.units import format_duration, format_memory, format_money
+from tradewind.units import format_duration, format_memory, format_money, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,25 +35,11 @@ STYLES = {
 """How a state is coloured."""
 
 
+_LONGEST_NAME = 100
+"""Characters of a study's name, also where there is room: jobs have no longer ones, programs may."""
+
 _WHOLE = 2000
 """Characters of a table's line where there is no terminal that would have to show it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        title: Its heading.
-        rank: 0 is never left out; of the others the greatest goes first.
-        right: True for figures.
-        least: Characters to which it may be cut, or None when it is shown whole or not at all.
-    """
-
-    title: str
-    rank: int = 0
-    right: bool = False
-    least: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +107,7 @@ class TrialLine:
         )
 
 
-@dataclass(slots=True)
-class _Grid:
-    columns: list[Column]
-    rows: list[list[str]]
-    styles: list[dict[int, str]] = field(default_factory=list)
-
-
-def studies(summaries: Sequence[StudySummary], width: int) -> Table:
+def studies(summaries: Sequence[StudySummary], width: int) -> Grid:
     """All studies: name, state, trials by state, best, money spent of the budget, and when it began."""
     columns = [
         Column("id", 4, right=True),
@@ -139,7 +119,7 @@ def studies(summaries: Sequence[StudySummary], width: int) -> Table:
         Column("searcher", 5),
         Column("started", 3),
     ]
-    grid = _Grid(columns, [])
+    grid = Grid(columns, [], width=width)
     for summary in summaries:
         study, goal = summary.study, read_goal(summary.study.spec)
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(study.created))
@@ -147,7 +127,7 @@ def studies(summaries: Sequence[StudySummary], width: int) -> Table:
         grid.rows.append(
             [
                 str(study.id),
-                study.name,
+                shortened(study.name, _LONGEST_NAME),
                 state,
                 _counts(summary.counts),
                 best_words(summary.best, goal.objective),
@@ -157,7 +137,7 @@ def studies(summaries: Sequence[StudySummary], width: int) -> Table:
             ]
         )
         grid.styles.append({2: {"running": "cyan", "finished": "green"}.get(state, "yellow")})
-    return _fit(grid, width)
+    return grid
 
 
 def state_words(summary: StudySummary) -> str:
@@ -186,7 +166,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     return " ".join(words) or "0"
 
 
-def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Table:
+def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Grid:
     """Trials: number, state, configuration, objective, cost, run time, and why not; the share of the input, if any."""
     plain = objective.metric in ("cost", "runtime")
     parts = any(line.share < 1.0 for line in lines)
@@ -202,7 +182,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Tabl
     ]
     if not any(line.why for line in lines):
         columns.pop()
-    grid = _Grid(columns, [])
+    grid = Grid(columns, [], width=width)
     for line in lines:
         bound = "≥" if line.state == "aborted" else ""
         values = [] if plain else [value_words(objective.metric, line.objective)]
@@ -218,7 +198,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Tabl
         ]
         grid.rows.append(cells[: len(columns)])
         grid.styles.append({1: STYLES.get(line.state, ""), **({0: "bold green"} if line.best else {})})
-    return _fit(grid, width)
+    return grid
 
 
 def print_trials(console: Console, lines: Sequence[TrialLine], objective: Objective) -> None:
@@ -265,7 +245,7 @@ def share_words(share: float) -> str:
 
 def grid_table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[Mapping[int, str]], width: int
-) -> Table:
+) -> Grid:
     """A table of any columns that fits.
 
     Args:
@@ -274,7 +254,7 @@ def grid_table(
         styles: Of each row, by column.
         width: Characters.
     """
-    return _fit(_Grid(list(columns), [list(row) for row in rows], [dict(style) for style in styles]), width)
+    return Grid(list(columns), [list(row) for row in rows], [dict(style) for style in styles], width)
 
 
 def facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
@@ -333,58 +313,8 @@ def offer_facts(offer: Offer) -> list[tuple[str, str]]:
     ]
 
 
-# ---------------------------------------------------------------------- fitting
-
-
 def _text(words: str, style: str = "") -> Any:
     """Text as it is: brackets in a job's name are no markup, and no control character reaches the terminal."""
     from rich.text import Text
 
-    return Text("".join(c if c.isprintable() else "·" for c in words), style=style)
-
-
-def _widths(grid: _Grid) -> list[int]:
-    from rich.cells import cell_len
-
-    return [
-        max([cell_len(column.title), *(cell_len(row[i]) for row in grid.rows)]) for i, column in enumerate(grid.columns)
-    ]
-
-
-def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Columns that fit when all that may be cut are cut to their least."""
-
-    def needed(kept: Sequence[int]) -> int:
-        cut = [min(widths[i], max(columns[i].least or widths[i], len(columns[i].title))) for i in kept]
-        return sum(cut) + 2 * len(kept)
-
-    kept = list(range(len(columns)))
-    while needed(kept) > width and any(columns[i].rank for i in kept):
-        kept.remove(max(kept, key=lambda i: (columns[i].rank, i)))
-    return kept
-
-
-def _fit(grid: _Grid, width: int) -> Table:
-    from rich.table import Table
-
-    widths = _widths(grid)
-    kept = _chosen(grid.columns, widths, width)
-    spare = width - sum(widths[i] + 2 for i in kept)
-    cuttable = sorted((i for i in kept if grid.columns[i].least is not None), key=lambda i: -widths[i])
-    shown = {i: widths[i] for i in kept}
-    for i in cuttable:
-        if spare < 0:
-            least = max(grid.columns[i].least or 1, len(grid.columns[i].title))
-            cut = min(-spare, max(0, widths[i] - least))
-            shown[i] -= cut
-            spare += cut
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
-    justify: Literal["left", "right"]
-    for i in kept:
-        justify = "right" if grid.columns[i].right else "left"
-        table.add_column(
-            grid.columns[i].title, justify=justify, no_wrap=True, overflow="ellipsis", width=max(1, shown[i])
-        )
-    for row, styles in zip(grid.rows, grid.styles, strict=True):
-        table.add_row(*(_text(row[i], styles.get(i, "")) for i in kept))
-    return table
+    return Text(printable(words), style=style)

@@ -11,22 +11,24 @@ from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.data import StudyData
 from tradewind.reporting.early import early_sentence
 from tradewind.reporting.importance import Importance, importance
+from tradewind.reporting.space import with_choice
 from tradewind.reporting.words import compact, comparative, opposite, percent, value_words
 from tradewind.units import count, format_duration, format_money
 
 
-def why(data: StudyData, weight: Importance | None = None) -> list[str]:
+def why(data: StudyData, weight: Importance | None = None, *, by_command: bool = True) -> list[str]:
     """Sentences about a study, the most important first; each is true of the trials that are stored.
 
     Args:
         data: The study.
         weight: How much each parameter mattered, where the caller has it already.
+        by_command: Whether ``tradewind tune`` is what goes on with it; a server or a cluster does so by itself.
     """
     if not len(data):
-        return ["Nothing has been tried yet.", *_next(data)]
+        return ["Nothing has been tried yet.", *_next(data, by_command)]
     weight = weight or importance(data)
     sentences = [*_choice(data), *_margin(data), *_certainty(data), *_spending(data)]
-    sentences += [*_parameters(data, weight), *_failures(data), *_next(data)]
+    sentences += [*_parameters(data, weight), *_failures(data), *_next(data, by_command)]
     return sentences
 
 
@@ -224,6 +226,8 @@ def _parameters(data: StudyData, weight: Importance | None) -> list[str]:
     sentence = f"What mattered most for {metric}: {', '.join(strong)}"
     if weak:
         sentence += f"; hardly at all: {', '.join(weak[:4])}"
+    if same := with_choice(data.study.spec, weight.constant):
+        sentence += f"; never varied, so that nothing is known of it: {', '.join(same[:4])}"
     return [sentence + few + "."]
 
 
@@ -256,7 +260,7 @@ def _failures(data: StudyData) -> list[str]:
 # ---------------------------------------------------------------------- what next
 
 
-def _next(data: StudyData) -> list[str]:
+def _next(data: StudyData, by_command: bool) -> list[str]:
     study = data.study
     if study.state == "open" and data.summary.running_since is not None:
         return ["The search is still running."]
@@ -265,8 +269,10 @@ def _next(data: StudyData) -> list[str]:
     if study.reason and not resumed:
         sentences.append(f"It stopped because: {study.reason.rstrip('.')}.")
     if resumed or (study.state == "open" and len(data)):
-        sentences.append("It was interrupted: the same tradewind tune command resumes it.")
-    elif not len(data):
+        sentences.append(
+            "It was interrupted" + (": the same tradewind tune command resumes it." if by_command else ".")
+        )
+    elif not len(data) and by_command:
         sentences.append("tradewind tune starts the search.")
     if len(data) and data.best_row is None and data.ended.any():
         sentences += _nearest_miss(data)

@@ -8,7 +8,10 @@ from typing import Any
 
 from tradewind.problem import COST, RUNTIME, Objective
 from tradewind.store.base import StudyTotals
-from tradewind.units import format_duration, format_money
+from tradewind.units import format_duration, format_money, shortened
+
+_LONGEST = 100
+"""Characters of one value of a configuration."""
 
 
 def value_words(metric: str, value: float | None) -> str:
@@ -49,7 +52,7 @@ def compact(configuration: Mapping[str, Any]) -> str:
 def setting(value: Any) -> str:
     """One value of a configuration, short."""
     if isinstance(value, bool) or not isinstance(value, float):
-        return str(value)
+        return shortened(str(value), _LONGEST)
     return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
 
 
@@ -69,7 +72,7 @@ def percent(share: float) -> str:
     """A share of one as a percentage with no false precision."""
     if 0 < share < 0.01:
         return "under 1 %"
-    if 0.99 < share < 1:
+    if 0.995 <= share < 1:
         return "over 99 %"
     return f"{100 * share:.0f} %"
 

@@ -154,13 +154,14 @@ class Studies:
         """
         from tradewind.reporting.documents import axis_words, figures_document
 
-        view = self._view(self._seen(who, study_id).study_id)
+        seen = self._seen(who, study_id)
+        view = self._view(seen.study_id)
 
         def make() -> dict[str, Any]:
             metric = view.data.goal.objective.metric
             thresholds = [str(threshold) for threshold in view.data.goal.constraints.thresholds]
             found = {"stamp": view.stamp, "axis": axis_words(metric), "thresholds": thresholds}
-            return found | figures_document(view.data)
+            return found | figures_document(view.data, by_command=not seen.tenant)
 
         return view.stamp, self._made(view, "figures", make)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import Any
 
 from tradewind.errors import InputError
@@ -13,6 +14,8 @@ DEPTH = 48
 
 LARGEST = 2**63 - 1
 """The largest whole number that a database keeps; identifiers are smaller."""
+
+_FLOAT = int(sys.float_info.max)
 
 # NUL is no text for PostgreSQL, halves of surrogate pairs are none for UTF-8.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -33,6 +36,9 @@ def check_document(document: Any) -> Any:
         elif isinstance(value, float):
             if not math.isfinite(value):
                 raise InputError(f"the document has the number {value}", hint="numbers must be finite")
+        elif isinstance(value, int):
+            if abs(value) > _FLOAT:
+                raise InputError("the document has a number that is too large", hint="write it with fewer digits")
         elif isinstance(value, dict | list):
             if depth > DEPTH:
                 raise InputError(f"the document is nested deeper than {DEPTH} levels", hint="write it flatter")

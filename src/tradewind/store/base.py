@@ -206,6 +206,10 @@ class Store(Plugin, ABC):
             limit: So many at most.
         """
 
+    def open_studies(self) -> set[int]:
+        """The ids of the studies that have runs which have not ended."""
+        return {line.id for line in self.list_studies() if self.runs(line.id, open_only=True)}
+
     @abstractmethod
     def totals(self) -> StudyTotals:
         """How many studies there are in each state, and what all of them have cost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,10 +17,26 @@ from tradewind.store.schema import trials
 _INFORM = tuple(state.value for state in TrialState if state.informs)
 
 
-def best_trial(connection: Connection, study: StudyRow) -> Trial | None:
+def repeated_in(connection: Connection, study_ids: Sequence[int]) -> set[int]:
+    """Those of some studies that ran a configuration several times."""
+    again = (
+        sa.select(trials.c.study_id)
+        .where(trials.c.study_id.in_(study_ids), trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)
+        .group_by(trials.c.study_id, trials.c.key)
+        .having(sa.func.count() > 1)
+    )
+    return set(connection.execute(again).scalars())
+
+
+def best_trial(connection: Connection, study: StudyRow, repeated: Collection[int]) -> Trial | None:
     """The best feasible trial on the whole input, or None; of equals the one with the shortest run time.
 
     Where a configuration was run several times, all its runs count together: see `Standing`.
+
+    Args:
+        connection: The database.
+        study: The study.
+        repeated: The studies in which that is so, by `repeated_in`.
     """
     objective = trials.c.objective
     better = objective.desc() if _maximises(study.spec) else objective.asc()
@@ -36,8 +52,7 @@ def best_trial(connection: Connection, study: StudyRow) -> Trial | None:
         return None
     least = rows.trial_of(row)
     informing = (own, trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)
-    twice = sa.select(trials.c.key).where(*informing).group_by(trials.c.key).having(sa.func.count() > 1).limit(1)
-    if connection.execute(twice).first() is None:
+    if study.id not in repeated:
         return least
     best = Standing(_measured(connection, study, informing), _deadline(study.spec)).best_run
     if best is None or best.number == least.number:

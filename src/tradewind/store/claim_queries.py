@@ -35,7 +35,7 @@ _NUMBER = _request.id == sa.bindparam("number")
 _TENANT = _request.tenant == sa.bindparam("tenant")
 # Not IN: a list is put into the text anew each time, and `Database.rows` takes a text that stays.
 _OPEN = sa.or_(*(_request.state == sa.literal(state) for state in OPEN))
-_HELD = _OPEN & _request.hold_token.is_not(None)
+HELD = _OPEN & _request.hold_token.is_not(None)
 _WAITS = (_request.state == sa.literal("pending")) & _request.hold_token.is_(None)
 _ALONE = _request.cluster == sa.literal("")
 _FOR_CLUSTER = _request.cluster != sa.literal("")
@@ -44,25 +44,23 @@ _of_hold = sa.select(*(_request[name] for name in Hold._fields))
 _look = _of_hold.order_by(_request.hold_token.is_not(None)).limit(sa.bindparam("limit"))
 
 LOOK = {
-    True: _look.where(_OPEN, _WAITS | _HELD),
-    False: _look.where(_OPEN, (_WAITS & _FOR_CLUSTER) | _HELD),
+    True: _look.where(_OPEN, _WAITS | HELD),
+    False: _look.where(_OPEN, (_WAITS & _FOR_CLUSTER) | HELD),
 }
 """What waits, and what is held, by whether there is room for more than those for clusters; ``limit`` rows."""
 
-HOLDS = _of_hold.where(_HELD).order_by(_request.id)
-SAME = sa.select(_request.id).where(_HELD, _NUMBER, _request.hold_token == sa.bindparam("token"))
+HOLDS = _of_hold.where(HELD).order_by(_request.id)
+SAME = sa.select(_request.id).where(HELD, _NUMBER, _request.hold_token == sa.bindparam("token"))
 SAME = SAME.with_for_update(skip_locked=True)
 """A request that is still held with a token; it is locked."""
 
 STILL_WAITS = sa.select(_request.id).where(_WAITS, _NUMBER).with_for_update(skip_locked=True)
 QUEUE = sa.select(_request.id).where(_WAITS, _TENANT, _ALONE).order_by(_request.id)
-WISHES = sa.select(_request.id, _request.wanted).where(_HELD)
+WISHES = sa.select(_request.id, _request.wanted).where(HELD)
 WANTED = sa.select(_request.wanted).where(_NUMBER)
 LIMITS = sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.name == sa.bindparam("tenant"))
-RUNNING = sa.select(_request.tenant, sa.func.count().label("running")).where(_HELD, _ALONE)
+RUNNING = sa.select(_request.tenant, sa.func.count().label("running")).where(HELD, _ALONE)
 RUNNING = RUNNING.group_by(_request.tenant)
-_may_cost = sa.case((_HELD & (_request.reserved > _request.cost), _request.reserved), else_=_request.cost)
-SPENT = sa.select(sa.func.sum(_may_cost)).where(_TENANT)
 
 _columns = (_request.id, _request.tenant, _request.plan, _request.cost, tenants.c.weight, tenants.c.quota)
 _with_tenant = sa.select(*_columns).select_from(requests.outerjoin(tenants, tenants.c.name == _request.tenant))

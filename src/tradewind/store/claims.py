@@ -13,14 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tradewind.errors import StudyBusyError
-from tradewind.store import codec, holds, rows
+from tradewind.store import codec, holds, rows, spending
 from tradewind.store.base import StudyRow
 from tradewind.store.bell import ring
 from tradewind.store.claim_queries import (
     ADD_JOB,
     ADD_STUDY,
     CHANGE_MINE,
-    CLAIM_LOCK,
     FIRST_FOR_CLUSTERS,
     FIRST_OF_TENANTS,
     HOLDS,
@@ -29,7 +28,6 @@ from tradewind.store.claim_queries import (
     QUEUE,
     RUNNING,
     SAME,
-    SPENT,
     STILL_WAITS,
     TAKE,
     WANTED,
@@ -123,7 +121,7 @@ class ClaimStore:
         spent = 0.0
         if "dollars" in quota:
             with self._database.read() as connection:
-                spent = _spent(connection, tenant)
+                spent = spending.of_tenant(connection, tenant)
         return Line(tenant, 0, {}, 0.0, weight, quota, 0, spent)
 
     def queue(self, tenant: str) -> tuple[Line, list[int]]:
@@ -150,8 +148,7 @@ class ClaimStore:
         token, now = secrets.token_hex(16), time.time()
         taken = {"hold_token": token, "hold_holder": rows.text(holder), "hold_expires": now + seconds}
         with self._database.write() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(CLAIM_LOCK)
+            spending.one_at_a_time(connection)
             found = _left(connection, now, room=room, mine=mine) or _for_cluster(connection, choose)
             if found is None and room:
                 found = _due(connection, choose)
@@ -297,7 +294,7 @@ def _line(
     connection: Connection, tenant: str, about: Sequence[Any], running: int, first: int = 0, **of_first: Any
 ) -> Line:
     weight, quota = _limits(*about)
-    spent = _spent(connection, tenant) if "dollars" in quota else 0.0
+    spent = spending.of_tenant(connection, tenant) if "dollars" in quota else 0.0
     plan, cost = json.loads(of_first.get("plan", "{}")), of_first.get("cost", 0.0)
     return Line(tenant, first, plan, cost, weight, quota, running, spent)
 
@@ -312,11 +309,6 @@ def _lines(connection: Connection, first: sa.Select[Any], running: Mapping[str, 
 def running_of(connection: Connection) -> dict[str, int]:
     """Requests that are being carried out by servers themselves, by tenant."""
     return {row.tenant: row.running for row in connection.execute(RUNNING)}
-
-
-def _spent(connection: Connection, tenant: str) -> float:
-    """What a tenant's requests have cost; those that are being carried out count with what they may cost."""
-    return float(connection.scalar(SPENT, {"tenant": tenant}) or 0.0)
 
 
 _Found = tuple[int, str, dict[str, Any]]

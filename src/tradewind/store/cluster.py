@@ -6,98 +6,18 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 
 from tradewind.errors import InputError, StoreError, StudyBusyError, StudyNotFoundError
-from tradewind.store import codec, holds
+from tradewind.store import codec, holds, spending
+from tradewind.store.cluster_values import OPEN, ClusterRow, JobRow, State, TenantRow, Wanted
 from tradewind.store.database import Database
 from tradewind.store.schema import cluster_jobs, clusters, tenants
 from tradewind.store.tenants import make_tenant
 
-Wanted = Literal["run", "pause", "cancel"]
-State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
-
-OPEN: tuple[State, ...] = ("queued", "running", "paused")
-"""The states of a search that is not over."""
-
-
-@dataclass(frozen=True, slots=True)
-class TenantRow:
-    """A tenant.
-
-    Attributes:
-        name: Its name.
-        weight: Its share against others.
-        priority: Larger goes first under strict priority.
-        quota: The most that it may use at a time, by name of the resource.
-        created: Seconds since the epoch.
-    """
-
-    name: str
-    weight: float = 1.0
-    priority: int = 0
-    quota: Mapping[str, float] = field(default_factory=dict)
-    created: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A search that was submitted to a cluster.
-
-    Attributes:
-        id: The store's own number.
-        tenant: Whose it is.
-        name: The job's name.
-        spec: The whole specification, as a JSON-able document.
-        options: How it is run: ``core`` (thread or process), ``target``.
-        study_id: Its study, once it has begun.
-        nice: Its place within its tenant; smaller goes first.
-        wanted: What its owner wants of it.
-        state: What it is.
-        reason: Why it ended, in words.
-        submitted: Seconds since the epoch.
-        started: When its Core was first started.
-        ended: When it was over.
-        cluster: The cluster that it is for, or that has taken it; empty for whichever comes first.
-    """
-
-    id: int
-    tenant: str
-    name: str
-    spec: Mapping[str, Any]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    study_id: int | None = None
-    nice: int = 0
-    wanted: Wanted = "run"
-    state: State = "queued"
-    reason: str = ""
-    submitted: float = 0.0
-    started: float | None = None
-    ended: float | None = None
-    cluster: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterRow:
-    """A cluster.
-
-    Attributes:
-        name: Its name.
-        settings: What it was started with.
-        snapshot: What it was like last.
-        updated: When that was, seconds since the epoch.
-        holder: Who runs it (host and pid); empty when nobody does.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-    snapshot: Mapping[str, Any]
-    updated: float
-    holder: str = ""
-
+__all__ = ["OPEN", "ClusterRow", "ClusterStore", "JobRow", "State", "TenantRow", "Wanted"]
 
 _DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot"}
 _JOB_COLUMNS = [cluster_jobs.c[name] for name in JobRow.__dataclass_fields__]
@@ -136,6 +56,28 @@ class ClusterStore:
         with self._database.read() as connection:
             found = connection.execute(sa.select(tenants).order_by(tenants.c.name)).mappings().all()
         return [TenantRow(**_read(row)) for row in found]
+
+    def spending(self, tenant: str, before: int | None = None) -> tuple[dict[int, float], float]:
+        """USD that a tenant has spent or set aside: of each of its searches, by number, and of its requests.
+
+        A search that is over counts with what it has spent, another one with its budget, which is infinite where it has
+        none; a request of the service with what it has cost, or may cost while it is carried out. A search that a
+        request has asked for is among the requests only.
+
+        Args:
+            tenant: Its name.
+            before: Only searches with a smaller number.
+        """
+        with self._database.write() as connection:  # what servers are setting aside at this moment counts, too
+            spending.one_at_a_time(connection)
+            searches = spending.of_searches(connection, tenant)
+            requests = spending.of_requests(connection, tenant)
+        return {number: most for number, most in searches.items() if before is None or number < before}, requests
+
+    def studies_of_requests(self) -> list[tuple[str, int | None]]:
+        """Tenant and study of each request to the service, the oldest first; one that has not begun has no study."""
+        with self._database.read() as connection:
+            return [(row.tenant, row.study_id) for row in connection.execute(spending.STUDIES)]
 
     # ------------------------------------------------------------------ searches
 

@@ -146,7 +146,8 @@ class Line:
         weight: The tenant's share against others.
         quota: Its limits by name: ``requests`` at a time, ``dollars`` in all.
         running: Its requests that are being carried out, on all servers.
-        spent: USD that its requests have cost, or may cost where they are being carried out; 0 without a quota.
+        spent: USD that its requests and its searches on clusters have cost, or may cost where they are not over; 0
+            without a quota.
     """
 
     tenant: str

@@ -105,6 +105,11 @@ class SqlStore(Store):
         with self._database.read() as connection:
             return listing.lines(connection, name, limit)
 
+    def open_studies(self) -> set[int]:
+        """The ids of the studies that have runs which have not ended."""
+        with self._database.read() as connection:
+            return set(connection.execute(_OPEN).scalars())
+
     def totals(self) -> StudyTotals:
         """How many studies there are in each state, and what all of them have cost."""
         with self._database.read() as connection:
@@ -354,6 +359,7 @@ _HELD = (
 )
 
 # The columns to set are those of the parameters that it is executed with.
+_OPEN = sa.select(runs.c.study_id).where(runs.c.state.not_in(rows.ENDED)).distinct()
 _CHANGE = sa.update(studies).where(studies.c.id == sa.bindparam("id_"))
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from tradewind.problem import round_money
 from tradewind.store import listing, rows
 from tradewind.store.base import StudySummary
-from tradewind.store.best import best_trial
+from tradewind.store.best import best_trial, repeated_in
 from tradewind.store.schema import studies
 
 _HOLD = (studies.c.hold_since, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
@@ -20,6 +20,7 @@ def summaries_of(connection: Connection, study_ids: Sequence[int]) -> list[Study
     """Summaries of some studies, the newest first; few enough for one list of parameters."""
     query = sa.select(*rows.STUDY_COLUMNS, *_HOLD).where(studies.c.id.in_(study_ids)).order_by(studies.c.id.desc())
     counts, money = listing.counts_of(connection, study_ids), listing.money_of(connection, study_ids)
+    repeated = repeated_in(connection, study_ids)
     found = []
     for row in connection.execute(query).all():
         study = rows.study_of(row[: -len(_HOLD)])
@@ -32,7 +33,7 @@ def summaries_of(connection: Connection, study_ids: Sequence[int]) -> list[Study
                 counts=counts.get(study.id, {}),
                 spent=round_money(spent),
                 reserved=round_money(reserved),
-                best=best_trial(connection, study),
+                best=best_trial(connection, study, repeated),
                 running_since=since if holder else None,
                 holder=holder,
             )

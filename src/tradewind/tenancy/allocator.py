@@ -34,6 +34,8 @@ class Policy:
         core_reserve: The largest share of any resource of the cluster that Cores may take together.
         patience: Seconds after which a request that fits nowhere has a node kept for it.
         offer_seconds: What searches have declined is offered again after so many seconds.
+        ahead: How many runs may be started on each node beyond what it has room for. They wait in the engine's own
+            queue, which begins them the moment that another one ends; who is next is decided so much earlier.
     """
 
     fairness: Fairness
@@ -42,6 +44,7 @@ class Policy:
     core_reserve: float = 0.25
     patience: float = 30.0
     offer_seconds: float = 1.0
+    ahead: int = 0
 
 
 class Allocator:
@@ -282,7 +285,7 @@ class Allocator:
             if not within(plus(job.tenant.used, request.demand), job.tenant.quota):
                 self._queue.hide_tenant(job.tenant, request.demand)
                 continue
-            node = self._reservations.find(request.demand)
+            node = self._reservations.find(request.demand) or self.pool.ahead(request.demand, self.policy.ahead)
             if node is None:
                 full.add(request.demand)
                 continue

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 
 from tradewind.errors import QuotaError
-from tradewind.store.base import Store
-from tradewind.store.cluster import OPEN, JobRow, TenantRow
+from tradewind.store.cluster import JobRow, TenantRow
 from tradewind.units import format_money
 
 
-def check_money(tenant: TenantRow, jobs: Sequence[JobRow], studies: Store, wanted: JobRow) -> None:
+def check_money(tenant: TenantRow, searches: Mapping[int, float], requests: float, wanted: JobRow) -> None:
     """Refuse a search that could take its tenant beyond the dollars of the tenant's quota.
 
-    The budget of a search is a cap, so budgets that fit together keep the quota: a search that is not over counts with
-    its budget, one that is over with what it has spent.
+    The budget of a search is a cap, so budgets that fit together keep the quota.
 
     Args:
         tenant: The tenant; without dollars in its quota anything is allowed.
-        jobs: Its other searches, over or not.
-        studies: The studies of the same store.
+        searches: USD that its other searches have spent or may spend, by number; see `ClusterStore.spending`.
+        requests: USD that its requests have cost or may cost.
         wanted: The search.
 
     Raises:
@@ -28,31 +27,19 @@ def check_money(tenant: TenantRow, jobs: Sequence[JobRow], studies: Store, wante
     quota = tenant.quota.get("dollars")
     if quota is None:
         return
-    budget = _budget(wanted)
+    budget = (wanted.spec.get("budget") or {}).get("dollars")
     most = f"tenant {tenant.name} may spend {format_money(quota)} in all"
     if budget is None:
         raise QuotaError(f"{most}, and the search has no budget", hint="write budget: {dollars: 2}")
-    taken = 0.0
-    for job in jobs:
-        spent = 0.0 if job.study_id is None else sum(run.cost for run in studies.runs(job.study_id))
-        if job.state not in OPEN:
-            taken += spent
-            continue
-        promised = _budget(job)
-        if promised is None:
+    for number, dollars in searches.items():
+        if math.isinf(dollars):
             raise QuotaError(
-                f"{most}, and search {job.id}, which is not over, has no budget", hint=f"tradewind cancel {job.id}"
+                f"{most}, and search {number}, which is not over, has no budget", hint=f"tradewind cancel {number}"
             )
-        taken += max(promised, spent)
-    left = max(0.0, quota - taken)
+    left = max(0.0, quota - sum(searches.values()) - requests)
     if budget > left + 1e-9:
         raise QuotaError(
-            f"{most}, and {format_money(left)} of it are neither spent nor promised to searches: less than "
-            f"the budget of {format_money(budget)}",
+            f"{most}, and {format_money(left)} of it are neither spent nor promised to searches and requests: less "
+            f"than the budget of {format_money(budget)}",
             hint="give the search a smaller budget; tradewind tenant list shows what was spent",
         )
-
-
-def _budget(job: JobRow) -> float | None:
-    dollars = (job.spec.get("budget") or {}).get("dollars")
-    return None if dollars is None else float(dollars)

@@ -105,14 +105,28 @@ class Pool:
 
     def roomiest(self, demand: Amounts) -> str | None:
         """The node that could hold the demand once its work ends, and has most of it free; None where none can."""
-        could = self._usable() & _enough(self._capacity - self._cores, demand)
+        return self._roomiest(demand, self._usable() & _enough(self._capacity - self._cores, demand))
+
+    def ahead(self, demand: Amounts, count: int) -> str | None:
+        """The roomiest node for which fewer such demands wait than some number; None where none has room for that.
+
+        Args:
+            demand: What has no room now.
+            count: How many may wait for a node; of another size, as many as come to the same amounts.
+        """
+        if count < 1:
+            return None
+        few = _enough(self._free + count * np.array(demand)[:, None], demand)
+        return self._roomiest(demand, self._usable() & few & _enough(self._capacity - self._cores, demand))
+
+    def _roomiest(self, demand: Amounts, could: NDArray[np.bool_]) -> str | None:
         if not could.any():
             return None
         free = np.full(len(self._names), 1.0)
         for row, wanted in zip(self._free, demand, strict=True):
             if wanted > 0:
                 np.minimum(free, row / wanted, out=free)
-        return self._names[int(np.argmax(np.where(could, free, -1.0)))]
+        return self._names[int(np.argmax(np.where(could, free, -np.inf)))]  # where more is placed, it is below 0
 
     def fit_core(self, demand: Amounts, must_fit: Sequence[Amounts]) -> str | None:
         """A node for a Core beside which each of some demands still has a node that could hold it; None if none.
@@ -162,8 +176,8 @@ class Pool:
             self._cores[:, place] -= demand
 
     def free(self, node: str) -> dict[str, float]:
-        """What is free on a node, by name."""
-        return self.kinds.mapping([float(amount) for amount in self._free[:, self._places[node]].round(9)])
+        """What is free on a node, by name; nothing is where more is placed than it has."""
+        return self.kinds.mapping([max(0.0, float(amount)) for amount in self._free[:, self._places[node]].round(9)])
 
     def capacity(self, node: str) -> dict[str, float]:
         """What a node has, by name."""

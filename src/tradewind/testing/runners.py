@@ -281,6 +281,21 @@ class RunnerConformance:
         runner.cancel(handle)
         assert ended(runner, handle).state is RunState.CANCELLED
 
+    def test_waiting_for_no_run_lets_time_pass(self, bench: RunnerBench) -> None:
+        """Nobody polls while runs are still handed over, or all are settled; waiting is no busy loop then."""
+        runner, request = bench.runner(), bench.request("good")
+        handle = bench.submit(runner, request)
+        assert ended(runner, handle).state is RunState.DONE
+        runner.collect(handle, request)
+        runner.forget(handle)
+        if isinstance(runner, Simulates):
+            return
+        began, waits = time.monotonic(), 0
+        while time.monotonic() - began < 1.0:
+            runner.wait([], 0.2)
+            waits += 1
+        assert waits < 50
+
     def test_wait_is_no_longer_than_asked_for(self, bench: RunnerBench) -> None:
         """Waiting ends when the time is over."""
         runner = bench.runner()

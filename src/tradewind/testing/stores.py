@@ -141,6 +141,14 @@ class StoreConformance:
         assert store.find_studies(problem_key=first.problem_key) == [second, first]
         assert store.find_studies("c") == []
 
+    def test_studies_with_runs_that_have_not_ended(self, store: Store, study: StudyRow) -> None:
+        """Studies with runs that have not ended."""
+        other = store.create_study(study_row("other"))
+        assert store.open_studies() == set()
+        store.write(study.id, Change([trial(0)], [run(0, state=RunState.EXECUTING)]))
+        store.write(other.id, Change([trial(0)], [replace(run(0), run_id="other")]))
+        assert store.open_studies() == {study.id}
+
     def test_a_study_that_is_not_there(self, store: Store) -> None:
         """A study that is not there."""
         calls: list[Callable[[], object]] = [

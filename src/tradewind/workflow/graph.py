@@ -14,6 +14,13 @@ from tradewind.errors import WorkflowError
 Indices = NDArray[np.int32]
 Numbers = NDArray[np.float64]
 
+MOST = 2**62
+"""Cores or bytes of memory that no machine has, and that fit into the numbers of arrays."""
+
+
+_MOST_SECONDS = 1e15
+"""Thirty million years: sums of such run times are still exact to the second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -40,6 +47,15 @@ class Task:
     command: tuple[str, ...] = ()
 
 
+def _beyond(task: Task) -> str:
+    """What of a task is beyond all that numbers can hold, in words; empty if nothing is."""
+    if task.cores > MOST:
+        return f"uses {task.cores:.3g} cores"
+    if (task.memory_bytes or 0) > MOST:
+        return f"uses {(task.memory_bytes or 0) / 2**30:.3g} GiB of memory"
+    return f"takes {task.runtime:.3g} s" if task.runtime > _MOST_SECONDS else ""
+
+
 @dataclass(frozen=True)
 class Workflow:
     """An acyclic graph of tasks, as arrays over the tasks in the order of the file.
@@ -60,6 +76,9 @@ class Workflow:
 
     def __post_init__(self) -> None:
         _ = self.order  # a cycle is an error of the input, to be told at once
+        for task in self.tasks:
+            if why := _beyond(task):
+                raise WorkflowError(f"workflow {self.name}: task {task.id!r} {why}", hint="see its unit")
 
     def __len__(self) -> int:
         return len(self.tasks)

@@ -57,7 +57,7 @@ def _leave(
 ) -> None:
     """Note the files that a task has left on its machine."""
     in_starts, ins, out_starts, outs, _, here = files
-    # Of tasks that start together it is open which one fetches a file: each is given the time for it.
+    # Of tasks that start together each waits for a file that is not there yet, whoever fetches it.
     after = np.nextafter(begin, np.inf)
     for at in range(in_starts[task], in_starts[task + 1]):
         here[ins[at], vm] = min(here[ins[at], vm], after)

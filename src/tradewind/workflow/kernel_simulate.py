@@ -162,13 +162,13 @@ def _tell(
 
 @inlined
 def _fetched(task: int, where: int, now: float, files: Files, here: Numbers) -> float:
-    """Seconds to bring the files that a task reads and that are not on its machine; from now on they are."""
+    """Seconds to bring the files that a task reads and that are not on its machine; after this moment they are."""
     in_starts, ins, _, _, fetch, _ = files
-    total = 0.0
+    total, after = 0.0, np.nextafter(now, np.inf)
     for each in range(in_starts[task], in_starts[task + 1]):
         if here[ins[each], where] > now:
             total += fetch[ins[each]]
-            here[ins[each], where] = now
+            here[ins[each], where] = min(here[ins[each], where], after)
     return total
 
 

@@ -85,7 +85,7 @@ class Schedule:
     def sequence(self, flow: Workflow) -> Indices:
         """All tasks in the order of their starts; of those that start together, tasks of no length and parents first.
 
-        It does not depend on when a task ends: who follows a plan keeps its order, whichever task has to fetch a file.
+        Who follows a plan keeps its order, and comes to the times that it has.
         """
         place = np.empty(len(flow), dtype=np.int32)
         place[flow.order] = np.arange(len(flow))

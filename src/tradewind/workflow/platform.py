@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, round_money
 from tradewind.units import count, format_memory
-from tradewind.workflow.graph import Indices, Numbers, Task, Workflow
+from tradewind.workflow.graph import MOST, Indices, Numbers, Task, Workflow
 
 Storage = Literal["none", "shared", "local"]
 
@@ -22,9 +23,6 @@ Marks = NDArray[np.bool_]
 Places = NDArray[np.int64]
 
 MEGABYTE = 1_000_000.0
-
-_ENDLESS = 2**62
-"""Bytes that no machine has, and that many tasks may share without a number running over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +72,27 @@ def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:
     return min(slots, int(memory_bytes * cores // memory)) if memory else slots
 
 
+def counted(slots: int, memory_bytes: float, flow: Workflow) -> tuple[int, bool]:
+    """The slots with which a machine is planned, and whether its memory has to be counted beside them.
+
+    Args:
+        slots: Its cores.
+        memory_bytes: Its memory.
+        flow: The workflow; its tasks may say what memory they need.
+
+    Returns:
+        All of them where memory cannot run out before them, or where tasks take different shares of both: then both
+        are counted. Where all tasks that fit take the same, the slots that its memory holds of them: nothing is lost
+        by that. From 0, where no task fits.
+    """
+    held = holds(slots, memory_bytes, flow)
+    if not 0 < held < slots:
+        return held, False
+    cores, needs = flow.demands.T
+    alike = np.count_nonzero((cores <= slots) & (needs <= memory_bytes)) == 1
+    return (held, False) if alike else (slots, True)
+
+
 def needs_of_slot(flow: Workflow) -> int:
     """Bytes of memory that each slot of a machine needs so that whatever runs there at a time fits; 0 where none says.
 
@@ -90,8 +109,8 @@ class Platform:
     Attributes:
         vms: The machines, in order.
         storage: ``none``: files cost nothing. ``shared``: before each task its inputs are read from a common file
-            system. ``local``: a file lies where it was written, and is fetched once by each machine that reads it;
-            files that no task writes come from outside.
+            system. ``local``: a file lies where it was written, and is fetched once by each machine that reads it
+            (tasks that start there at the same moment all wait for it); files that no task writes come from outside.
         bandwidth: MB/s (10⁶ bytes) at which one machine reads; there is no contention.
         latency: Seconds for each file that is read.
         billing: How the time of a machine becomes money.
@@ -270,7 +289,7 @@ class Platform:
     @cached_property
     def memories(self) -> tuple[int, ...]:
         """Bytes of memory of each machine; more than any has where it is unknown."""
-        return tuple(_ENDLESS if vm.memory_bytes is None else vm.memory_bytes for vm in self.vms)
+        return tuple(MOST if vm.memory_bytes is None else min(vm.memory_bytes, MOST) for vm in self.vms)
 
     def holding(self, flow: Workflow) -> Platform:
         """The same machines, those of which all tasks take the same with only the slots that their memory holds.
@@ -283,42 +302,11 @@ class Platform:
         self.check(flow)
         if not self.tight(flow):
             return self
-        cores, needs = flow.demands.T
-        vms = []
-        for vm, memory in zip(self.vms, self.memories, strict=True):
-            alike = np.count_nonzero((cores <= vm.slots) & (needs <= memory)) == 1
-            vms.append(replace(vm, slots=holds(vm.slots, memory, flow)) if alike else vm)
-        return replace(self, vms=tuple(vms))
-
-    def reserving(self, flow: Workflow) -> Platform:
-        """The same machines, each with no more slots than its memory holds whatever runs there: for who counts cores.
-
-        Args:
-            flow: The workflow; where its tasks do not say what they need, and of a machine whose memory is unknown,
-                slots stay as they are. So they do where no task fits: nothing runs there.
-
-        Raises:
-            WorkflowError: A task fits on no machine, or on none any more that has only these slots.
-        """
-        if flow.densest is None or all(vm.memory_bytes is None for vm in self.vms):
-            return self
-        before = self.fits(flow)
-        self._check(flow, before)
         vms = tuple(
-            vm if vm.memory_bytes is None else replace(vm, slots=holds(vm.slots, vm.memory_bytes, flow) or vm.slots)
-            for vm in self.vms
+            replace(vm, slots=counted(vm.slots, memory, flow)[0] or vm.slots)
+            for vm, memory in zip(self.vms, self.memories, strict=True)
         )
-        held = replace(self, vms=vms)
-        for place in np.flatnonzero(~held.fits(flow).any(axis=1)):
-            task, vm = flow.tasks[place], int(np.flatnonzero(before[place])[0])
-            able = [flow.tasks[other] for other in np.flatnonzero(before[:, vm])]
-            dense = max(able, key=lambda each: (each.memory_bytes or 0) / each.cores)
-            raise WorkflowError(
-                f"task {task.id!r} uses {count(task.cores, 'core')}, and no machine has the memory to run as many "
-                f"tasks like {dense.id!r} at a time",
-                hint="give machines with more memory: which tasks meet on a machine is not known",
-            )
-        return held
+        return replace(self, vms=vms)
 
     def seconds(self, flow: Workflow) -> Numbers:
         """Seconds of each task on each machine, reading from shared storage included; shape (tasks, machines).
@@ -341,11 +329,15 @@ class Platform:
 
     def cost(self, busy: Numbers) -> float:
         """USD for machines that are kept for so many seconds each; one that is never used costs nothing."""
-        each = (
-            self.billing.cost(float(seconds) + vm.boot_seconds, vm.price_per_hour)
-            for seconds, vm in zip(busy, self.vms, strict=True)
-            if seconds > 0
-        )
+        return self.bill((vm, float(seconds)) for vm, seconds in enumerate(busy) if seconds > 0)
+
+    def bill(self, stays: Iterable[tuple[int, float]]) -> float:
+        """USD for stays of machines, each with its own start and its own bill.
+
+        Args:
+            stays: The place of a machine, and for how many seconds it was there from the end of its start on.
+        """
+        each = (self.billing.cost(s + self.vms[vm].boot_seconds, self.vms[vm].price_per_hour) for vm, s in stays)
         return round_money(sum(each))
 
 

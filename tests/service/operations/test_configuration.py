@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.errors import SpecError
-from tradewind.service.operations.configuration import read_settings
+from tradewind.errors import PrerequisiteError, SpecError
+from tradewind.service.operations.configuration import check_secrets, read_settings
 from tradewind.service.settings import ServiceSettings
 
 
@@ -84,3 +84,16 @@ def test_a_secret_that_is_written_out_is_not_repeated(key: str) -> None:
     with pytest.raises(SpecError) as caught:
         read_settings({"results_places": {"s3://b": {"password": "hunter2hunter2"}}}, {}, None)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["smtp_password", "metrics_token", "secret_key"])
+def test_a_secret_that_cannot_be_read_is_told_before_anything_begins(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    for reference in ("env:NOT_THERE", f"file:{tmp_path}/not-there"):
+        with pytest.raises(PrerequisiteError, match=f"(?i){key}.*not.there") as told:
+            check_secrets(read_settings({key: reference}, {}, None))
+        assert told.value.exit_code == 3
+    monkeypatch.setenv("NOT_THERE", "x")
+    check_secrets(read_settings({key: "env:NOT_THERE"}, {}, None))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
 import ssl
 import threading
 import time
@@ -48,16 +50,26 @@ def spread(served: Served, calls: int) -> dict[str, int]:
     def counted() -> dict[str, int]:
         return {name: int(count) for name, count in re.findall(pattern, served.get("/metrics").text)}
 
-    eventually(lambda: sum(counted().values()) >= calls, seconds=PATIENCE)
-    return counted()
+    found: dict[str, int] = {}
+
+    def all_counted() -> bool:
+        found.update(counted())  # whichever answers knows of the others what they told a moment ago
+        return sum(found.values()) >= calls
+
+    eventually(all_counted, seconds=PATIENCE)
+    return found
 
 
 def test_all_answer_and_each_tells_the_figures_of_all(served: Served) -> None:
     assert sum(spread(served, 60).values()) == 60
-    for _ in range(10):  # whichever takes the call
+
+    def complete() -> bool:
         text = served.get("/metrics").text
-        assert [f'process_open_fds{{process="{name}"}}' in text for name in "123"] == [True] * 3
-        assert 'tradewind_process_up{process="3"} 1' in text
+        figures = [f'process_open_fds{{process="{name}"}}' for name in "123"]
+        return all(each in text for each in [*figures, 'tradewind_process_up{process="3"} 1'])
+
+    for _ in range(10):  # whichever takes the call; on a busy machine another one may answer it too late
+        eventually(complete, seconds=PATIENCE)
         assert served.get("/readyz").status_code == 200
 
 
@@ -79,6 +91,31 @@ def test_all_end_with_the_server(served: Served) -> None:
     assert (code, seconds < 12.0) == (0, True)
     assert [other.is_running() for other in others] == [False, False]
     assert "Traceback" not in served.log.read_text()
+
+
+def begun_upload(served: Served, secret: str) -> socket.socket:
+    """A connection with the first part of an upload."""
+    opened = socket.create_connection(("127.0.0.1", httpx2.URL(served.url).port or 0), 10.0)
+    head = f"POST /api/v1/uploads?name=x HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\n"
+    opened.sendall(f"{head}Content-Type: application/octet-stream\r\nContent-Length: 1000\r\n\r\nabc".encode())
+    return opened
+
+
+def test_uploads_that_do_not_end_are_broken_off(tmp_path: Path) -> None:
+    context, root = seed(tmp_path)
+    secret = context.accounts.make_token(root.user_id, "test")
+    words = ("--processes", "2", "--runs", "0", "--set", "stop_seconds=4")
+    with contextlib.ExitStack() as stack, serving(tmp_path, *words) as served:
+        eventually(lambda: "process 2 of the server answers, too" in served.log.read_text(), seconds=PATIENCE)
+        for _ in range(12):  # each of the two gets some
+            stack.enter_context(begun_upload(served, secret))
+        time.sleep(1.0)
+        assert served.end()[0] == 0
+    log = served.log.read_text()
+    assert log.count("POST /api/v1/uploads was broken off: the server ends") == 12
+    assert "Traceback" not in log
+    assert "did not end within" not in log
+    context.close()
 
 
 def test_all_end_when_the_first_is_killed(served: Served) -> None:

@@ -30,6 +30,8 @@ from tradewind.cli.app import run
 from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
+from tradewind.store.request_rows import note
+from tradewind.store.requests import Remark
 
 SLOW_APPLICATION = """
 name: nap
@@ -220,6 +222,27 @@ def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
         context.requests.cancel(root, number)
         eventually(lambda: context.requests.get(root, number).state == "cancelled")
         assert served.end()[0] == 0
+    context.close()
+
+
+def test_who_does_not_read_does_not_hold_the_end_up(tmp_path: Path) -> None:
+    """A stream with more to say than the system keeps for somebody who never reads it."""
+    context, root = seed(tmp_path)
+    secret = context.accounts.make_token(root.user_id, "test")
+    number = context.requests.submit(root, {"application": "nap"}).id
+    with context.database.write() as connection:
+        note(connection, number, [Remark("pending", "x" * 1000)] * 20_000)
+    with serving(tmp_path, "--runs", "0") as served, socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", httpx2.URL(served.url).port or 0))
+        head = f"GET /api/v1/events?since=0 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\n"
+        reader.sendall(f"{head}Accept: text/event-stream\r\n\r\n".encode())
+        time.sleep(2.0)
+        code, seconds = served.end()
+    assert (code, seconds < 8.0) == (0, True)
+    log = served.log.read_text()
+    assert "Traceback" not in log
+    assert "it reads too slowly" in log
     context.close()
 
 

@@ -20,7 +20,7 @@ from tradewind.service.requests.state import Turns
 from tradewind.service.web.shown import show
 from tradewind.store.base import Change, StudyRow, this_process
 from tradewind.store.claims import ClaimStore
-from tradewind.store.cluster import ClusterStore, TenantRow
+from tradewind.store.cluster import ClusterStore, JobRow, TenantRow
 from tradewind.store.requests import RequestRow
 
 OFFER = Offer("local", "local.c1", 1.0, 1.0, 0.045)
@@ -221,6 +221,24 @@ def test_a_request_for_a_cluster_that_was_stopped_for_good_ends(there: World, wi
         (job,) = there.context.cluster.jobs()
         assert (job.state, job.wanted) == ("cancelled", "cancel")
     assert functions.claims.line("physics").spent == 0.0
+
+
+def test_a_search_that_cannot_be_followed_is_cancelled(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would pay for what it spends: its request has ended."""
+    with clusters(there, lab={}):
+        row = asked(there)
+        following = followed(there, row)
+        following.look("run")
+        monkeypatch.setattr(following, "_see", refuse)
+        following.look("run")
+    assert following.over
+    assert there.get(row).problem == "it cannot be read"
+    (job,) = there.context.cluster.jobs()
+    assert job.wanted == "cancel"
+
+
+def refuse(job: JobRow) -> None:
+    raise InputError("it cannot be read")
 
 
 def test_what_still_runs_on_a_cluster_that_nobody_runs_is_not_forgotten(there: World) -> None:

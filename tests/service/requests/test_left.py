@@ -142,5 +142,5 @@ def test_who_does_not_answer_is_not_waited_for_each_time(apart: tuple[World, Con
     assert 1.0 <= time.monotonic() - begun < 3.0
     begun = time.monotonic()
     assert other.requests.files(there.ann, row.id) == []
-    assert time.monotonic() - begun < 0.5
+    assert time.monotonic() - begun < 1.0
     assert AskStore(there.context.database).questions() == {}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tradewind.errors import QuotaError
 from tradewind.problem import Configuration, Fault, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
 from tradewind.service.requests.state import (
     Course,
     Passed,
     Turns,
     allowance,
+    check_money,
     end_of_run,
     end_of_search,
     facts_of_trial,
@@ -57,6 +60,21 @@ def test_a_request_waits_for_money_with_a_reason() -> None:
         "it may cost $3.00, and $2.50 are left of the quota of a"
     )
     assert allowance(Line("a", 1, {"dollars": 2.5}, quota={"dollars": 5.0}, spent=2.5)) == (2.5, "")
+
+
+def test_a_search_without_a_budget_is_named_as_what_stops_requests() -> None:
+    line = Line("a", 1, quota={"dollars": 5.0}, spent=math.inf)
+    dollars, why = allowance(line)
+    assert (dollars, why) == (
+        0.0,
+        "nothing can be set aside of the quota of $5.00 of a: one of its searches on clusters, which is not over, has "
+        "no budget",
+    )
+    for asked in (0.0, 1.0):
+        with pytest.raises(QuotaError, match="which is not over, has no budget") as caught:
+            check_money(line, asked)
+        assert "tradewind cancel" in str(caught.value.hint)
+    assert allowance(Line("a", 1, {"dollars": 1.0}, spent=math.inf)) == (1.0, ""), "without a quota it does not matter"
 
 
 def test_a_request_waits_for_others_of_its_tenant_with_a_reason() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,12 +148,59 @@ def test_many_listeners_hear_all_in_order(context: Context, people: dict[str, Pr
 def test_a_reader_that_does_not_read_is_left(context: Context, people: dict[str, Principal]) -> None:
     async def scene() -> None:
         listener = Listener(people["ann"], None)
-        for number in range(1001):
-            listener.put(number, "booting", b"")
+        listener.put([(number, "booting", b"") for number in range(600)])
+        listener.put([(number, "booting", b"") for number in range(600, 1001)])
         assert listener.gone
         assert len(listener.waiting) == 1000
+        # It has read some when the next ones come: with one left out, no later one may seem to be the next.
+        for _ in range(500):
+            listener.waiting.popleft()
+        listener.put([(1001, "executing", b"")])
+        assert [number for number, _, _ in listener.waiting] == list(range(500, 1000))
 
     run_apart(scene())
+
+
+def test_what_waits_is_kept_once_for_all(context: Context, people: dict[str, Principal]) -> None:
+    async def scene() -> None:
+        listeners = [Listener(people["ann"], None) for _ in range(3)]
+        for listener in listeners:
+            context.streams.listen(listener)
+        listeners[2].gone = True
+        await asyncio.to_thread(submit, context, people["ann"])
+        async with asyncio.timeout(10.0):
+            for listener in listeners[:2]:
+                await listener.ready.wait()
+        first, second, third = (listener.waiting for listener in listeners)
+        assert first[0] is second[0]
+        assert not third, "who is left hears no more"
+
+    run_apart(scene())
+
+
+def test_what_ends_a_look_does_not_end_looking(
+    context: Context, people: dict[str, Principal], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a disk that fails below SQLite's own connection of the watch."""
+    failed = threading.Event()
+    changed = EventWatch._changed
+
+    def fails(watch: EventWatch) -> int | None:
+        if not failed.is_set():
+            failed.set()
+            raise sqlite3.OperationalError("disk I/O error")
+        return changed(watch)
+
+    async def scene() -> None:
+        listener = Listener(people["ann"], None)
+        context.streams.listen(listener)
+        monkeypatch.setattr(EventWatch, "_changed", fails)
+        assert await asyncio.to_thread(failed.wait, 10.0)
+        await asyncio.to_thread(submit, context, people["ann"])
+        assert [stage for _, stage in await heard(listener, 1)] == ["pending"]
+
+    run_apart(scene())
+    assert "events cannot be read: disk I/O error" in caplog.text
 
 
 def test_places_are_counted(context: Context, people: dict[str, Principal]) -> None:

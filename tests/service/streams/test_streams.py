@@ -117,6 +117,22 @@ def test_who_comes_back_has_missed_nothing(here: House, address: str) -> None:
         assert reader.stages(3) == ["booting", "bootstrapping", "executing"]
 
 
+@pytest.mark.parametrize("since", ["900000000", str(2**53)])
+def test_who_knows_more_than_the_store_hears_what_happens_now(here: House, address: str, since: str) -> None:
+    """As after a store was restored from an older copy: its numbers begin again below the last one that was heard."""
+    number = submit(here)
+    with listening(f"{address}/events", {**here.ann, "Last-Event-ID": since}) as reader:
+        _, begin, _ = reader.next()
+        assert int(begin) < 900_000_000
+        move(here.context.requests, number, "booting")
+        assert reader.stages(1) == ["booting"]
+    with listening(f"{address}/requests/{number}/events?since={since}", here.ann) as reader:
+        reader.next()
+        move(here.context.requests, number, "done")
+        assert reader.stages(1) == ["done"]
+        assert reader.next()[0] == "end"
+
+
 def test_other_tenants_hear_nothing(here: House, address: str) -> None:
     number = submit(here)
     strangers = {**here.bob, "Accept": "text/event-stream"}

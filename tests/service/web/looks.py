@@ -27,6 +27,17 @@ def find_wrong(page: Page) -> list[Any]:
     return [finding for finding in found if finding[0] in ("serious", "critical")]
 
 
+def cut_off(page: Page) -> list[str]:
+    """Tabs that a phone shows in part or not at all: nothing says that they could be pushed."""
+    page.set_viewport_size({"width": 375, "height": 812})
+    found: list[str] = page.locator(".tabs a").evaluate_all(
+        "all => all.filter((one) => { const end = (it) => it.getBoundingClientRect().right;"
+        " return end(one) > end(one.parentElement); })"
+        ".map((one) => one.textContent)"
+    )
+    return found
+
+
 def keep_pictures(page: Page, folder: Path, name: str) -> None:
     """Keep the page as a laptop and as a phone show it, in both colours."""
     for device, width, height in (("laptop", 1280, 800), ("phone", 375, 812)):

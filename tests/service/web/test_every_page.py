@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.service.web.looks import find_wrong, keep_pictures
+from tests.service.web.looks import cut_off, find_wrong, keep_pictures
 from tests.service.web.stage import Stage
 
 if TYPE_CHECKING:
@@ -49,5 +49,5 @@ def test_page(name: str, open_page: Opener, scene: Stage, shots: Path | None) ->
     assert find_wrong(page) == []
     if shots is not None:
         keep_pictures(page, shots, name)
-    page.set_viewport_size({"width": 375, "height": 812})
+    assert cut_off(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 375

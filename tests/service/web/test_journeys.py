@@ -184,7 +184,8 @@ def test_a_token_is_shown_once_and_taken_away(open_page: Opener, scene: Stage) -
 def test_by_keyboard_alone(open_page: Opener) -> None:
     page = open_page("")
     page.goto("/sign-in?next=/requests/new?application=greet")
-    page.keyboard.type("ann")  # the first field has the focus
+    expect(page.get_by_label("Name")).to_be_focused()  # by itself, though a moment later
+    page.keyboard.type("ann")
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.service.web.looks import find_wrong, keep_pictures
+from tests.service.web.looks import cut_off, find_wrong, keep_pictures
 from tests.service.web.shelf import Shelf, fill, more, study, trial
 from tests.service.web.stage import Stage
 
-from tradewind.store.base import Change
+from tradewind.store.base import Change, this_process
 
 if TYPE_CHECKING:
     from playwright.sync_api import Download, Page
@@ -91,7 +91,7 @@ def test_page(name: str, open_page: Opener, shelf: Shelf, shots: Path | None) ->
     assert find_wrong(page) == []
     if shots is not None:
         keep_pictures(page, shots, name)
-    page.set_viewport_size({"width": 375, "height": 812})
+    assert cut_off(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
 
 
@@ -266,6 +266,19 @@ def test_a_study_without_a_trial_says_so(open_page: Opener, shelf: Shelf) -> Non
     page = open_page("root")
     go(page, f"/studies/{shelf.empty}")
     expect(page.locator("#trials")).to_contain_text("There is no trial yet.")
+    for drawn in ("progress", "map", "parallel", "split-card"):
+        expect(page.locator(f"#{drawn}")).to_be_hidden()
+
+
+def test_charts_come_with_the_first_trial(open_page: Opener, scene: Stage) -> None:
+    young = study(scene.context, "young", 0, ago=60.0, tenant="")
+    scene.context.store.hold(young, this_process(), 3600.0)
+    page = open_page("root")
+    go(page, f"/studies/{young}")
+    expect(page.locator("#map")).to_be_hidden()
+    more(scene.context, young, 0)
+    expect(page.locator("#map canvas").first).to_be_visible()
+    comes_true(page, lambda: page.locator("#map canvas").first.bounding_box()["width"] > 200, "the chart has no width")  # type: ignore[index]
 
 
 def test_words_below_the_boxes_of_a_parameter_do_not_overlap(open_page: Opener, shelf: Shelf) -> None:

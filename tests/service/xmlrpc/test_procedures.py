@@ -182,6 +182,10 @@ def test_a_number_beyond_what_a_database_counts(ann_rpc: Rpc) -> None:
     assert fault(ann_rpc.send, param("<i8>9223372036854775807</i8>", "status")).faultCode == 404
 
 
+def test_a_text_that_is_too_long_to_be_looked_for(ann_rpc: Rpc) -> None:
+    assert fault(ann_rpc, "list", {"text": "a" * 60_000}).faultCode == 422
+
+
 def test_nobody_calls_without_a_name(here: House) -> None:
     client, token = here.client, here.ann["Authorization"].removeprefix("Bearer ")
     wrong = ["", "Bearer tw_x", "Basic", "Basic !", "Digest x", basic("ann", "x"), basic("bob", token), basic("", "")]

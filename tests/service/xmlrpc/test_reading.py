@@ -134,10 +134,10 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_are_refused_at_their_first_line(name: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(InputError, match="DOCTYPE"):
         read_call(BOMBS[name])
-    assert time.monotonic() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 def test_nesting_ends_before_it_hurts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Storage
+from tradewind.workflow.simulator.reference import ByKey, simulate
 
 ONE = Workflow("one", (Task("a", "a", 10.0, memory_bytes=3 * 2**30), Task("b", "b", 2.0)), ((), ()))
 
@@ -59,9 +61,12 @@ def test_of_machines_alike_only_the_cheapest_is_tried() -> None:
 
 def test_slots_are_what_memory_and_cores_leave() -> None:
     small, large = OFFERS[3], OFFERS[4]
-    assert TERMS.room(small, ONE) == 1
-    assert TERMS.room(large, ONE) == 5
+    assert (TERMS.room(small, ONE), TERMS.sure_room(small, ONE)) == (2, 1)
+    assert (TERMS.room(large, ONE), TERMS.sure_room(large, ONE)) == (8, 5)
     assert replace(TERMS, slots=2).room(large, ONE) == 2
+    # Memory is counted beside slots; where it cannot run out before them, nobody needs to.
+    assert [TERMS.memory(large, ONE), replace(TERMS, slots=2).memory(large, ONE)] == [16 * 2**30, float("inf")]
+    assert TERMS.platform(large, ONE).tight(ONE)
     wide = Workflow("wide", (Task("a", "a", 1.0, cores=4),), ((),))
     assert TERMS.room(small, wide) == 0
     assert Outlook(wide, TERMS).makespan(small) == float("inf")
@@ -80,6 +85,42 @@ def test_the_nearest_word_on_speed_counts() -> None:
     assert Terms({"slow-*": 3.0}).known(OFFERS[0])
     with pytest.raises(WorkflowError, match="the speed of slow-1 is 'quick'"):
         Terms().speed(replace(offer, facts={"speed": "quick"}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(workflows(), st.lists(st.sampled_from([None, 1, 3, 7]), min_size=1, max_size=5), st.integers(1, 4),
+       st.sampled_from(["none", "shared"]))  # fmt: skip
+def test_no_plan_beats_the_bounds_where_memory_is_short(
+    flow: Workflow, gib: list[int | None], nodes: int, storage: Storage
+) -> None:
+    tasks = tuple(
+        replace(task, memory_bytes=gib[place % len(gib)] and gib[place % len(gib)] << 30)  # type: ignore[operator]
+        for place, task in enumerate(flow.tasks)
+    )
+    flow, terms = replace(flow, tasks=tasks), replace(TERMS, storage=storage)
+    several = Offer("here", "eight", 8, 8, 1.0, nodes=nodes)
+    platform, outlook = terms.platform(several, flow), Outlook(flow, terms)
+    made = HeftPlanner(settings=plugins.Settings()).plan(flow, platform)
+    assert outlook.makespan(several) <= made.makespan * (1 + 1e-9)
+    kinds = (
+        np.array([[1.0, 1.0]]),
+        np.array([[float(nodes * terms.room(several, flow)), 0.0]]),
+        np.array([[nodes * 8.0 * 2**30, 0.0]]),
+    )
+    path, work = outlook.parts_together(*kinds)
+    assert (path[0], work[0]) == pytest.approx(outlook.parts(several))
+    if outlook.idle(several):
+        fewer = terms.platform(several.times(nodes - 1), flow)
+        spread = simulate(flow, fewer, ByKey([0.0] * len(flow), range(nodes - 1)))
+        assert spread.makespan == pytest.approx(flow.critical_path(platform.seconds(flow)[:, 0])[0] + 20.0)
+
+
+def test_one_machine_less_has_room_only_where_tasks_of_several_cores_find_it() -> None:
+    flow = Workflow("wide", tuple(Task(str(i), "a", 1.0, cores=2) for i in range(3)), ((),) * 3)
+    three = Offer("here", "three", 3, 0, 1.0, nodes=3)
+    # Six cores are on two machines, but only two tasks fit there at a time.
+    assert not Outlook(flow, TERMS).idle(three)
+    assert Outlook(flow, TERMS).idle(three.times(4))
 
 
 def test_memory_of_a_task_is_that_of_all_its_cores() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.workflow.advice.samples import OFFERS, TERMS, drawn, store, wanted
 
-from tradewind.errors import NothingFeasibleError, WorkflowError
+from tradewind.errors import NoOfferError, NothingFeasibleError, WorkflowError
 from tradewind.plugins import Settings
 from tradewind.problem import Billing, Offer
 from tradewind.workflow.advice import mixing
@@ -283,12 +283,13 @@ def test_small_machines_beside_a_large_one_for_the_task_that_needs_it(tmp_path: 
         Offer("here", "large-2", 2, 32, 0.60, family="large"),
     )
     assert TERMS.room(offers[0], flow) == 0
-    assert [TERMS.some_room(offer, flow) for offer in offers] == [2, 0, 1]
+    assert [TERMS.some_room(offer, flow) for offer in offers] == [2, 0, 2]
+    assert [TERMS.sure_room(offer, flow) for offer in offers] == [2, 0, 1]
     question = mixed(path, flow, deadline=400.0, max_vms=6)
     found = ask(question, tmp_path, offers)
     best = found.best
-    assert [(offer.instance_type, offer.nodes) for offer in best.offers] == [("small-2", 5), ("large-2", 1)]
-    assert best.figures.makespan == pytest.approx(220.0)  # boot, and two rounds on eleven slots
+    assert [(offer.instance_type, offer.nodes) for offer in best.offers] == [("large-2", 1), ("small-2", 5)]
+    assert best.figures.makespan == pytest.approx(220.0)  # boot, and two rounds on twelve slots
     assert best.figures.cost == pytest.approx(220.0 / 3600 * (5 * 0.10 + 0.60))
     check(flow, best.platform, best.schedule)
     assert best.platform.vms[best.schedule.vm[flow.index["large"]]].kind == "large-2"
@@ -303,6 +304,57 @@ def test_small_machines_beside_a_large_one_for_the_task_that_needs_it(tmp_path: 
     assert open_platform(str(tmp_path / "vms.yaml")).holding(flow) == best.platform
     with pytest.raises(WorkflowError, match="'large' needs 20 GiB of memory, and no machine has as much"):
         TERMS.together((replace(offers[0], nodes=2),), flow)
+
+
+def _wide_and_dense(folder: Path) -> tuple[Path, Workflow]:
+    """A task for many cores, one for much memory: no type of `_APART` is for both."""
+    tasks = {"dense": {"command": ["x"], "runtime": 100, "memory": "20GiB"},
+             "wide": {"command": ["x"], "runtime": 50, "cores": 8}}  # fmt: skip
+    path = folder / "apart.yaml"
+    path.write_text(json.dumps({"name": "apart", "tasks": tasks}))
+    return path, read_workflow(path)
+
+
+_APART = (Offer("here", "wide-8", 8, 8, 0.8, region="a"), Offer("here", "dense-1", 1, 32, 0.4, region="a"))
+
+
+def test_where_no_type_has_room_for_every_task_several_types_are_looked_for(tmp_path: Path) -> None:
+    path, flow = _wide_and_dense(tmp_path)
+    question = mixed(path, flow)
+    found = ask(question, tmp_path, _APART)
+    assert {(offer.instance_type, offer.nodes) for offer in found.best.offers} == {("wide-8", 1), ("dense-1", 1)}
+    assert found.best.figures.makespan == 120.0
+    assert found.reasons[1] == "No type alone has room for every task."
+    assert not any("All 0 sets" in reason or "of one type" in reason for reason in found.reasons)
+    assert to_json(found, question)["study"] is None
+
+
+def test_a_workflow_that_nothing_on_offer_has_room_for_gets_one_line(tmp_path: Path) -> None:
+    path, flow = _wide_and_dense(tmp_path)
+    question = mixed(path, flow)
+    with pytest.raises(NoOfferError, match=r"^no offer has room for task 'dense', which takes 1 core and 20 GiB of "):
+        ask(question, tmp_path, _APART[:1])
+    with pytest.raises(NoOfferError, match=r"no type alone has room for every task \(.*--mix 2 looks"):
+        ask(replace(question, mix=1), tmp_path, _APART)
+    far = (_APART[0], replace(_APART[1], region="b"))
+    with pytest.raises(NoOfferError, match="no type alone has room for every task, nor have 2 types of one provider"):
+        ask(question, tmp_path, far)
+    with pytest.raises(NothingFeasibleError, match=r"can end within 25\.0 s \(no type alone has room .* lower bounds"):
+        ask(replace(question, deadline=25.0), tmp_path, _APART)
+    # Without a limit there is none to name.
+    with pytest.raises(NothingFeasibleError, match=r"no set of up to 6 VMs was planned \(the search took its 0\.00 s"):
+        ask(mixed(*drawn(tmp_path, 1), seconds=1e-9, max_vms=6), tmp_path)
+
+
+def test_tasks_of_unlike_shares_share_a_machine_of_the_set(tmp_path: Path) -> None:
+    tasks = {"dense": {"command": ["x"], "runtime": 100, "memory": "20GiB"}}
+    tasks |= {f"s{place}": {"command": ["x"], "runtime": 100, "memory": "1GiB"} for place in range(7)}
+    path = tmp_path / "bag.yaml"
+    path.write_text(json.dumps({"name": "bag", "tasks": tasks}))
+    question = mixed(path, read_workflow(path), deadline=150.0, mix=1)
+    best = ask(question, tmp_path, (Offer("here", "eight", 8, 32, 1.0),)).best
+    assert (best.offers[0].nodes, best.figures.makespan) == (1, 120.0)  # it was one slot for every task
+    check(question.flow, best.platform, best.schedule)
 
 
 def test_a_kind_is_replaced_only_by_one_that_takes_its_tasks(tmp_path: Path) -> None:

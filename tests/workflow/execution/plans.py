@@ -11,18 +11,20 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pytest
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
 from tradewind.problem import Handle
+from tradewind.workflow.execution.events import Ending
 from tradewind.workflow.execution.journal import History, Journal
 from tradewind.workflow.execution.options import Options
 from tradewind.workflow.execution.pilots import Terms
 from tradewind.workflow.execution.run import Carried, carry_out
 from tradewind.workflow.files import Plan, write_plan
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule
+from tradewind.workflow.plan import Schedule, held_cost
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.platform import Platform, Vm
 
@@ -151,3 +153,33 @@ def chunks(count: int, seconds: float) -> Iterator[Task]:
                  activity="work", runtime=seconds)  # fmt: skip
     names = " ".join(f"out{n}" for n in range(count))
     yield sh("join", f"echo join >> log; cat {names} > total", after=names, writes="total")
+
+
+def two_after_another(seconds: float) -> Plan:
+    """A task on one machine, and then another on another, which costs and boots."""
+    tasks = tuple(Task(name, "a", seconds) for name in ("first", "second"))
+    machines = tuple(Vm(f"vm-{n}", price_per_hour=3600.0, boot_seconds=100.0) for n in (1, 2))
+    starts = np.array([100.0, 100.0 + seconds])
+    flow, schedule = Workflow("two", tasks, ((), (0,))), Schedule(np.array([0, 1]), starts, starts + seconds)
+    return Plan(flow, Platform(machines), schedule, "heft")
+
+
+def asked_just_in_time(run: Path, carried: Carried, plan: Plan, scale: float) -> None:
+    """See that the second machine of `two_after_another` was asked for when its plan says, and is billed so.
+
+    Args:
+        run: The folder of the run.
+        carried: What became of it.
+        plan: The plan.
+        scale: In which it was played.
+    """
+    assert carried.ending is Ending.DONE
+    told = history(run)
+    assert told.began is not None and not told.lost
+    [asked] = [(at - told.began) / scale for at in told.asked["vm-2"]]
+    [(_, up, _)] = [each for each in told.ups if each[0] == "vm-2"]
+    assert 850 <= asked < 1050  # 1100 s less twice the boot time
+    assert (up - told.began) / scale > 850
+    # One machine for 1100 s and one for 1200 s, and what this machine took longer.
+    held = held_cost(plan.platform, plan.schedule)
+    assert carried.results["kept_cost"] == pytest.approx(held, abs=2 / scale)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 from tests.waiting import eventually
@@ -24,6 +23,7 @@ from tests.workflow.execution.plans import (
     lopsided,
     plan_of,
     sh,
+    two_after_another,
 )
 
 from tradewind.errors import DeployError, MissingProgramError, StudyBusyError, WorkflowError
@@ -34,7 +34,7 @@ from tradewind.workflow.execution.pilots import Terms
 from tradewind.workflow.execution.steps import Patience
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, held_cost
+from tradewind.workflow.plan import held_cost
 from tradewind.workflow.platform import Platform, Vm
 
 
@@ -99,15 +99,6 @@ def test_machines_that_went_while_nobody_was_there_are_paid_until_then(tmp_path:
     carried = carry(plan, run, synthetic=True)
     assert history(run).ups == [("vm-1", up, up + 0.05)]
     assert carried.results["kept_cost"] == 1.0
-
-
-def two_after_another(seconds: float) -> Plan:
-    """A task on one machine, and then another on another, which costs and boots."""
-    tasks = tuple(Task(name, "a", seconds) for name in ("first", "second"))
-    machines = tuple(Vm(f"vm-{n}", price_per_hour=3600.0, boot_seconds=100.0) for n in (1, 2))
-    starts = np.array([100.0, 100.0 + seconds])
-    flow, schedule = Workflow("two", tasks, ((), (0,))), Schedule(np.array([0, 1]), starts, starts + seconds)
-    return Plan(flow, Platform(machines), schedule, "heft")
 
 
 def test_a_machine_whose_first_task_is_late_comes_just_in_time_and_is_billed_so(tmp_path: Path) -> None:

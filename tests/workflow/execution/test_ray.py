@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 from tests.engines.ray import RayCluster, ray_cluster
-from tests.workflow.execution.plans import agents, carry, chunks, flow_of, history, plan_of, sh
+from tests.workflow.execution.plans import (
+    agents,
+    asked_just_in_time,
+    carry,
+    chunks,
+    flow_of,
+    history,
+    plan_of,
+    sh,
+    two_after_another,
+)
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
@@ -32,6 +42,15 @@ def test_each_machine_of_the_plan_is_an_actor_on_a_node(ray_cluster: RayCluster,
     carried = carry(plan_of(flow), folder, runner=on(ray_cluster, folder), terms=TERMS)
     assert carried.ending is Ending.DONE
     assert {(folder / f"files/out{n}").read_text().strip() for n in range(4)} == {"vm-1", "vm-2"}
+    assert not agents(folder)
+
+
+def test_a_machine_whose_first_task_is_late_is_asked_for_shortly_before(
+    ray_cluster: RayCluster, tmp_path: Path
+) -> None:
+    plan, folder, scale = two_after_another(1000.0), tmp_path / "run", 0.01
+    carried = carry(plan, folder, runner=on(ray_cluster, folder), terms=TERMS, synthetic=True, scale=scale)
+    asked_just_in_time(folder, carried, plan, scale)
     assert not agents(folder)
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
+from tradewind.problem import Billing
 from tradewind.workflow.execution.journal import History, without
-from tradewind.workflow.execution.options import kept
+from tradewind.workflow.execution.options import stays
 from tradewind.workflow.execution.results import actual_schedule, chart, measured_runtimes, read_results, results_of
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
@@ -88,10 +89,28 @@ def test_a_start_that_was_only_played_is_paid_once() -> None:
         *RUN[1:],
         {"e": "down", "at": 140.0, "vm": "fast", "lost": False},
     ]
-    assert list(kept(told(*played), boots, 150.0)) == [0.0, 41.0 - 20.0 * 0.5]
-    assert list(kept(told(*RUN), boots, 150.0)) == [0.0, 51.0]  # who came after its start was not there meanwhile
+    assert stays(told(*played), boots, 150.0) == [(1, 2 * (41.0 - 20.0 * 0.5))]
+    assert stays(told(*RUN), boots, 150.0) == [(1, 51.0)]  # who came after its start was not there meanwhile
     early = [*played[:4], {"e": "down", "at": 104.0, "vm": "fast", "lost": False}]
-    assert list(kept(told(*early), boots, 150.0)) == [0.0, 1.0]
+    assert stays(told(*early), boots, 150.0) == [(1, 2 * 1.0)]
+
+
+def test_a_machine_that_is_asked_for_again_is_billed_for_each_start() -> None:
+    boots = Platform(tuple(replace(vm, boot_seconds=20.0) for vm in PLATFORM.vms), billing=Billing(0.0, 60.0, 1.0))
+    asked = {"e": "pilot", "at": 80.0, "vm": "fast", "pilot": 1}
+    back = {"e": "down", "at": 120.0, "vm": "fast", "lost": False}
+    again = [{**asked, "at": 150.0, "pilot": 2}, {"e": "up", "at": 170.0, "vm": "fast"}]
+    records = [*RUN[:2], asked, *RUN[2:6], back, *again, start("b", 170.0), start("c", 170.0), end("c", 170.0, 20.0),
+               end("b", 170.0, 100.0)]  # fmt: skip
+    history = told(*records)
+    assert stays(history, boots, 280.0) == [(1, 21.0), (1, 110.0)]
+    made = Plan(FLOW, boots, heft().plan(FLOW, boots), "heft")
+    found = results_of(made, history, engine="process", ending="done", now=280.0)
+    # 41 s of the first are a minute at least, and the second is there for 110 s after its start of 20 s.
+    assert found["kept_cost"] == pytest.approx((60.0 + 130.0) * 7.2 / 3600)
+    # The same machine for the next controller is still the same stay.
+    killed = [*records[:7], {"e": "session", "at": 125.0}, {"e": "up", "at": 130.0, "vm": "fast"}]
+    assert stays(told(*killed), boots, 140.0) == [(1, 41.0)]
 
 
 def test_pauses_are_left_out() -> None:

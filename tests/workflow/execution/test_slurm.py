@@ -10,6 +10,7 @@ from tests.waiting import eventually
 from tests.workflow.execution.plans import (
     Command,
     agents,
+    asked_just_in_time,
     carry,
     chunks,
     counted,
@@ -19,6 +20,7 @@ from tests.workflow.execution.plans import (
     lopsided,
     plan_of,
     sh,
+    two_after_another,
 )
 
 from tradewind import plugins
@@ -60,6 +62,18 @@ def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path
     assert nodes == set(slurm.nodes)
     eventually(lambda: slurm.jobs() == [])
     assert not agents(folder)
+
+
+def test_a_machine_whose_first_task_is_late_is_asked_for_shortly_before(slurm: SlurmCluster, tmp_path: Path) -> None:
+    plan, folder, scale = two_after_another(1000.0), tmp_path / "run", 0.01
+    seen: list[int] = []
+    carried = carry(
+        plan, folder, runner=on(folder), terms=TERMS, synthetic=True, scale=scale,
+        watch=lambda _: seen.append(len(slurm.jobs())),
+    )  # fmt: skip
+    asked_just_in_time(folder, carried, plan, scale)
+    assert seen[: len(seen) // 4] and max(seen[: len(seen) // 4]) == 1  # it is no job before, not even one that waits
+    eventually(lambda: slurm.jobs() == [])
 
 
 def test_a_job_ends_when_its_machine_has_nothing_left_to_do(slurm: SlurmCluster, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tradewind.workflow.learning.compare import followed
 from tradewind.workflow.learning.folder import digest
 from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
 from tradewind.workflow.plan import Schedule, check
+from tradewind.workflow.planner import cp_sat
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.planner.cp_sat import CpSatPlanner, CpSatSettings
 from tradewind.workflow.planner.lanes import mean_of_fitting
@@ -98,8 +100,7 @@ def test_no_task_is_planned_where_it_does_not_fit(name: str) -> None:
         assert plan.makespan >= lower_bound(flow, held) * (1 - 1e-9)
         followed = simulate(flow, held, Following(plan))
         assert Compiled(flow, held).follow(plan).finish.tolist() == followed.finish.tolist()
-        if held.storage != "local":  # there, which of the tasks of no length at one moment fetches a file is open
-            assert followed.makespan <= plan.makespan * (1 + 1e-9) + 1e-9
+        assert followed.makespan <= plan.makespan * (1 + 1e-9) + 1e-9
         if isinstance(planner, Online):
             for world in (World(), World(noise=0.4, failure=0.2, seed=3)):
                 real = simulate(flow, held, planner.director(flow, held), world)
@@ -173,14 +174,18 @@ def test_a_task_that_does_not_fit_is_never_started() -> None:
 def test_episodes_of_learning_keep_to_machines_that_fit(
     flow: Workflow, platform: Platform, deviations: dict[str, float]
 ) -> None:
-    held, world = platform.reserving(flow), World(**deviations, seed=5)  # type: ignore[arg-type]
+    held, world = platform.holding(flow), World(**deviations, seed=5)  # type: ignore[arg-type]
     policy = AdaptivePolicy(flow, held, Weights())
     quick, plain = policy.run(world), readable(policy, world)
     assert (quick.vm.tolist(), quick.finish.tolist()) == (plain.vm.tolist(), plain.finish.tolist())
-    table = QPolicy(flow, held, QLearningSettings(**deviations, keyed_by="activity"), 3)
+    table, twin = (QPolicy(flow, held, QLearningSettings(**deviations, keyed_by="activity"), 3) for _ in range(2))
     table.collect(world)
+    twin.collect(world)
     for done in (quick, table.learn(world), table.run(world)):
         fitting(flow, platform, done)
+    taught = simulate(flow, held, twin.director(learning=True), world)
+    twin.see(taught)
+    assert (table.state(), table.times.tolist()) == (twin.state(), twin.times.tolist())
     plain = simulate(flow, held, table.director(), world)
     assert table.run(world).finish.tolist() == plain.finish.tolist()
     heft: Planner = plugins.create("planner", "heft", {})
@@ -194,6 +199,44 @@ def test_what_was_learned_is_not_taken_where_other_tasks_fit() -> None:
     flows = [Workflow("w", (Task("a", "a", 1.0, memory_bytes=gib * GIB),), ((),)) for gib in (1, 2, 8)]
     names = [digest(flow, Platform((small, large))) for flow in flows]
     assert names[0] == names[1] != names[2]
+    # Where memory is counted, what is needed of it counts, too.
+    wide = Platform((Vm("wide", slots=16, memory_bytes=16 * GIB),))
+    pairs = [tuple(Task(f"t{gib}", "a", 1.0, memory_bytes=gib * GIB) for gib in (1, most)) for most in (2, 8)]
+    again = [tuple(replace(task, id=str(i)) for i, task in enumerate(tasks)) for tasks in pairs]
+    assert len({digest(Workflow("w", tasks, ((), ())), wide) for tasks in again}) == 2
+
+
+@pytest.mark.parametrize("name", ["adaptive", "q_learning"])
+def test_learning_lets_a_task_of_much_memory_share_a_machine(name: str) -> None:
+    tasks = (Task("dense", "a", 10.0, memory_bytes=48 * GIB),
+             *(Task(f"t{i}", "a", 10.0, memory_bytes=GIB) for i in range(15)))  # fmt: skip
+    flow, machine = Workflow("bag", tasks, ((),) * 16), Vm("one", slots=16, memory_bytes=64 * GIB)
+    platform = Platform((machine,)).holding(flow)
+    planner: Planner = plugins.create("planner", name, SMALL.get(name, {}), seed=1)
+    plan = planner.plan(flow, platform)
+    fitting(flow, platform, plan)
+    assert plan.makespan == 10.0
+    # Two dense ones do not share it; what waits for memory does not keep the others from their cores.
+    flow = Workflow("bag", (replace(tasks[0], id="denser"), *tasks), ((),) * 17)
+    plan = planner.plan(flow, platform)
+    fitting(flow, platform, plan)
+    assert plan.makespan == 20.0
+    assert sorted(plan.start.tolist()) == [0.0] * 16 + [10.0]
+
+
+def test_an_agent_starts_what_memory_holds() -> None:
+    pytest.importorskip("gymnasium")
+    from tradewind.workflow.learning.environment import WorkflowEnv
+
+    flow = Workflow("pair", tuple(Task(str(i), "a", 5.0, memory_bytes=gib * GIB) for i, gib in enumerate((5, 5, 1))),
+                    ((),) * 3)  # fmt: skip
+    world = WorkflowEnv(flow, Platform((Vm("one", slots=4, memory_bytes=8 * GIB), Vm("other", memory_bytes=8 * GIB))))
+    world.reset(seed=1)
+    ended = False
+    while not ended:
+        _, _, ended, _, _ = world.step(np.int64(0))
+    fitting(flow, world.platform, world.schedule)
+    assert world.schedule.makespan == 10.0
 
 
 def test_a_cluster_of_tasks_needs_what_the_largest_of_them_needs() -> None:
@@ -247,3 +290,21 @@ def test_heft_ranks_a_task_by_its_mean_over_the_machines_that_it_fits_on() -> No
     plan = plugins.create("planner", "heft", {}).plan(flow, platform)
     assert plan.vm.tolist() == [1, 1, 0]
     assert plan.start.tolist() == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(("most", "makespan"), [(4_250_000_000, 20.0), (2_100_000_000, 30.0)])
+def test_cp_sat_counts_memory_that_is_too_large_for_its_solver_in_larger_units(most: int, makespan: float) -> None:
+    # Of an odd byte: no larger unit has all of them.
+    amounts = [2_000_000_001 * GIB, 2_000_000_000 * GIB, 2_000_000_000 * GIB, 5]
+    tasks = tuple(Task(str(i), "a", 10.0, memory_bytes=each) for i, each in enumerate(amounts))
+    flow = Workflow("huge", tasks, ((),) * 4)
+    platform = Platform((Vm("one", slots=4, memory_bytes=most * GIB),))
+    planner = CpSatPlanner(settings=CpSatSettings(work=1.0))
+    # It looks for a plan, where a refused model gave the one to begin with.
+    slow = Schedule(np.zeros(4, dtype=np.int32), np.array([0.0, 10.0, 20.0, 30.0]), np.array([10.0, 20.0, 30.0, 40.0]))
+    model = cp_sat._Model(
+        flow, platform, platform.seconds(flow), slow, pytest.importorskip("ortools.sat.python.cp_model")
+    )
+    assert not model.model.validate()
+    assert planner.plan(flow, platform).makespan == makespan
+    assert not planner.proven and "rounded" in planner.said

@@ -33,12 +33,16 @@ def check_tenant(name: str, weight: float | None, *, option: str = "") -> None:
     """
     from tradewind.errors import InputError
 
-    if not name or "/" in name:
+    if not name.strip() or "/" in name or not name.isprintable() or len(name) > _LONGEST:
         given = f"{option} {name!r}".lstrip()
-        raise InputError(f"{given} is no name of a tenant", hint="write letters and digits, without a /")
+        hint = f"write letters and digits on one line, without a /, at most {_LONGEST}"
+        raise InputError(f"{given} is no name of a tenant", hint=hint)
     if weight is not None and not 0 < weight < float("inf"):
         raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
 
+
+_LONGEST = 100
+"""Characters of a tenant's name, as of a job's."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """What a resource may be called."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _NUMBER = typer.Argument(help="The search's number; tradewind queue shows it.", show_default=False)
 _TENANT = typer.Option(help="Only of this tenant.", show_default=False)
-_STORE = typer.Option(help="Address of the store.", show_default=False)
+_STORE = typer.Option(help="Address of the store.", metavar="URL", show_default=False)
 _NEWEST = 30
 
 

@@ -46,12 +46,15 @@ def start(
     resource: Annotated[
         list[str] | None, typer.Option("--resource", help="What else each node has, licence=2; repeatable.")
     ] = None,
+    queued: Annotated[
+        int, typer.Option("--queued", min=0, max=1000, help="Runs for each node that may wait in the engine's queue.")
+    ] = 0,
     processes: Annotated[
         bool, typer.Option("--core-processes", help="Each search in a process of its own, not in a thread.")
     ] = False,
     own_code: Annotated[bool, _OWN_CODE] = False,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no search is left.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Share a cluster between searches until Ctrl-C; what runs is then ended, and goes on at the next start."""
     from tradewind.cli.cluster.common import amounts
@@ -63,7 +66,7 @@ def start(
     chosen = {"process": local, "docker": docker, "ray": ray, "slurm": slurm is not None, "kubernetes": kubernetes}
     part = _part(chosen, pairs(runner, "--set"), slurm)
     more = amounts(resource, "--resource", further=True)
-    how = _policy(fairness, priority, pairs(policy, "--policy"), more)
+    how = _policy(fairness, priority, pairs(policy, "--policy"), more, _ahead(queued, part["use"]))
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
     words = {"engine": part["use"], "fairness": fairness, "priority": priority, "own_code": own_code}
     url = store or store_url()
@@ -76,7 +79,7 @@ def start(
 
 def list_clusters(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """List the clusters of the store, and who runs them."""
     from contextlib import closing
@@ -96,13 +99,28 @@ def list_clusters(
         typer.echo(f"{row.name}: {row.settings.get('engine', '')}, {row.holder or 'not running'}")
 
 
-def _policy(fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float]) -> Policy:
+def _ahead(count: int, engine: str) -> int:
+    """How many runs may wait for a node, where the engine has a queue."""
+    from tradewind import plugins
+    from tradewind.deployer.runner.base import HasOwnMachines
+    from tradewind.errors import InputError
+
+    if count and not issubclass(plugins.load("runner", engine), HasOwnMachines):
+        raise InputError(
+            f"--queued {count}: {engine} has no queue, it would start them all at once",
+            hint="leave --queued out, or share --ray, --slurm or --kubernetes",
+        )
+    return count
+
+
+def _policy(fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float], ahead: int) -> Policy:
     from tradewind import plugins
     from tradewind.tenancy.allocator import Policy
     from tradewind.tenancy.resources import USUAL, Kinds
 
     kinds = Kinds((*USUAL, *(name for name in more if name not in USUAL)))
-    return Policy(plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings), kinds)
+    between, within = plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings)
+    return Policy(between, within, kinds, ahead=ahead)
 
 
 def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str | None) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def submit(
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
     from contextlib import closing
@@ -79,7 +79,7 @@ def submit(
             opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
         kept = {key: value for key, value in options.items() if value is not None}
         asked = JobRow(0, tenant, spec.name, study_document(spec), kept, nice=nice, cluster=cluster or "")
-        row = _submit(opened, asked, store)
+        row = _submit(opened, asked)
         running = opened.is_run(row.cluster)
     if as_json:
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
@@ -90,27 +90,23 @@ def submit(
         typer.echo(f"{which}: tradewind cluster start{how}")
 
 
-def _submit(clusters: ClusterStore, wanted: JobRow, store: str | None) -> JobRow:
+def _submit(clusters: ClusterStore, wanted: JobRow) -> JobRow:
     """Add a search, if the dollars of its tenant's quota allow it.
 
     Raises:
         QuotaError: They do not.
     """
-    from contextlib import closing
-
-    from tradewind.cli.common import open_store
     from tradewind.errors import QuotaError
     from tradewind.tenancy.money import check_money
 
     tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)
     if tenant is None or "dollars" not in tenant.quota:
         return clusters.submit(wanted)
-    with closing(open_store(store)) as studies:
-        check_money(tenant, clusters.jobs(tenant=tenant.name), studies, wanted)
-        row = clusters.submit(wanted)
-        try:  # of two that were submitted at the same moment, the first one counts for the second
-            check_money(tenant, clusters.jobs(tenant=tenant.name, before=row.id), studies, wanted)
-        except QuotaError:
-            clusters.want(row.id, "cancel")
-            raise
+    check_money(tenant, *clusters.spending(tenant.name), wanted)
+    row = clusters.submit(wanted)
+    try:  # of two that were submitted at the same moment, the first one counts for the second
+        check_money(tenant, *clusters.spending(tenant.name, before=row.id), wanted)
+    except QuotaError:
+        clusters.want(row.id, "cancel")
+        raise
     return row

@@ -18,7 +18,7 @@ def set_tenant(
         typer.Option(help="The most it may use: cpu=8, memory=32GiB, dollars=100, requests=4; repeatable."),
     ] = None,
     no_quota: Annotated[bool, typer.Option("--no-quota", help="Take its quota away.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Add a tenant, or change its weight, priority or quota; a running cluster follows at once."""
     from contextlib import closing
@@ -43,9 +43,9 @@ def set_tenant(
 
 def list_tenants(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
-    """List the tenants, and what their searches have used so far."""
+    """List the tenants, and what their searches and requests have used so far."""
     from contextlib import closing
 
     from tradewind.cli.cluster.common import open_cluster_store

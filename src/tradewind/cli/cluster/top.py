@@ -15,7 +15,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, once.")] = False,
     prometheus: Annotated[bool, typer.Option("--prometheus", help="Print metrics for Prometheus, once.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Watch a cluster: shares of the tenants, the queue, the best so far, and who gave way and why."""
     import sys

@@ -16,7 +16,8 @@ backend_app = command_group("backend", "Say where the service's jobs run.")
 
 Name = Annotated[str, typer.Argument(help="Its name.", show_default=False)]
 Database = Annotated[
-    str | None, typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", show_default=False)
+    str | None,
+    typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False),
 ]
 
 

@@ -22,7 +22,7 @@ def require_service() -> None:
     from tradewind.errors import MissingProgramError
     from tradewind.programs import how_to_install
 
-    for package in ("fastapi", "uvicorn", "argon2", "cryptography", "defusedxml", "multipart"):
+    for package in ("fastapi", "uvicorn", "argon2", "cryptography", "defusedxml", "multipart", "httpx2"):
         if importlib.util.find_spec(package) is None:
             raise MissingProgramError(f"the service needs the package {package}", hint=how_to_install("service"))
 

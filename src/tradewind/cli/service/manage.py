@@ -19,7 +19,8 @@ service_app = typer.Typer(
 )
 
 Database = Annotated[
-    str | None, typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", show_default=False)
+    str | None,
+    typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False),
 ]
 Config = Annotated[Path | None, typer.Option(help="YAML file of the server's settings.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

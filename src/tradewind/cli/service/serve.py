@@ -12,7 +12,10 @@ def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="The port; 0 takes a free one.", show_default="8765")] = None,
     database: Annotated[
-        str | None, typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", show_default=False)
+        str | None,
+        typer.Option(
+            help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False
+        ),
     ] = None,
     public_url: Annotated[
         str | None, typer.Option(help="What users type to come here, behind a proxy.", show_default=False)
@@ -42,6 +45,7 @@ def serve(
 
     require_service()
     from tradewind.paths import data_folder
+    from tradewind.service.operations.configuration import check_secrets
     from tradewind.service.operations.logs import start_logging
     from tradewind.service.operations.server import Server
 
@@ -56,6 +60,7 @@ def serve(
         "processes": processes,
     }
     settings, url = open_settings({name: value for name, value in flags.items() if value is not None}, setting, config)
+    check_secrets(settings)
     start_logging(settings.log_format, settings.log_level)
     code = Server(settings, url, data_folder()).run(_say, terminal=sys.stdout.isatty())
     if code:

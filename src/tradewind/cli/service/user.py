@@ -23,7 +23,8 @@ user_app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(help="The user.", show_default=False)]
 Database = Annotated[
-    str | None, typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", show_default=False)
+    str | None,
+    typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Stdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]

@@ -31,7 +31,7 @@ def advise(
     lenient: Lenient = False,
     files: Files,
     as_json: Json = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", show_default=False)] = None,
+    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Choose VMs for a workflow, and a plan on them, for a deadline and a budget; nothing is spent on it."""
     from tradewind.cli.offers import _names, _settings
@@ -197,11 +197,12 @@ def _show(advice: Advice, wanted: Wanted, offers: int, files: Files) -> None:
     typer.echo("")
     _table(advice, wanted)
     typer.echo("")
-    say(
-        f"{len(searched.trials)} of {count(searched.sets, 'set')} tried, of types that differ in speed or size, each "
-        f"the cheapest of its like among {count(offers, 'offer')} ({count(len(searched.offers), 'type')}); "
-        f"study {searched.name} in the store"
-    )
+    if searched.sets:
+        say(
+            f"{len(searched.trials)} of {count(searched.sets, 'set')} tried, of types that differ in speed or size, "
+            f"each the cheapest of its like among {count(offers, 'offer')} ({count(len(searched.offers), 'type')}); "
+            f"study {searched.name} in the store"
+        )
     for warning in advice.warnings:
         say(f"note: {warning}", indent="  ")
     for path in (files.out, files.vms_out):

@@ -64,17 +64,15 @@ def check_pictures(option: str, paths: Sequence[Path] | None) -> None:
         InputError: One is neither HTML nor PNG, or its folder is not there.
         MissingProgramError: One is a PNG, and matplotlib is not installed.
     """
-    import importlib.util
-
-    from tradewind.errors import InputError, MissingProgramError
-    from tradewind.programs import how_to_install
+    from tradewind.errors import InputError
+    from tradewind.programs import need_package
 
     for path in paths or ():
         if path.suffix not in (".html", ".png"):
             raise InputError(f"{option} {path}: it is neither .html nor .png")
         check_folder(option, path)
-        if path.suffix == ".png" and importlib.util.find_spec("matplotlib") is None:
-            raise MissingProgramError("PNG pictures need matplotlib", hint=how_to_install("plots"))
+        if path.suffix == ".png":
+            need_package("matplotlib", "PNG pictures", "plots")
 
 
 def check_folder(option: str, path: Path | None) -> None:

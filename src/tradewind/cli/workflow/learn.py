@@ -80,8 +80,7 @@ def learn(
 
     if resume and out is None:
         raise InputError("--resume goes on with a folder, and there is none", hint="name it with --out")
-    if png is not None and not png.absolute().parent.is_dir():
-        raise InputError(f"--png {png}: there is no folder {png.parent}", hint="make it, or name another file")
+    _check_chart(png)
     given: dict[str, Any] = {"noise": noise, "unknown": unknown, "drift": drift, "migration": migration}
     given |= {"period": period and parse_duration(period), "pause": pause and parse_duration(pause), "failure": failure}
     settings = _settings(method, {key: value for key, value in given.items() if value is not None}, set_)
@@ -90,7 +89,7 @@ def learn(
         raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
     flow = with_measured(read_workflow(file, lenient=lenient), measured)
     _check_times(flow)
-    learner = open_learner(method, flow, open_platform(vms).reserving(flow), settings, seed)
+    learner = open_learner(method, flow, open_platform(vms).holding(flow), settings, seed)
     folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
     makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
     if not makespans:
@@ -102,6 +101,18 @@ def learn(
     if stopped:
         hint = f"--out {out} --resume goes on" if out is not None else "with --out FOLDER, --resume would go on"
         raise InterruptedSearch(f"interrupted after {count(len(makespans), 'episode')}", hint=hint)
+
+
+def _check_chart(png: Path | None) -> None:
+    """See that the chart can be drawn before anything is learned."""
+    from tradewind.errors import InputError
+    from tradewind.programs import need_package
+
+    if png is None:
+        return
+    if not png.absolute().parent.is_dir():
+        raise InputError(f"--png {png}: there is no folder {png.parent}", hint="make it, or name another file")
+    need_package("matplotlib", "PNG charts", "plots")
 
 
 def _check_times(flow: Workflow) -> None:

@@ -167,11 +167,14 @@ def traffic() -> tuple[int, int]:
 
 def variable(pid: int, name: str) -> str | None:
     """A variable of the environment that a process was started with, as far as it may be read."""
-    start = name.encode() + b"="
-    for entry in (_read(f"/proc/{pid}/environ") or b"").split(b"\0"):
-        if entry.startswith(start):
-            return entry[len(start) :].decode("utf-8", "surrogateescape")
-    return None
+    # All processes of a machine are asked for it, and some have an environment of megabytes.
+    content = b"\0" + (_read(f"/proc/{pid}/environ") or b"")
+    start = b"\0" + name.encode() + b"="
+    at = content.find(start)
+    if at < 0:
+        return None
+    end = content.find(b"\0", at + 1)
+    return content[at + len(start) : end if end >= 0 else None].decode("utf-8", "surrogateescape")
 
 
 def _writes_below(pid: int, folder: str) -> bool:

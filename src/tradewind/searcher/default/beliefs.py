@@ -70,6 +70,9 @@ class PricedBeliefs(Beliefs):
             is expected of any candidate. None where the objective does not grow with time.
         aim: What a first success is measured against: the median that is expected over all candidates. None once
             there is a success.
+        learned: True where the process is that of earlier jobs.
+        guessed: True where runs have failed, none has shown a time, and the processes are still what they are before
+            any run: which candidates are like those that failed is known all the same.
     """
 
     # It begins with the cheapest machines, which are the first to fail: that must not rule out all like them.
@@ -88,7 +91,7 @@ class PricedBeliefs(Beliefs):
         usual: float | None = None,
     ) -> None:
         self._lessons = lessons
-        self.learned = False
+        self.learned = self.guessed = False
         # The price of a free machine says nothing of how quick it is.
         says = features.price_column if bool((hourly > 0).all()) else None
         self._trend = trend_of(says, reference.shape[1], priced=priced)
@@ -106,6 +109,9 @@ class PricedBeliefs(Beliefs):
             if level is None:
                 level, sd = lessons.level + float((money - reference @ self._prices).mean()), LEVEL_SD
             self.parts = [(1.0, LearnedProcess(lessons, self._prices, level, sd))]
+        if not self.parts and self.success is not None and self._level is not None:
+            self.guessed = True
+            self.parts = [(1.0 / len(KINDS), self._empty(kind).unobserved(reference.shape[1])) for kind in KINDS]
         self.best = self.best if usual is None else usual
         self.good = self.best if problem.objective.grows_with_time else None
         if self.best is None and self.parts and problem.objective.grows_with_time:
@@ -132,14 +138,14 @@ class PricedBeliefs(Beliefs):
 
     def _own(self, kind: Mapping[str, float], x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
         """A process that knows nothing of earlier jobs."""
+        return fit_censored(x, y, censored, make=lambda _starts, steps: self._empty(kind, steps))
+
+    def _empty(self, kind: Mapping[str, float], steps: int = 0) -> TrendProcess:
+        """The same before it has seen a run."""
         priors = replace(LOG_PRIORS, **kind)
         if self._level is not None:
             priors = replace(priors, mean=LEVEL_SD)
-
-        def make(_starts: int, steps: int) -> GaussianProcess:
-            return TrendProcess(self._trend, priors, level=self._level, starts=1, steps=steps)
-
-        return fit_censored(x, y, censored, make=make)
+        return TrendProcess(self._trend, priors, level=self._level, starts=1, steps=steps)
 
     def _from_past(self, lessons: Lessons, x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
         """The process that earlier jobs make."""

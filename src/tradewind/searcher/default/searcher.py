@@ -61,7 +61,9 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
     process extrapolate after two or three runs.
 
     - **First run**: the cheapest configuration by the hour, allowed to go far beyond the deadline. It costs little,
-      and how far it is from the deadline tells how much more machine the job needs.
+      and how far it is from the deadline tells how much more machine the job needs. Where it fails
+      and there is a deadline, the next one is what is best by the prior alone, among those that are not too much like
+      it.
     - **Then** the candidate whose expected saving is largest for the money it is expected to take: the exact
       expected improvement under the deadline over the expected spend (`acquisition.expected_saving`,
       `acquisition.expected_spend`), set-up time, minimum billing and abort included. Until something has worked the
@@ -187,7 +189,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         if not self.settings.abort:
             return Proposal(configuration, why=why)
         hourly = self.problem.resolver.resolve(configuration).hourly
-        if beliefs.informed and isinstance(beliefs, PricedBeliefs):
+        if beliefs.informed and isinstance(beliefs, PricedBeliefs) and not beliefs.guessed:
             seconds = float(self._stop_seconds(beliefs, np.array([hourly]))[0])
         else:
             seconds = self._first_seconds(hourly)

@@ -79,9 +79,12 @@ class Family:
             y: The figure around its mean, shape (n,).
             dropped: Names of groups.
         """
+        return max(self.judged(z, y, dropped), key=lambda shape: shape.evidence)
+
+    def judged(self, z: Array, y: Array, dropped: frozenset[str] = frozenset()) -> list[Shape]:
+        """Every scale and penalty with its evidence; see `choose`."""
         z, y = z[:JUDGED], y[:JUDGED]
-        judged = [shape for sigma in self.sigmas for shape in self._judged(z, y, sigma, dropped)]
-        return max(judged, key=lambda shape: shape.evidence)
+        return [shape for sigma in self.sigmas for shape in self._judged(z, y, sigma, dropped)]
 
     def _judged(self, z: Array, y: Array, sigma: float, dropped: frozenset[str]) -> Iterator[Shape]:
         """The shapes of one scale, with the logarithm of their marginal likelihood and prior, up to a constant.
@@ -98,7 +101,7 @@ class Family:
             found -= 0.5 * (math.log(penalty / _LIKELY_PENALTY) / _PENALTY_SPREAD) ** 2
             yield Shape(sigma, penalty, dropped, round(found, 6))
 
-    def eliminate(self, z: Array, y: Array, names: Sequence[str], start: Shape) -> Shape:
+    def eliminate(self, z: Array, y: Array, names: Sequence[str], start: Shape) -> list[Shape]:
         """Leave out, one after the other, the inputs without which the runs are as likely or more likely.
 
         Backward elimination: of all inputs, the one goes whose absence raises the evidence most; then the others are
@@ -110,14 +113,18 @@ class Family:
             y: The figure around its mean, shape (n,).
             names: Groups that may go.
             start: The shape to begin with.
+
+        Returns:
+            The best shape of each set of inputs that was looked at; the first one with the most evidence is chosen.
         """
-        best = start
+        best, seen = start, [start]
         while True:
             left = [name for name in names if name not in best.dropped]
             tries = [self.choose(z, y, best.dropped | {name}) for name in left]
             following = max(tries, key=lambda shape: shape.evidence, default=None)
+            seen += tries
             if following is None or following.evidence <= best.evidence:
-                return best
+                return seen
             best = following
 
 
@@ -183,3 +190,21 @@ class Response:
     def slope(self, z: Array) -> Array:
         """Derivative of the expected figure by each input at one point, shape (d,)."""
         return self._expansion.gradient(z, self._ridge.weights)
+
+
+def beyond(mean: Array, sd: Array, bound: Array) -> Array:
+    """What figures that are known to lie above a bound are expected to be, and at least the bound.
+
+    The mean of the normal distribution above it, as in Schmee & Hahn, "A simple method for regression analysis with
+    censored data" (Technometrics 1979).
+
+    Args:
+        mean: Expected without the bound, shape (n,).
+        sd: Standard deviation, shape (n,).
+        bound: Shape (n,).
+    """
+    from scipy.special import log_ndtr
+
+    at = (bound - mean) / sd
+    expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
+    return np.maximum(expected, bound)

@@ -11,7 +11,8 @@ import numpy as np
 from tradewind.problem import COST, RUNTIME, Problem, Threshold
 from tradewind.searcher import outcomes
 from tradewind.searcher.done.expansion import Array, Expansion
-from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response
+from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response, beyond
+from tradewind.searcher.done.mixture import Mixture, likely
 from tradewind.searcher.done.places import Outlook, Places
 from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.remembered import Remembered
@@ -72,9 +73,10 @@ class Model:
         self._width = runs[0].row.size if runs else 0
         self.dropped: frozenset[str] = frozenset()
         self.ignored: tuple[str, ...] = ()
+        self.doubtful: tuple[str, ...] = ()  # the likeliest fit leaves them out, and others that count use them
         self.shared: dict[str, float | str] = {}
         self.runs: list[PastRun] = []
-        self.time: Response | None = None
+        self.time: Mixture | None = None
         self.success: Response | None = None
         self.bounds: list[Threshold] = []
         self.figures: dict[str, tuple[Response, bool]] = {}
@@ -85,8 +87,10 @@ class Model:
         values = shared_values(self.wanted, timed or runs)
         self.shared = {name: values[name] for name in self.parameters.groups if name in values}
         self._unknown = unknown_spread(self.wanted, self.shared) if both else 0.0
-        self.dropped = self._judge(timed)
-        self.ignored = tuple(name for name in self.parameters.groups if name in self.dropped)
+        # Of what never varied nobody can say that it does not matter.
+        self._varied = tuple(name for name in self.parameters.groups if name not in self.shared)
+        self._sets = self._judge(timed)
+        self.dropped = self._sets[0]
         distances = self.distance(runs)
         keys = [run.trial.key for run in runs]
         # A distance is at most 1 by its scale, and 1 as the reach is to mean all.
@@ -94,6 +98,10 @@ class Model:
         places = select(distances, keys, settings.most_runs, reach, merge=not both)
         self.used = [runs[i] for i in places]
         self._fit()
+        fits: list[frozenset[str]] = [] if self.time is None else [shape.dropped for shape in self.time.shapes]
+        out = [name for name in self.parameters.groups if name in self.dropped]
+        self.ignored = tuple(name for name in out if all(name in fit for fit in fits))
+        self.doubtful = tuple(name for name in out if name not in self.ignored)
 
     # ------------------------------------------------------------------ inputs
 
@@ -165,17 +173,15 @@ class Model:
             return LOG_SPREAD
         return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
 
-    def _judge(self, timed: Sequence[PastRun]) -> frozenset[str]:
-        """The inputs that do not matter; profiles have to show that they do."""
+    def _judge(self, timed: Sequence[PastRun]) -> list[frozenset[str]]:
+        """Sets of inputs that may not matter, the likeliest first; profiles have to show that they do."""
         profiles = frozenset(self.profiles.names)
         if self._settings.inputs == "configuration":
-            return frozenset()
-        # Of what never varied nobody can say that it does not matter.
-        varied = [name for name in self.parameters.groups if name not in self.shared]
+            return [frozenset()]
         if self._known is not None:
-            return self._known.without(varied, profiles)
+            return [self._known.without(self._varied, profiles)]
         if len(timed) < _FEWEST:
-            return profiles
+            return [profiles]
         newest = timed[-JUDGED:]
         z, y = self._inputs(newest), self._target(newest)
         y = y - y.mean()
@@ -183,11 +189,12 @@ class Model:
         start = family.choose(z, y, profiles)
         tries = [family.choose(z, y, profiles - {name}) for name in self.profiles.names]
         # A profile may say better what a parameter's name stands for: it comes first, the parameter may go then.
-        best = max([start, *tries], key=lambda shape: shape.evidence)
+        seen = [start, *tries]
         if self._settings.ignore:
             same = shared_values(self.wanted, newest)
-            best = family.eliminate(z, y, tuple(name for name in family.groups if name not in same), best)
-        return best.dropped
+            names = tuple(name for name in family.groups if name not in same)
+            seen += family.eliminate(z, y, names, max(seen, key=lambda shape: shape.evidence))
+        return [shape.dropped for shape in likely(seen)[: None if self._settings.average else 1]]
 
     def _fit(self) -> None:
         exact = [run for run in self.used if not run.seen.censored and not run.failed]
@@ -197,11 +204,18 @@ class Model:
             z, y = self._inputs(base), self._target(base)
             family = self._family(self._spread(y))
             known = self._known
-            shape = known.shape(self.dropped) if known else family.choose(z, y - y.mean(), self.dropped)
-            self.time = Response(family, shape, z, y)
+            shapes = (
+                known.shapes(self._varied, self.profiles.names)
+                if known
+                else [shape for dropped in self._sets for shape in family.judged(z, y - y.mean(), dropped)]
+            )
+            shapes = likely(shapes)[: None if self._settings.average else 1]
+            self.time = Mixture(family, shapes, z, y)
             if exact and bounds:
-                y = np.concatenate([y, self._beyond(bounds)])
-                self.time = Response(family, shape, self._inputs(base + bounds), y)
+                late = self._inputs(bounds)
+                # One step of the iteration of Schmee & Hahn.
+                more = beyond(self.time.mean(late), self.time.deviation(late), self._target(bounds))
+                self.time = Mixture(family, shapes, np.vstack([z, late]), np.concatenate([y, more]))
         for name in self._named():
             self._fit_figure(name, exact)
         ended = [run for run in self.used if not run.seen.censored]
@@ -230,21 +244,6 @@ class Model:
         family = self._family(spread)
         self.figures[name] = (Response(family, family.choose(z, values - values.mean()), z, values), log)
 
-    def _beyond(self, bounds: Sequence[PastRun]) -> Array:
-        """What runs that were cut short would have come to: the mean of what is above their bound.
-
-        As in Schmee & Hahn, "A simple method for regression analysis with censored data" (Technometrics 1979), with one
-        step of the iteration.
-        """
-        from scipy.special import log_ndtr
-
-        assert self.time is not None
-        z, bound = self._inputs(bounds), self._target(bounds)
-        mean, sd = self.time.mean(z), self.time.deviation(z)
-        at = (bound - mean) / sd
-        expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
-        return np.maximum(expected, bound)
-
     @property
     def unknown(self) -> tuple[str, ...]:
         """The job parameters that never varied, and are wanted to be something else than they were."""
@@ -253,7 +252,7 @@ class Model:
     @property
     def remembered(self) -> Remembered | None:
         """What it chose before its weights; None where there was nothing to choose on."""
-        return None if self.time is None else Remembered.of(self.time.shape, self.profiles.names)
+        return None if self.time is None else Remembered.of(self.time.shapes, self.profiles.names)
 
     @property
     def grows(self) -> bool:
@@ -333,7 +332,7 @@ class Model:
         loss = self._loss(z, seconds, cost)
         return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), loss)
 
-    def _deviation(self, response: Response, z: Array) -> Array:
+    def _deviation(self, response: Response | Mixture, z: Array) -> Array:
         """Scale of the distribution of a figure, with what is not known of job parameters that never varied."""
         own = response.deviation(z)
         return np.hypot(own, self._unknown * response.spread / LOG_SPREAD) if self._unknown else own

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tradewind.searcher.done.fitting import Shape
@@ -18,18 +18,32 @@ class Remembered:
         penalty: λ.
         dropped: Job parameters that do not matter.
         helping: Low-level metrics that do.
+        evidence: Logarithm of how likely it makes the runs, less that of the likeliest.
+        others: Less likely ones that are used beside it.
     """
 
     sigma: float
     penalty: float
     dropped: frozenset[str]
     helping: frozenset[str]
+    evidence: float = 0.0
+    others: tuple[Remembered, ...] = ()
 
     @classmethod
-    def of(cls, shape: Shape, profiles: Collection[str]) -> Remembered:
-        """What a fitted shape says; ``profiles`` are the metrics that it could have used."""
+    def of(cls, shapes: Sequence[Shape], profiles: Collection[str]) -> Remembered:
+        """What fitted shapes say, the likeliest first; ``profiles`` are the metrics that they could have used."""
         metrics = frozenset(profiles)
-        return cls(shape.sigma, shape.penalty, shape.dropped - metrics, metrics - shape.dropped)
+        found = [
+            cls(
+                one.sigma,
+                one.penalty,
+                one.dropped - metrics,
+                metrics - one.dropped,
+                one.evidence - shapes[0].evidence,
+            )
+            for one in shapes
+        ]
+        return replace(found[0], others=tuple(found[1:]))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Remembered | None:
@@ -37,23 +51,33 @@ class Remembered:
         try:
             sigma, penalty = float(document["sigma"]), float(document["penalty"])
             names = frozenset(map(str, document["dropped"])), frozenset(map(str, document["helping"]))
-        except (KeyError, TypeError, ValueError):
+            evidence = float(document.get("evidence", 0.0))
+            others = [cls.from_json(one) for one in document.get("others", ())]
+        except (AttributeError, KeyError, TypeError, ValueError):
             return None
-        return cls(sigma, penalty, *names) if 0 < sigma <= 100 and 0 < penalty <= 1000 else None
+        if not (0 < sigma <= 100 and 0 < penalty <= 1000 and evidence <= 0):
+            return None
+        return cls(sigma, penalty, *names, evidence, tuple(one for one in others if one is not None))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able document."""
-        return {
+        document: dict[str, Any] = {
             "sigma": self.sigma,
             "penalty": self.penalty,
             "dropped": sorted(self.dropped),
             "helping": sorted(self.helping),
         }
+        if self.evidence:
+            document["evidence"] = self.evidence
+        if self.others:
+            document["others"] = [one.to_json() for one in self.others]
+        return document
 
     def without(self, parameters: Collection[str], profiles: Collection[str]) -> frozenset[str]:
         """The inputs of another model that are left out; a parameter that did not vary before is kept."""
         return (self.dropped & frozenset(parameters)) | (frozenset(profiles) - self.helping)
 
-    def shape(self, dropped: frozenset[str]) -> Shape:
-        """The shape of another model."""
-        return Shape(self.sigma, self.penalty, dropped)
+    def shapes(self, parameters: Collection[str], profiles: Collection[str]) -> list[Shape]:
+        """The shapes of another model, the likeliest first; see `without`."""
+        every = (self, *self.others)
+        return [Shape(one.sigma, one.penalty, one.without(parameters, profiles), one.evidence) for one in every]

@@ -65,5 +65,9 @@ class DoneSettings(plugins.Settings):
     confidence: float = Field(
         default=0.7, gt=0, lt=1, description="A configuration must meet the deadline and all bounds with this chance."
     )
+    average: bool = Field(
+        default=True,
+        description="Average over all fits that explain the runs about as well; false: the likeliest alone.",
+    )
     ignore: bool = Field(default=True, description="Leave out job parameters that do not matter.")
     profile: bool = Field(default=True, description="Use low-level metrics of earlier runs where they help.")

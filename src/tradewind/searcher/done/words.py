@@ -49,6 +49,8 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
     helping = [name for name in model.profiles.names if name not in model.dropped]
     if model.ignored and not helping:
         lines.append(f"found not to matter: {', '.join(model.ignored)}")
+    if model.doubtful and not helping:
+        lines.append(f"likely not to matter: {', '.join(model.doubtful)}")
     if varying:
         lines.append(f"found to matter: {', '.join(varying)}")
     if helping:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -78,6 +79,18 @@ class TrendProcess(GaussianProcess):
         super().__init__(priors, starts=starts, steps=steps)
         self.trend = trend
         self.level = level
+
+    def unobserved(self, d: int) -> Self:
+        """Make it what is believed before any observation: hyper-parameters are at the centres of their priors.
+
+        Args:
+            d: Number of features.
+        """
+        self._theta, _ = self._prior_centre(d)
+        self._shift = 0.0 if self.level is None else self.level
+        self._x, self._y, self._extra = np.zeros((0, d)), np.zeros(0), np.zeros(0)
+        self._inverse_root, self._alpha = np.zeros((0, 0)), np.zeros(0)
+        return self
 
     def expected(self, x: Array) -> Array:
         """The prior mean less its level, shape (n,)."""

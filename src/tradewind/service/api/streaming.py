@@ -18,6 +18,7 @@ from tradewind.service.people import Principal
 from tradewind.service.requests.files import LogPart
 from tradewind.service.streams.answer import EventStream, LogStream
 from tradewind.service.streams.hub import Listener
+from tradewind.store.request_rows import last_event
 from tradewind.store.requests import RequestEvent
 
 Since = Annotated[
@@ -95,6 +96,9 @@ async def event_stream(shared: Context, who: Principal, number: int | None, sinc
     try:
         listener = Listener(who, number)
         await run_in_threadpool(hub.listen, listener)
+        if since is not None and since > hub.last:
+            # It may be of a store that was restored from an older copy: what happens from now on has smaller numbers.
+            since = min(since, await run_in_threadpool(last_event, shared.database))
 
         def past(after: int, limit: int) -> Sequence[RequestEvent]:
             return shared.requests.events(who, number, after, limit)

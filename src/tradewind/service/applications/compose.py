@@ -146,7 +146,7 @@ def _read_resources(resources: Mapping[str, Any]) -> dict[str, float]:
             raise InputError(f"there is no resource {name!r}", hint=f"there are: {', '.join(RESOURCES)}")
         try:
             number = float(value) if not isinstance(value, bool) else 0.0
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = 0.0
         if not 0 < number < 1e12 or (name == "nodes" and number != int(number)):
             raise InputError(f"resources.{name}: {value!r} is no amount above 0")

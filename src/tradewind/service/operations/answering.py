@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from tradewind.service.operations.health import Health
     from tradewind.service.operations.traffic import Traffic
     from tradewind.service.settings import ServiceSettings
+
+_LAST_READS = 1.0
+"""Seconds for which nobody may read an answer of an ending server: it then leaves that one."""
 
 _log = logging.getLogger("tradewind.service")
 
@@ -58,7 +62,15 @@ class Answering(uvicorn.Server):
         """Accept no more, end the streams, and wait for what is being answered."""
         tell_manager("STOPPING=1")
         self.traffic.end_streams()
+        self._leave()
         await super().shutdown(sockets)
+
+    def _leave(self) -> None:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, PatientProtocol):
+                connection.leave()
+        if self.server_state.connections:  # somebody may stop reading later
+            asyncio.get_running_loop().call_later(_LAST_READS, self._leave)
 
     def reload(self) -> None:
         """Read the certificate again: one that was renewed counts for new connections."""
@@ -73,12 +85,13 @@ class Answering(uvicorn.Server):
             _log.info("the certificate was read again")
 
 
-def prepare(context: Context, tls: ssl.SSLContext | None) -> Answering:
+def prepare(context: Context, tls: ssl.SSLContext | None, spare: float = 0.0) -> Answering:
     """Everything that answers, not yet listening.
 
     Args:
         context: What its parts share.
         tls: The certificate; None for plain HTTP.
+        spare: Seconds of ``stop_seconds`` that it leaves to the process to end in.
     """
     settings = context.settings
     app = create_app(context)
@@ -92,7 +105,7 @@ def prepare(context: Context, tls: ssl.SSLContext | None) -> Answering:
         ws="none",
         proxy_headers=settings.behind_proxy,
         forwarded_allow_ips=settings.proxies,
-        timeout_graceful_shutdown=max(1, math.ceil(settings.stop_seconds)),
+        timeout_graceful_shutdown=max(1, math.ceil(settings.stop_seconds - spare)),
     )
     config.load()
     config.ssl = tls

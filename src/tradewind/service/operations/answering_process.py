@@ -29,6 +29,9 @@ from tradewind.service.settings import ServiceSettings
 
 MODULE = "tradewind.service.operations.answering_process"
 
+_LAST_SECONDS = 2.0
+"""What is left of ``stop_seconds`` for the process to end in."""
+
 _log = logging.getLogger("tradewind.service")
 
 
@@ -84,7 +87,7 @@ def answer(settings: ServiceSettings, document: dict[str, Any]) -> None:
         listening = stack.enter_context(contextlib.closing(socket.socket(fileno=document["listening"])))
         context = open_context(settings, document["url"], Path(document["data_folder"]))
         stack.callback(context.close)
-        answering = prepare(context, tls)
+        answering = prepare(context, tls, _LAST_SECONDS)
         warm.load(warm.ACCEPTING)
         _take_signals(answering)
         threading.Thread(

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import SpecError
 from tradewind.paths import expand
 from tradewind.problem.spec_errors import spec_errors
@@ -84,3 +85,17 @@ def _value(text: str) -> Any:
         except ValueError:
             return text
     return text
+
+
+def check_secrets(settings: ServiceSettings) -> None:
+    """See that the secrets that the settings refer to can be read; otherwise the first e-mail that fails would tell.
+
+    Args:
+        settings: The settings of a server that begins.
+
+    Raises:
+        PrerequisiteError: One cannot be read; the message has the reference, never a value.
+        MissingProgramError: The package ``keyring`` is not installed.
+    """
+    named = {name: getattr(settings, name) for name in ("metrics_token", "secret_key", "smtp_password")}
+    resolve_secrets({name: reference for name, reference in named.items() if reference})

@@ -20,6 +20,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram of latencies, seconds."""
 
 _CALL_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_log = logging.getLogger("tradewind.service")
 _access = logging.getLogger("tradewind.service.access")
 
 
@@ -105,9 +106,12 @@ class TrafficMiddleware:
         try:
             await self._app(scope, receive, call.send)
         except asyncio.CancelledError:
-            if not (call.streams and self._traffic.stopping.is_set()):
+            if not self._traffic.stopping.is_set():
                 raise
-            await call.finish()
+            if call.streams:
+                await call.finish()
+            else:
+                _log.warning("%s %s was broken off: the server ends", scope["method"], scope["path"])
         finally:
             call.end()
 

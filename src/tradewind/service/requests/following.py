@@ -70,6 +70,9 @@ class Following:
         except TradewindError as error:
             if isinstance(error, StoreError) and not isinstance(error, StudyNotFoundError):
                 raise  # tried again at the next look
+            if self._job is not None:
+                with contextlib.suppress(TradewindError):  # it is over, or gone
+                    self._cluster.want(self._job, "cancel")
             self._finish(End("failed", error.message, error.hint or ""))
 
     def _hand_over(self) -> None:

@@ -33,6 +33,7 @@ Entries = list[FileEntry]
 
 _LONGEST_KEY = 200
 _MOST_ROWS = 500
+_LONGEST_TEXT = 200  # what a database looks for has a length, too
 _MOST_EVENTS = 5_000
 
 
@@ -161,11 +162,13 @@ class Requests:
             limit: So many at most, 500 at most.
 
         Raises:
-            InputError: There is no such state.
+            InputError: There is no such state, or the text is too long.
         """
         for state in states:
             if state not in (*OPEN, *ENDED):
                 raise InputError(f"there is no state {state!r}", hint=f"known: {', '.join((*OPEN, *ENDED))}")
+        if len(text) > _LONGEST_TEXT:
+            raise InputError(f"the text has more than {_LONGEST_TEXT} characters", hint="a part of a name is enough")
         if tenant and not who.may_see(tenant):
             return []
         return self.store.page(

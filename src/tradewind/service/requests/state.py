@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ REQUESTS, DOLLARS = "requests", "dollars"
 
 SENT = "sent"
 """What a request with a key keeps in its plan: the digest of its document as it was sent."""
+
+_ENDLESS = "one of its searches on clusters, which is not over, has no budget"
+"""Why nothing is left where what a tenant may spend has no limit."""
 
 # ---------------------------------------------------------------------- who is next
 
@@ -41,6 +45,8 @@ def allowance(line: Line) -> tuple[float, str]:
     quota = line.quota.get(DOLLARS)
     if quota is None:
         return asked, ""
+    if math.isinf(line.spent):
+        return 0.0, f"nothing can be set aside of the quota of {format_money(quota)} of {line.tenant}: {_ENDLESS}"
     left = quota - line.spent  # what it has cost itself is among what was spent
     if left <= 0:
         return 0.0, f"the quota of {format_money(quota)} of {line.tenant} is used up or set aside"
@@ -63,6 +69,11 @@ def check_money(line: Line, asked: float) -> None:
     quota = line.quota.get(DOLLARS)
     if quota is None:
         return
+    if math.isinf(line.spent):
+        raise QuotaError(
+            f"{line.tenant} may spend {format_money(quota)} in all, and {_ENDLESS}",
+            hint="wait until it has ended, or cancel it: tradewind queue lists searches, tradewind cancel N ends one",
+        )
     left = max(0.0, quota - line.spent)
     if not left or asked > left:
         words = f"it may cost {format_money(asked)}" if asked else "it would cost more"

@@ -370,7 +370,10 @@ def _is_below(address: str, place: str) -> bool:
 def _refuse_detours(address: str) -> None:
     """Refuse what a server might read as another path than the one that is compared here."""
     plain = unquote(unquote(address))
-    path = urlsplit(plain).path if "://" in plain else plain
+    try:
+        path = urlsplit(plain).path if "://" in plain else plain
+    except ValueError:  # half an address of IPv6
+        path = ".."
     odd = any(not c.isprintable() for c in plain) or "\\" in plain or "?" in address or "#" in address
     if odd or ".." in path.split("/") or len(address) > _LONGEST:
         raise InputError("this is no address of results", hint="write one like webdavs://cloud.example.org/path")

@@ -22,6 +22,9 @@ from tradewind.service.streams.wire import BEAT, HEADERS, log_place, message
 from tradewind.store.requests import ENDED, RequestEvent
 
 _PAGE = 500
+_AT_ONCE = 65536
+"""Bytes after which no more events are handed over together: what nobody reads yet is kept for each stream."""
+
 _STUCK = 60.0
 """Seconds that a client may take to read anything at all."""
 
@@ -138,13 +141,13 @@ class EventStream(_Open):
         loop = asyncio.get_running_loop()
         while not self._over and not (listener.gone and not listener.waiting):
             data = b""
-            while listener.waiting:
+            while listener.waiting and len(data) < _AT_ONCE:
                 number, new, one = listener.waiting.popleft()
                 if number > last:  # what was read above may have been handed out too
                     data, last, stage = data + one, number, new
             if data:
                 await said.say(data)
-            if listener.request_id is not None and stage in ENDED:
+            if listener.request_id is not None and stage in ENDED and not listener.waiting:
                 await said.say(message({"state": stage}, number=last, kind="end"))
                 return
             if not listener.waiting and not listener.gone:

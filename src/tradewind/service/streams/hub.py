@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tradewind.errors import BusyError, TooManyError, TradewindError
 from tradewind.service.people import Principal
@@ -29,6 +29,10 @@ _POLL = "ask again later, or without Accept: text/event-stream"
 _log = logging.getLogger("tradewind.service.streams")
 
 
+Heard = tuple[int, str, bytes]
+"""An event for those who listen: its number, its stage, and what is sent; all of them have the same one."""
+
+
 class Listener:
     """What one open stream gets to hear; made and read in the loop of its call.
 
@@ -42,7 +46,7 @@ class Listener:
     def __init__(self, who: Principal, request_id: int | None) -> None:
         self.who = who
         self.request_id = request_id
-        self.waiting: deque[tuple[int, str, bytes]] = deque()
+        self.waiting: deque[Heard] = deque()
         self.ready = asyncio.Event()
         self.gone = False
         self._loop = asyncio.get_running_loop()
@@ -52,12 +56,12 @@ class Listener:
         """Where it lives."""
         return self._loop
 
-    def put(self, number: int, stage: str, data: bytes) -> None:
-        """Something has happened."""
-        if len(self.waiting) >= _WAITING:
-            self.gone = True
-        else:
-            self.waiting.append((number, stage, data))
+    def put(self, events: Sequence[Heard]) -> None:
+        """Something has happened, the oldest first."""
+        if not self.gone:  # after one that was left out comes none: who comes back goes on after the last one
+            room = _WAITING - len(self.waiting)
+            self.waiting.extend(events[:room])
+            self.gone = len(events) > room
         self.ready.set()
 
     def leave(self) -> None:
@@ -66,7 +70,7 @@ class Listener:
         self.ready.set()
 
 
-_Turn = tuple[Listener, int, str, bytes]
+_Turn = tuple[Listener, Sequence[Heard]]
 
 
 class Hub:
@@ -150,9 +154,10 @@ class Hub:
         while not self._ending.wait(self._settings.event_seconds):
             try:
                 found = watch.look()
-            except TradewindError as error:
+            except Exception as error:  # nobody else would look: streams would be open, and silent for ever
                 if not failed:
-                    _log.error("events cannot be read: %s", error)
+                    unknown = None if isinstance(error, TradewindError) else error
+                    _log.error("events cannot be read: %s", error, exc_info=unknown)
                 failed = True
                 continue
             failed = False
@@ -161,14 +166,17 @@ class Hub:
         watch.close()
 
     def _hand_out(self, found: Iterable[SeenEvent]) -> None:
-        turns: dict[asyncio.AbstractEventLoop, list[_Turn]] = {}
+        heard: dict[Listener, list[Heard]] = {}
         with self._lock:
             for event in found:
-                data = event_message(event)
+                one = (event.id, event.stage, event_message(event))
                 for key in (event.request_id, event.tenant, None):
                     for listener in self._rooms.get(key, ()):
-                        if listener.who.may_see(event.tenant):
-                            turns.setdefault(listener.loop, []).append((listener, event.id, event.stage, data))
+                        if listener.who.may_see(event.tenant) and not listener.gone:
+                            heard.setdefault(listener, []).append(one)
+        turns: dict[asyncio.AbstractEventLoop, list[_Turn]] = {}
+        for listener, events in heard.items():
+            turns.setdefault(listener.loop, []).append((listener, events))
         for loop, turn in turns.items():
             # A loop that is closed has no streams any more.
             with contextlib.suppress(RuntimeError):
@@ -185,8 +193,8 @@ class Hub:
         """Give some listeners theirs, and come back for the others when whatever else waits has had its turn."""
         waiting = self._turns[loop]
         for _ in range(min(_AT_ONCE, len(waiting))):
-            listener, number, stage, data = waiting.popleft()
-            listener.put(number, stage, data)
+            listener, events = waiting.popleft()
+            listener.put(events)
         if waiting:
             loop.call_soon(self._serve, loop)
         else:

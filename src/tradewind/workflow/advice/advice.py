@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tradewind.errors import NothingFeasibleError
+from tradewind.errors import NoOfferError, NothingFeasibleError
 from tradewind.problem import COST, Offer, Trial, TrialState
 from tradewind.store.base import Store
 from tradewind.units import count, format_duration, format_money
@@ -24,6 +24,13 @@ _NEAR = 4
 
 _NEAR_MIXED, _BETTER = 2, 1.1
 """Mixed sets for which one is looked for, and by which factor it may have to be better at most."""
+
+_MOST_TYPES = 4
+"""Types in one set that may be asked for at most."""
+
+_NO_TYPE = "No type alone has room for every task."
+
+_LONGER = "give the search longer: --seconds"
 
 _SHOWN = 10
 """Sets of the table at most."""
@@ -88,12 +95,14 @@ def advise(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: P
         data_folder: For the runner.
 
     Raises:
-        NoOfferError: No offer has room for the workflow's tasks.
+        NoOfferError: A task, or all of them together, have no room on what is offered.
         NothingFeasibleError: No set keeps deadline and budget; with what comes closest.
     """
     searched = search_sets(wanted, offers, store, data_folder)
     made = _Maker(wanted, data_folder)
     mixing = made.mixing(offers, searched)
+    if not (searched.sets or mixing.sets):
+        raise _no_room(wanted)
     tried = [trial for trial in searched.trials if trial.state is TrialState.SUCCEEDED]
     seen = [Planned((trial.offer,), trial.observation.runtime, trial.observation.cost)
             for trial in tried if trial.observation is not None]  # fmt: skip
@@ -113,7 +122,7 @@ def advise(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: P
     bounded = tuple(made.bounded(row) for row in shown)
     best = next(row for row in bounded if row.key == best.key)
     single = _best(wanted, (row for row in every if len(row.offers) == 1))
-    reasons = (*_reasons(wanted, searched, best), *_mixed_reasons(wanted, mixing, best, single))
+    reasons = (*_reasons(wanted, searched, best), *_mixed_reasons(wanted, searched, mixing, best, single))
     return Advice(best, bounded, searched, mixing, reasons, _warnings(wanted, searched, best))
 
 
@@ -261,6 +270,8 @@ def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...
     within = f" that ends {limits(wanted)}" if limits(wanted) else ""
     first = f"{describe(best.offers)} is the {what} set found{within}."
     left = searched.sets - len(searched.trials)
+    if not searched.sets:
+        return first, _NO_TYPE
     if not searched.proven:
         rest = "was not tried, and it" if left == 1 else "were not tried, and some of them"
         second = f"{left} of {count(searched.sets, 'set')} {rest} could be better: {searched.why}."
@@ -275,13 +286,15 @@ def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...
     return first, second
 
 
-def _mixed_reasons(wanted: Wanted, mixing: Mixing, best: Choice, single: Choice | None) -> tuple[str, ...]:
+def _mixed_reasons(
+    wanted: Wanted, searched: Searched, mixing: Mixing, best: Choice, single: Choice | None
+) -> tuple[str, ...]:
     """What is to be said of sets of several types; nothing where none could be made."""
     if not mixing.sets:
         return ()
     better = "cheaper" if wanted.metric == COST else "quicker"
     found = []
-    if len(best.offers) > 1:
+    if len(best.offers) > 1 and searched.sets:
         kind = "cheapest" if wanted.metric == COST else "quickest"
         found.append("No set of one type was found that does so." if single is None else
                      f"{_words(f'The {kind} set of one type found is', single)}.")  # fmt: skip
@@ -297,14 +310,15 @@ def _mixed_reasons(wanted: Wanted, mixing: Mixing, best: Choice, single: Choice 
 
 def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...]:
     terms = wanted.terms
-    unknown = [offer for offer in searched.offers if not terms.known(offer)]
+    offers = searched.offers or best.offers
+    unknown = [offer for offer in offers if not terms.known(offer)]
     found = []
     if unknown:
-        every = len(unknown) == len(searched.offers)
+        every = len(unknown) == len(offers)
         which = (
             "every type counts"
             if every
-            else f"{len(unknown)} of {len(searched.offers)} types count{'s' if len(unknown) == 1 else ''}"
+            else f"{len(unknown)} of {len(offers)} types count{'s' if len(unknown) == 1 else ''}"
         )
         found.append(
             f"the catalogue does not say how fast a vCPU is: {which} as speed 1, the machine that the run times "
@@ -324,9 +338,14 @@ def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ..
 
 def _nothing(wanted: Wanted, searched: Searched, mixing: Mixing, rows: Sequence[Choice]) -> NothingFeasibleError:
     """What to say where no set keeps the limits."""
-    message = f"no set of up to {count(wanted.max_vms, 'VM')} was found that ends {limits(wanted)}".rstrip()
+    sets = f"no set of up to {count(wanted.max_vms, 'VM')}"
+    message = f"{sets} was found that ends {limits(wanted)}" if limits(wanted) else f"{sets} was planned"
+    if not rows and mixing.proven and not searched.sets:
+        hint = f"{_NO_TYPE[:-1].lower()}, and lower bounds exclude the {count(mixing.sets, 'set')} of several types"
+        return NothingFeasibleError(f"{sets} can end {limits(wanted)}", hint=hint)
     if not rows:
-        return NothingFeasibleError(message, hint=searched.why)
+        refused = {trial.observation.reason: None for trial in searched.trials if trial.observation is not None}
+        return NothingFeasibleError(message, hint=next((why for why in refused if why), searched.why or _LONGER))
     quick = min(rows, key=lambda row: (row.figures.makespan, row.figures.cost))
     cheap = min(rows, key=lambda row: (row.figures.cost, row.figures.makespan))
     words = [_words("the quickest found is", quick)]
@@ -334,8 +353,16 @@ def _nothing(wanted: Wanted, searched: Searched, mixing: Mixing, rows: Sequence[
         words.append(_words("the cheapest", cheap))
     # A mixed set is planned only where its bounds leave room.
     if searched.proven and mixing.proven and not mixing.planned and not _possible(wanted, searched):
-        message = f"no set of up to {count(wanted.max_vms, 'VM')} can end {limits(wanted)}"
+        message = f"{sets} can end {limits(wanted)}"
     return NothingFeasibleError(message, hint="; ".join(words))
+
+
+def _no_room(wanted: Wanted) -> NoOfferError:
+    """What to say where each task has room somewhere, and no set is offered that has room for all of them."""
+    where = "" if wanted.mix == 1 else f", nor have {wanted.mix} types of one provider, region and architecture"
+    more = f"--mix {wanted.mix + 1} looks for sets of more types" if wanted.mix < _MOST_TYPES else ""
+    hint = ", or ".join(filter(None, ("allow larger types", more)))
+    return NoOfferError(f"no type alone has room for every task{where}", hint=hint)
 
 
 def _possible(wanted: Wanted, searched: Searched) -> bool:

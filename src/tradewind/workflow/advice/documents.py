@@ -30,7 +30,7 @@ def to_json(advice: Advice, wanted: Wanted) -> dict[str, Any]:
             "tried": len(advice.mixing.planned),
             "proven": advice.mixing.proven,
         },
-        "study": {"id": searched.study, "name": searched.name},
+        "study": None if searched.study is None else {"id": searched.study, "name": searched.name},
     }
 
 

@@ -14,7 +14,7 @@ from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, Offer, round_money
 from tradewind.units import count
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.platform import Marks, Platform, Storage, Vm, holds
+from tradewind.workflow.platform import Marks, Platform, Storage, Vm, counted, holds
 
 SPEED = "speed"
 """The fact of an offer that says how fast one of its vCPUs is."""
@@ -33,7 +33,7 @@ class Terms:
     Attributes:
         speeds: Speed of one vCPU by instance type, family or pattern of types; the first that fits counts, in this
             order. Without one it is the offer's fact ``speed``, else 1: the machine that run times are for.
-        slots: Tasks of one core that a machine runs at a time; its vCPUs, or what its memory holds, without it.
+        slots: Cores of a machine that tasks may use; its vCPUs without it. What runs there fits into its memory, too.
         boot_seconds: Seconds from the order of a machine until it can run a task.
         storage: As in `Platform`.
         bandwidth: MB/s, as in `Platform`.
@@ -77,18 +77,31 @@ class Terms:
 
     def some_room(self, offer: Offer, flow: Workflow) -> int:
         """Slots of one machine of an offer for the tasks that fit it; 0 where none does."""
-        slots = int(offer.vcpu) if self.slots is None else self.slots
-        return holds(slots, offer.memory_gib * 2**30, flow) if offer.memory_gib else slots
+        return counted(self._cores(offer), _memory(offer), flow)[0]
+
+    def sure_room(self, offer: Offer, flow: Workflow) -> int:
+        """Slots of one machine of an offer that can be in use at a time whatever runs there; 0 where nothing does."""
+        return holds(self._cores(offer), _memory(offer), flow)
+
+    def memory(self, offer: Offer, flow: Workflow) -> float:
+        """Bytes of memory of one machine of an offer; without end where they are not counted beside its slots."""
+        return _memory(offer) if counted(self._cores(offer), _memory(offer), flow)[1] else math.inf
+
+    def _cores(self, offer: Offer) -> int:
+        return int(offer.vcpu) if self.slots is None else self.slots
 
     def takes(self, offer: Offer, flow: Workflow) -> tuple[bool, ...]:
         """Which of the `Workflow.largest` demands fit one machine of an offer: with all of them, every task does."""
-        slots, memory = self.some_room(offer, flow), offer.memory_gib * 2**30 or math.inf
-        return tuple(cores <= slots and needs <= memory for cores, needs in flow.largest)
+        return tuple(self.takes_one(offer, flow, cores, needs) for cores, needs in flow.largest)
+
+    def takes_one(self, offer: Offer, flow: Workflow, cores: int, needs: int) -> bool:
+        """Whether a task of so many cores and bytes of memory fits one machine of an offer."""
+        return cores <= self.some_room(offer, flow) and needs <= _memory(offer)
 
     def fitting(self, offer: Offer, flow: Workflow) -> Marks:
         """Which of the `Workflow.demands` fit one machine of an offer."""
         cores, needs = flow.demands.T
-        return np.asarray((cores <= self.some_room(offer, flow)) & (needs <= (offer.memory_gib * 2**30 or math.inf)))
+        return np.asarray((cores <= self.some_room(offer, flow)) & (needs <= _memory(offer)))
 
     def platform(self, offer: Offer, flow: Workflow) -> Platform:
         """The machines of an offer, as many as it has nodes.
@@ -104,18 +117,18 @@ class Terms:
     def together(self, offers: Sequence[Offer], flow: Workflow) -> Platform:
         """The machines of several offers as one set, of each as many as it has nodes.
 
-        Where some tasks do not fit some of them, the machines say what memory they have.
+        Where some tasks do not fit some of them, or memory is counted, the machines say what memory they have.
 
         Raises:
             WorkflowError: A task of the workflow fits the machines of none of them.
         """
-        mixed = not all(self.room(offer, flow) for offer in offers)
-        vms = tuple(vm for offer in offers for vm in self._vms(offer, flow, mixed=mixed))
+        said = not all(self.room(offer, flow) and self.memory(offer, flow) == math.inf for offer in offers)
+        vms = tuple(vm for offer in offers for vm in self._vms(offer, flow, said=said))
         platform = Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
         platform.check(flow)
         return platform
 
-    def _vms(self, offer: Offer, flow: Workflow, *, mixed: bool) -> tuple[Vm, ...]:
+    def _vms(self, offer: Offer, flow: Workflow, *, said: bool) -> tuple[Vm, ...]:
         return tuple(
             Vm(
                 name=f"{offer.instance_type}-{place + 1}",
@@ -124,10 +137,15 @@ class Terms:
                 price_per_hour=offer.price_per_hour,
                 kind=offer.instance_type,
                 boot_seconds=self.boot_seconds,
-                memory_bytes=int(offer.memory_gib * 2**30) if mixed and offer.memory_gib else None,
+                memory_bytes=int(offer.memory_gib * 2**30) if said and offer.memory_gib else None,
             )
             for place in range(offer.nodes)
         )
+
+
+def _memory(offer: Offer) -> float:
+    """Bytes of memory of one machine of an offer; without end where they are not known."""
+    return offer.memory_gib * 2**30 or math.inf
 
 
 def need(flow: Workflow) -> str:
@@ -147,10 +165,10 @@ def kept_cost(platform: Platform, makespan: float) -> float:
 
 
 def worth_trying(offers: Sequence[Offer], flow: Workflow, terms: Terms, *, partly: bool = False) -> list[Offer]:
-    """The offers that can be part of a best set: of those with the same speed and slots, only the cheapest.
+    """The offers that can be part of a best set: of those with the same speed, slots and memory, only the cheapest.
 
-    Machines with the same speed and slots run the same schedule, so nothing is lost. Slots beyond the cores of all
-    tasks together are none.
+    Machines with the same of all three run the same schedule, so nothing is lost. Slots beyond the cores of all tasks
+    together are none, and so is memory beyond theirs, or where it is not counted.
 
     Args:
         offers: One node each.
@@ -161,20 +179,28 @@ def worth_trying(offers: Sequence[Offer], flow: Workflow, terms: Terms, *, partl
     Returns:
         The offers, the smallest first; none where no task would fit.
     """
-    most = sum(task.cores for task in flow.tasks)
-    found: dict[tuple[float, int, bytes], Offer] = {}
+    most, all_memory = sum(task.cores for task in flow.tasks), memory_of_all(flow)
+    found: dict[tuple[float, int, float, bytes], Offer] = {}
     for offer in sorted(offers, key=lambda each: (each.price_per_hour, each.key)):
         slots = terms.some_room(offer, flow) if partly else terms.room(offer, flow)
         if slots:
-            found.setdefault((terms.speed(offer), min(slots, most), terms.fitting(offer, flow).tobytes()), offer)
-    return [found[key] for key in sorted(found, key=lambda key: (key[1], key[0]))]
+            memory = min(terms.memory(offer, flow), all_memory)
+            key = terms.speed(offer), min(slots, most), memory, terms.fitting(offer, flow).tobytes()
+            found.setdefault(key, offer)
+    return [found[key] for key in sorted(found, key=lambda key: (key[1], key[0], key[2]))]
+
+
+def memory_of_all(flow: Workflow) -> int:
+    """Bytes of memory that all tasks of a workflow take together."""
+    return sum(task.memory_bytes or 0 for task in flow.tasks)
 
 
 class Outlook:
     """What sets of machines must take and cost at least, whoever plans.
 
-    A makespan is at least the longest path at the set's speed, and all work over all slots. Both follow from the
-    definition; `tradewind.workflow.bounds.lower_bound` is closer and takes a thousand times longer.
+    A makespan is at least the longest path at the set's speed, and all work over all slots, or all that tasks hold of
+    memory over all memory. They follow from the definition; `tradewind.workflow.bounds.lower_bound` is closer and takes
+    a thousand times longer.
 
     Args:
         flow: The workflow.
@@ -183,8 +209,9 @@ class Outlook:
 
     def __init__(self, flow: Workflow, terms: Terms) -> None:
         self._flow, self._terms = flow, terms
-        self._by_speed: dict[float, tuple[float, float]] = {}
+        self._by_speed: dict[float, tuple[float, float, float]] = {}
         self._cores = np.array([task.cores for task in flow.tasks], dtype=float)
+        self._memory = np.array([task.memory_bytes or 0 for task in flow.tasks], dtype=float)
         self.most = int(self._cores.sum())
 
     @cached_property
@@ -192,10 +219,12 @@ class Outlook:
         terms = self._terms
         return Platform((Vm("any"),), terms.storage, terms.bandwidth, terms.latency).reading(self._flow)
 
-    def _path_and_work(self, speed: float) -> tuple[float, float]:
+    def _path_and_work(self, speed: float) -> tuple[float, float, float]:
+        """Seconds of the longest path, of work on one slot, and seconds times bytes of memory that are held."""
         if speed not in self._by_speed:
             seconds = self._flow.runtimes / speed + self._reading
-            self._by_speed[speed] = self._flow.critical_path(seconds)[0], float(seconds @ self._cores)
+            path = self._flow.critical_path(seconds)[0]
+            self._by_speed[speed] = path, float(seconds @ self._cores), float(seconds @ self._memory)
         return self._by_speed[speed]
 
     @property
@@ -204,30 +233,43 @@ class Outlook:
         return self._terms.boot_seconds
 
     def parts(self, offer: Offer) -> tuple[float, float]:
-        """Seconds of the longest path, and of the work over all slots, without boot; infinite where it does not fit."""
+        """Seconds of the longest path, and of the work over all slots or all memory, whatever is more; without boot.
+
+        Infinite where a task does not fit.
+        """
         slots = self._terms.room(offer, self._flow)
         if not slots:
             return math.inf, math.inf
-        path, work = self._path_and_work(self._terms.speed(offer))
-        return path, work / (slots * offer.nodes)
+        path, work, held = self._path_and_work(self._terms.speed(offer))
+        memory = self._terms.memory(offer, self._flow)
+        return path, max(work / (slots * offer.nodes), held / (memory * offer.nodes))
 
-    def parts_together(self, speeds: Numbers, slots: Numbers) -> tuple[Numbers, Numbers]:
+    def parts_together(self, speeds: Numbers, slots: Numbers, memory: Numbers | None = None) -> tuple[Numbers, Numbers]:
         """As `parts`, for many sets of several kinds of machines at once.
 
         The path runs at the speed of the fastest kind. For the work, an hour of a slot is given the worth of its speed:
         a task that takes ``runtime / speed + reading`` seconds on a kind is then worth ``runtime + reading * speed``,
-        and at least that on the slowest kind; all slots together offer the sum of their speeds each second.
+        and at least that on the slowest kind; all slots together offer the sum of their speeds each second. Memory that
+        is held is counted in the same way.
 
         Args:
             speeds: Speed of each kind; shape (sets, kinds).
             slots: Slots of all machines of each kind, 0 where it is not in the set; the same shape.
+            memory: Bytes of all machines of each kind likewise, infinite where they are not known; None where memory is
+                not counted.
         """
         used = slots > 0
         best, least = np.where(used, speeds, 0.0).max(axis=1), np.where(used, speeds, math.inf).min(axis=1)
         steps, place = np.unique(best, return_inverse=True)
         path = np.array([self._path_and_work(float(speed))[0] for speed in steps])[place.reshape(-1)]
-        run, read = float(self._flow.runtimes @ self._cores), float(self._reading @ self._cores)
-        return path, (run + read * least) / (slots * speeds).sum(axis=1)
+        work = self._worth(self._cores, least) / (slots * speeds).sum(axis=1)
+        if memory is not None:
+            work = np.maximum(work, self._worth(self._memory, least) / (memory * speeds).sum(axis=1))
+        return path, work
+
+    def _worth(self, each: Numbers, least: Numbers) -> Numbers:
+        """What running all tasks is worth at least, where a second of each counts so much and all have this speed."""
+        return np.asarray(float(self._flow.runtimes @ each) + float(self._reading @ each) * least)
 
     def makespan(self, offer: Offer) -> float:
         """Seconds that the machines of an offer need at least; infinite where a task does not fit."""
@@ -245,7 +287,9 @@ class Outlook:
 
     def idle(self, offer: Offer) -> bool:
         """True where one machine less has room for all tasks at once, so that it is as good and cheaper."""
-        return offer.nodes > 1 and (offer.nodes - 1) * self._terms.room(offer, self._flow) >= self.most
+        # A task finds no room on a machine only where fewer slots than its own are free.
+        room = self._terms.sure_room(offer, self._flow) - (self._flow.needs[0] - 1)
+        return offer.nodes > 1 and room > 0 and (offer.nodes - 1) * room >= self.most
 
 
 def probable(path: Numbers, work: Numbers, power: float) -> Numbers:

@@ -18,6 +18,7 @@ from tradewind.workflow.advice.machines import (
     billed,
     fitting_power,
     kept_cost,
+    memory_of_all,
     probable,
     worth_trying,
 )
@@ -110,14 +111,16 @@ def mix_sets(wanted: Wanted, offers: Sequence[Offer], pure: Searched, planner: P
         platform = wanted.terms.together(chosen, wanted.flow)
         makespan = carried_out(wanted.flow, platform, planner).makespan
         search.tell(row, Planned(chosen, makespan, kept_cost(platform, makespan)))
+        if not pure.trials and len(search.planned) == 1:  # which may have waited for a compiler
+            until = time.process_time() + seconds
     return Mixing(tuple(search.planned), search.sets, search.complete and search.next() is None)
 
 
 def kinds_of(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[list[Offer]]:
     """The kinds of machines that are worth mixing, by where they are; the place with the cheapest work first.
 
-    A kind that another one of its place replaces (as fast, with as many slots, for the same tasks, not dearer) is left
-    out: any schedule on it runs on the other one as well. A kind may be there for some tasks only.
+    A kind that another one of its place replaces (as fast, with as many slots and as much memory, for the same tasks,
+    not dearer) is left out: any schedule on it runs on the other one as well. A kind may be there for some tasks only.
 
     Args:
         offers: One node each.
@@ -144,9 +147,12 @@ def _unreplaced(offers: Sequence[Offer], flow: Workflow, terms: Terms) -> list[O
     """The offers that no other one replaces."""
     good = np.array([(terms.speed(each), terms.some_room(each, flow), -each.price_per_hour) for each in offers])
     takes = np.array([terms.fitting(each, flow) for each in offers])
+    memory = np.array([terms.memory(each, flow) for each in offers])
+    used = np.minimum([each.memory_gib * 2**30 or math.inf for each in offers], float(memory_of_all(flow)))
     kept = []
     for place, offer in enumerate(offers):
         better = (good >= good[place]).all(axis=1) & (takes >= takes[place]).all(axis=1)
+        better &= memory >= used[place]
         better[place] = False
         if not better.any():
             kept.append(offer)
@@ -186,6 +192,9 @@ class _Search:
         self._place = np.repeat(np.arange(len(places)), [len(here) for here in places])
         self._speeds = np.array([wanted.terms.speed(offer) for offer in self._offers])
         self._slots = np.array([wanted.terms.some_room(offer, wanted.flow) for offer in self._offers], dtype=float)
+        counted = any(wanted.terms.memory(offer, wanted.flow) < math.inf for offer in self._offers)
+        memory = [offer.memory_gib * 2**30 or math.inf for offer in self._offers]
+        self._memory = np.array(memory) if counted else None
         self._takes = np.array([wanted.terms.takes(offer, wanted.flow) for offer in self._offers], dtype=np.bool_)
         self._prices = np.array([offer.price_per_hour for offer in self._offers])
         self.planned: list[Planned] = []
@@ -295,7 +304,10 @@ class _Search:
 
     def _bounds(self, rows: _Rows) -> tuple[Numbers, Numbers]:
         """Path and work of some sets, in seconds without boot."""
-        return self._outlook.parts_together(self._speeds[rows.kinds], self._slots[rows.kinds] * rows.counts)
+        counts, memory = rows.counts.astype(float), None
+        if self._memory is not None:
+            memory = np.where(rows.counts > 0, self._memory[rows.kinds], 0.0) * counts
+        return self._outlook.parts_together(self._speeds[rows.kinds], self._slots[rows.kinds] * counts, memory)
 
     def _cost(self, rows: _Rows, seconds: Numbers) -> Numbers:
         hourly = (self._prices[rows.kinds] * rows.counts).sum(axis=1)

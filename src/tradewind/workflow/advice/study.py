@@ -20,8 +20,8 @@ from tradewind.problem import COST, RUNTIME, Offer, Problem
 from tradewind.problem.spec import Spec, parse_spec
 from tradewind.problem.trial import Trial
 from tradewind.store.base import Store
-from tradewind.units import format_duration
-from tradewind.workflow.advice.machines import Outlook, Terms, need, worth_trying
+from tradewind.units import count, format_duration, format_memory
+from tradewind.workflow.advice.machines import Outlook, Terms, worth_trying
 from tradewind.workflow.advice.runner import carried_out, make_planner
 from tradewind.workflow.advice.searcher import BoundSearcher, BoundSearcherSettings
 from tradewind.workflow.graph import Workflow
@@ -81,7 +81,7 @@ class Searched:
     """A finished search over sets of machines.
 
     Attributes:
-        study: Number of the study in the store.
+        study: Number of the study in the store; None where no type alone has room for every task: there is none then.
         name: Its name there.
         trials: What was tried, in order.
         offers: The offers that were left to choose from, one node each.
@@ -92,7 +92,7 @@ class Searched:
         seconds: Processor time that the search took.
     """
 
-    study: int
+    study: int | None
     name: str
     trials: tuple[Trial, ...]
     offers: tuple[Offer, ...]
@@ -113,13 +113,12 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
         data_folder: For the runner.
 
     Raises:
-        NoOfferError: No offer has room for the workflow's tasks.
+        NoOfferError: A task has room on no offer.
     """
     kept = worth_trying(offers, wanted.flow, wanted.terms)
     if not kept:
-        raise NoOfferError(
-            f"no offer has room for a task of {need(wanted.flow)}", hint="allow larger types, or give --slots"
-        )
+        _see_that_each_fits(wanted, offers)
+        return Searched(None, "", (), (), 0, "", True, Outlook(wanted.flow, wanted.terms), 0.0)
     spec = _specification(wanted, kept)
     problem = _problem(spec, kept)
     outlook = Outlook(wanted.flow, wanted.terms)
@@ -149,6 +148,17 @@ def search_sets(wanted: Wanted, offers: Sequence[Offer], store: Store, data_fold
     took = time.process_time() - began
     study = search.study
     return Searched(study.id, study.name, trials, tuple(kept), len(candidates), stop.reason, proven, outlook, took)
+
+
+def _see_that_each_fits(wanted: Wanted, offers: Sequence[Offer]) -> None:
+    """See that every task has room on some offer."""
+    for cores, memory in wanted.flow.largest:
+        if not any(wanted.terms.takes_one(offer, wanted.flow, cores, memory) for offer in offers):
+            task = next(t for t in wanted.flow.tasks if (t.cores, t.memory_bytes or 0) == (cores, memory))
+            needs = count(cores, "core") + (f" and {format_memory(memory)} of memory" if memory else "")
+            wide = all(cores > wanted.terms.some_room(offer, wanted.flow) for offer in offers)
+            hint = "allow larger types" + (", or give --slots" if wide else "")
+            raise NoOfferError(f"no offer has room for task {task.id!r}, which takes {needs}", hint=hint)
 
 
 def _in_time(seconds: float) -> Rule:

@@ -395,5 +395,5 @@ class Controller:
 
     def progress(self) -> Progress:
         """Where the run is."""
-        finish, scale = self._finish + self._late, self._options.scale
-        return look(self.machine, self.history, self._platform, finish, scale, tuple(self._notes))
+        finish = self._finish + self._late
+        return look(self.machine, self.history, self._platform, finish, tuple(self._notes))

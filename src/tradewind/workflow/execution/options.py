@@ -6,8 +6,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from tradewind.workflow.execution.journal import History
 from tradewind.workflow.execution.state import ExecutionMachine
 from tradewind.workflow.execution.steps import Patience, Presence, Step
@@ -84,7 +82,6 @@ def look(
     history: History,
     platform: Platform,
     finish: Numbers,
-    scale: float,
     notes: tuple[str, ...],
 ) -> Progress:
     """Where a run is.
@@ -94,7 +91,6 @@ def look(
         history: Its journal.
         platform: Its machines.
         finish: When each task is expected to end, in seconds from the beginning.
-        scale: Seconds for each second of the plan.
         notes: What has happened, in words.
     """
     steps = machine.steps
@@ -115,21 +111,34 @@ def look(
         machines=len(platform.vms),
         seconds=seconds,
         left=left,
-        cost=platform.cost(kept(history, platform, now) / scale),
+        cost=platform.bill(stays(history, platform, now)),
         notes=notes,
     )
 
 
-def kept(history: History, platform: Platform, now: float) -> Numbers:
-    """Seconds that each machine has been there, over all sessions, without the start that one has only played."""
-    found = np.zeros(len(platform.vms))
+def stays(history: History, platform: Platform, now: float) -> list[tuple[int, float]]:
+    """How long each machine has been there, once for each time that it was asked for and came.
+
+    Args:
+        history: The journal of a run, of all its sessions.
+        platform: The machines.
+        now: The time, in seconds since the epoch.
+
+    Returns:
+        The place of the machine, and its seconds in the plan's time, without the start that one has only played.
+    """
+    found: dict[tuple[int, int], float] = {}
     names = {vm.name: place for place, vm in enumerate(platform.vms)}
     header = history.header or {}
+    scale = header.get("scale", 1.0)
     for name, up, down in history.ups:
         place, end = names[name], now if down is None else down
-        found[place] += end - up
+        seconds = end - up
         if header.get("synthetic") and history.began is not None:
             played = history.boots_from(name, up)
-            booted = played + platform.vms[place].boot_seconds * header["scale"]
-            found[place] -= max(0.0, min(end, booted) - max(up, played))
-    return found
+            booted = played + platform.vms[place].boot_seconds * scale
+            seconds -= max(0.0, min(end, booted) - max(up, played))
+        # A machine that outlived its controller comes up again for the next one without having been asked for.
+        stay = place, sum(asked <= up for asked in history.asked.get(name, ()))
+        found[stay] = found.get(stay, 0.0) + seconds / scale
+    return [(place, seconds) for (place, _), seconds in found.items()]

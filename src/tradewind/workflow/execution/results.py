@@ -15,7 +15,7 @@ import numpy as np
 from tradewind.errors import WorkflowError
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.execution.journal import Attempted, History
-from tradewind.workflow.execution.options import kept
+from tradewind.workflow.execution.options import stays
 from tradewind.workflow.files import Plan, read_bytes
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Repeated, Schedule, figures
@@ -57,7 +57,7 @@ def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: f
         "machines_lost": [{"vm": each["vm"], "reason": each["reason"]} for each in history.lost],
         "planned": _figures(plan, plan.schedule, bound),
         "actual": None,
-        "kept_cost": platform.cost(kept(history, platform, now) / scale),
+        "kept_cost": platform.bill(stays(history, platform, now)),
     }
     if history.began is not None and len(done) == len(flow):
         document["actual"] = _figures(plan, actual_schedule(plan, history, scale), bound)

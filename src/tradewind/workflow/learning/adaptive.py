@@ -182,13 +182,13 @@ class AdaptiveDirector(Director):
         if not free.any():
             return []
         urgent = np.array(sorted(ready, key=lambda task: self._policy.turn[task]), dtype=np.int64)
-        slow, lanes = kernel.lanes_available(
+        expected = kernel.expect(
             state.now, self.belief, self._weights, self._policy.unit, arrays.stated, arrays.reading, arrays.boot,
-            arrays.lane_vm, self._lane_task, self._lane_begin,
+            arrays.lane_vm, self._lane_task, self._lane_begin, arrays.memory, arrays.rooms,
         )  # fmt: skip
         count = kernel.assign(
-            state.now, urgent, len(urgent), slow, lanes, arrays.lane_starts, free, arrays.stated, arrays.reading,
-            arrays.cores, self._policy.weights.patience, self._chosen,
+            state.now, urgent, len(urgent), expected, arrays.lane_starts, free, arrays.spare(state), arrays.stated,
+            arrays.reading, arrays.cores, arrays.memory, self._policy.weights.patience, self._chosen,
         )  # fmt: skip
         return [(int(self._chosen[0, each]), int(self._chosen[1, each])) for each in range(count)]
 

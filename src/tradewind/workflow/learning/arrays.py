@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.world import Moment, World
+from tradewind.workflow.simulator.reference import State
+from tradewind.workflow.simulator.world import MOST_PERIODS, Moment, World
 
 if TYPE_CHECKING:
     from tradewind.workflow.learning.kernel import Given, Run
@@ -30,6 +32,8 @@ class Arrays:
         reading: Seconds that each task reads before it runs.
         cores: Slots that each task uses.
         slots: Slots of each machine.
+        memory: Bytes of memory that each task takes, and
+        rooms: Bytes that each machine has; zero where memory cannot run out before the slots do.
         boot: Seconds until each machine is up.
         lane_vm: The machine of each slot.
         lane_starts: Where the slots of each machine begin.
@@ -48,10 +52,15 @@ class Arrays:
         self.reading = np.asarray(platform.reading(flow), dtype=np.float64)
         self.cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self.slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
+        self.memory, self.rooms = platform.memory(flow)
         self.boot = np.array([vm.boot_seconds for vm in platform.vms], dtype=np.float64)
         self.lane_vm = np.repeat(np.arange(len(platform.vms)), self.slots)
         self.lane_starts = np.concatenate([[0], np.cumsum(self.slots)])
         self._last: Prepared | None = None
+
+    def spare(self, state: State) -> NDArray[np.int64]:
+        """Free memory of each machine at a moment of a run; zero where it is not counted."""
+        return np.array(state.spare, dtype=np.int64) if self.rooms.any() else self.rooms.copy()
 
     @property
     def seconds(self) -> Numbers:
@@ -72,13 +81,22 @@ class Arrays:
         none = np.ones((len(self.slots), 0)), np.zeros((len(self.slots), 0))
         speed, still = self._speeds(world, *none, periods) if varying else none
         return Given(
-            self.child_starts, self.children, self.parents, self.stated, self.reading, self.cores, self.slots,
-            self.boot, self._delays(world, "engine"), self._delays(world, "queue"), self._delays(world, "post"),
-            starts, factor, share, speed, still, float(world.period), varying,
+            self.child_starts, self.children, self.parents, self.stated, self.reading, self.cores, self.memory,
+            self.slots, self.rooms, self.boot, self._delays(world, "engine"), self._delays(world, "queue"),
+            self._delays(world, "post"), starts, factor, share, speed, still, float(world.period), varying,
         )  # fmt: skip
 
     def longer(self, given: Given, world: World) -> Given:
-        """The same world with its speeds drawn for twice as long."""
+        """The same world with its speeds drawn for twice as long.
+
+        Raises:
+            WorkflowError: They are drawn for as long as one task may take.
+        """
+        if given.speed.shape[1] > MOST_PERIODS:
+            raise WorkflowError(
+                f"a run goes through more than {MOST_PERIODS:,} periods of {world.period:g} s",
+                hint="give a longer period",
+            )
         speed, still = self._speeds(world, given.speed, given.still, 2 * given.speed.shape[1])
         return given._replace(speed=speed, still=still)
 

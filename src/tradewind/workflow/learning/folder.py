@@ -161,6 +161,8 @@ def digest(flow: Workflow, platform: Platform) -> str:
     said.update(platform.reading(flow).tobytes())
     if not platform.suits(flow):
         said.update(platform.fits(flow).tobytes())
+    if platform.tight(flow):
+        said.update(platform.memory(flow)[0].tobytes())
     return said.hexdigest()[:16]
 
 

@@ -30,7 +30,10 @@ DEVIATION, DRIFT, NOISE, OVERDUE, CAUTION, PATIENCE, OWN, FASTEST = 0, 1, 2, 3, 
 
 
 class Given(NamedTuple):
-    """A workflow, its machines and one world, as arrays; see `tradewind.workflow.learning.arrays`."""
+    """A workflow, its machines and one world, as arrays; see `tradewind.workflow.learning.arrays`.
+
+    Memory of tasks and rooms of machines are zero where memory is not counted.
+    """
 
     child_starts: Ints
     children: Ints
@@ -38,7 +41,9 @@ class Given(NamedTuple):
     running: Numbers
     reading: Numbers
     cores: Ints
+    memory: Ints
     slots: Ints
+    rooms: Ints
     boot: Numbers
     engine: Numbers
     queue: Numbers
@@ -63,6 +68,7 @@ class Run(NamedTuple):
     when: Numbers
     what: Ints
     free: Ints
+    spare: Ints
     vm: Ints
     start: Numbers
     finish: Numbers
@@ -72,6 +78,27 @@ class Run(NamedTuple):
     now: Numbers
 
 
+class Expected(NamedTuple):
+    """What is expected of machines at a moment.
+
+    Attributes:
+        slow: Seconds per stated second of each machine.
+        lanes: When each slot is free.
+        since: What memory is free over time, in steps: since when, how much, and the step after it on its machine or
+            -1. The first step of a machine has its number; there are none where memory is not counted.
+        memory: See ``since``.
+        following: See ``since``.
+        steps: How many there are.
+    """
+
+    slow: Numbers
+    lanes: Numbers
+    since: Numbers
+    memory: Ints
+    following: Ints
+    steps: Ints
+
+
 @fast
 def begin(given: Given) -> Run:
     """A run in which nothing has happened; its first events are machines that come up and tasks that wait for none."""
@@ -79,9 +106,9 @@ def begin(given: Given) -> Run:
     most = 2 * tasks + vms + 1
     run = Run(
         given.parents.copy(), np.zeros(tasks), np.zeros(tasks, np.int64), np.zeros(tasks), np.zeros(tasks),
-        np.zeros(most), np.zeros(most, np.int64), np.zeros(vms, np.int64), np.full(tasks, -1, np.int64),
-        np.zeros(tasks), np.zeros(tasks), np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), np.zeros(5, np.int64),
-        np.zeros(1),
+        np.zeros(most), np.zeros(most, np.int64), np.zeros(vms, np.int64), given.rooms.copy(),
+        np.full(tasks, -1, np.int64), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks, np.int64),
+        np.zeros(tasks, np.int64), np.zeros(5, np.int64), np.zeros(1),
     )  # fmt: skip
     size = max(tasks, vms)
     for vm in range(vms):
@@ -116,6 +143,7 @@ def advance(given: Given, run: Run, turn: Numbers) -> int:
             _arrive(run, number, turn)
         else:
             run.free[run.vm[number]] += given.cores[number]
+            run.spare[run.vm[number]] += given.memory[number]
             run.ended[ended] = number if what == END else -1 - number
             ended += 1
             if what == FAIL:
@@ -148,6 +176,7 @@ def place(given: Given, run: Run, at: int, vm: int) -> int:
         _at_real_speed(given, run, vm, start + given.reading[task], work) if given.varying else work
     )
     run.free[vm] -= given.cores[task]
+    run.spare[vm] -= given.memory[task]
     run.vm[task] = vm
     run.attempts[task] += 1
     run.start[task], run.finish[task] = start, start + seconds
@@ -157,7 +186,16 @@ def place(given: Given, run: Run, at: int, vm: int) -> int:
 
 
 @fast
+def has_room(given: Given, run: Run, task: int, vm: int) -> bool:
+    """True when a machine has the free slots and the memory for a task."""
+    return bool(run.free[vm] >= given.cores[task] and run.spare[vm] >= given.memory[task])
+
+
+@fast
 def _at_real_speed(given: Given, run: Run, vm: int, begin: float, work: float) -> float:
+    if begin / given.period >= given.speed.shape[1]:  # it may be more than a whole number can be
+        run.counts[BEYOND] = 1
+        return work
     now, left, period = begin, work, int(begin / given.period)
     while True:
         if period >= given.speed.shape[1]:
@@ -246,7 +284,7 @@ def follow(given: Given, starts: Ints, order: Ints) -> Run:
         vm = 0
         while vm < len(starts) - 1:
             placed = False
-            if at[vm] < starts[vm + 1] and run.free[vm] >= given.cores[order[at[vm]]]:
+            if at[vm] < starts[vm + 1] and has_room(given, run, order[at[vm]], vm):
                 for each in range(run.counts[WAITING]):
                     if run.ready[each] == order[at[vm]]:
                         place(given, run, each, vm)
@@ -267,7 +305,7 @@ def by_key(given: Given, turn: Numbers, preference: Ints) -> Run:
             found = -1
             for vm in preference:
                 task = run.ready[at]
-                if run.free[vm] >= given.cores[task] and given.running[task, vm] < np.inf:
+                if has_room(given, run, task, vm) and given.running[task, vm] < np.inf:
                     found = vm
                     break
             if found >= 0:
@@ -296,7 +334,8 @@ def row_of(rows: Ints, task: int, waiting: int, buckets: int) -> int:
 
 @fast
 def choose_machine(
-    table: Numbers, row: int, columns: Ints, free: Ints, cores: int, running: Numbers, explore: float, state: Ints,
+    table: Numbers, row: int, columns: Ints, free: Ints, spare: Ints, cores: int, memory: int, running: Numbers,
+    explore: float, state: Ints,
 ) -> int:  # fmt: skip
     """A machine with room that a task fits on; -1 for none.
 
@@ -305,7 +344,7 @@ def choose_machine(
     """
     best, there = -1, 0
     for vm in range(len(free)):
-        if free[vm] >= cores and running[vm] < np.inf:
+        if free[vm] >= cores and spare[vm] >= memory and running[vm] < np.inf:
             there += 1
             if best < 0 or table[row, columns[vm]] > table[row, columns[best]]:
                 best = vm
@@ -313,7 +352,7 @@ def choose_machine(
         return best
     wanted = int(chance(state) * there)
     for vm in range(len(free)):
-        if free[vm] >= cores and running[vm] < np.inf:
+        if free[vm] >= cores and spare[vm] >= memory and running[vm] < np.inf:
             if wanted == 0:
                 return vm
             wanted -= 1
@@ -383,8 +422,9 @@ def q_episode(
             task, waiting = run.ready[at], run.counts[WAITING]
             row = row_of(rows, task, waiting, buckets)
             vm = choose_machine(
-                table, row, columns, run.free, given.cores[task], given.running[task], numbers[3], state
-            )
+                table, row, columns, run.free, run.spare, given.cores[task], given.memory[task],
+                given.running[task], numbers[3], state,
+            )  # fmt: skip
             if vm < 0:
                 at += 1
                 continue
@@ -420,79 +460,153 @@ def observe(belief: Numbers, vm: int, ratio: float, now: float, weights: Numbers
 
 
 @fast
-def lanes_available(
+def expect(
     now: float, belief: Numbers, weights: Numbers, unit: float, running: Numbers, reading: Numbers, boot: Numbers,
-    lane_vm: Ints, lane_task: Ints, lane_begin: Numbers,
-) -> tuple[Numbers, Numbers]:  # fmt: skip
-    """What is expected of machines now: seconds per stated second of each, and when each of their slots is free."""
-    slow, lanes = np.empty(len(boot)), np.empty(len(lane_vm))
+    lane_vm: Ints, lane_task: Ints, lane_begin: Numbers, memory: Ints, rooms: Ints,
+) -> Expected:  # fmt: skip
+    """What is expected of machines now, from what was learned of their speeds and what runs on their slots."""
+    slow, lanes, vms = np.empty(len(boot)), np.empty(len(lane_vm)), len(boot)
+    most = vms + 2 * len(memory) if rooms.max() > 0 else 0
+    expected = Expected(slow, lanes, np.zeros(most), np.zeros(most, np.int64), np.full(most, -1, np.int64),
+                        np.full(1, vms, np.int64))  # fmt: skip
     for vm in range(len(boot)):
         variance = belief[1, vm] + weights[DRIFT] ** 2 * (now - belief[2, vm]) / unit
         # Where tasks take next to no time the variance grows without limit until a machine is up; e^500 is finite.
         slow[vm] = math.exp(min(-belief[0, vm] + weights[CAUTION] * math.sqrt(variance), 500.0))
+        if most:
+            expected.memory[vm] = rooms[vm]
     for lane in range(len(lane_vm)):
         vm, task = lane_vm[lane], lane_task[lane]
         if task < 0:
             lanes[lane] = max(now, boot[vm])
-        else:
-            end = lane_begin[lane] + reading[task] + running[task, vm] * slow[vm]
-            late = now + weights[OVERDUE] * (now - lane_begin[lane])
-            lanes[lane] = max(end, late) if end <= now else end
-    return slow, lanes
+            continue
+        end = lane_begin[lane] + reading[task] + running[task, vm] * slow[vm]
+        late = now + weights[OVERDUE] * (now - lane_begin[lane])
+        lanes[lane] = max(end, late) if end <= now else end
+        if most and (lane_task[:lane] == task).sum() == 0:
+            _hold(expected, vm, 0.0, lanes[lane], memory[task])
+    return expected
+
+
+@fast
+def _hold(expected: Expected, vm: int, begin: float, end: float, amount: int) -> None:
+    """Note that memory of a machine is held for a time."""
+    step, since, following = vm, expected.since, expected.following
+    if amount == 0 or begin >= end:
+        return
+    while following[step] >= 0 and since[following[step]] <= begin:
+        step = following[step]
+    if since[step] < begin:
+        step = _split(expected, step, begin)
+    while step >= 0 and since[step] < end:
+        if following[step] < 0 or since[following[step]] > end:
+            _split(expected, step, end)
+        expected.memory[step] -= amount
+        step = following[step]
+
+
+@fast
+def _split(expected: Expected, step: int, moment: float) -> int:
+    """Make two steps of one; the second."""
+    new = int(expected.steps[0])
+    expected.steps[0] += 1
+    expected.since[new], expected.memory[new] = moment, expected.memory[step]
+    expected.following[new], expected.following[step] = expected.following[step], new
+    return new
+
+
+@fast
+def _with_memory(expected: Expected, vm: int, at: float, took: float, amount: int) -> float:
+    """From when, not before a moment, a machine is expected to have so much memory for a time."""
+    if amount == 0:
+        return at
+    step, begin = vm, -1.0
+    while step >= 0:
+        after = expected.following[step]
+        until = expected.since[after] if after >= 0 else np.inf
+        if until > at:
+            if expected.memory[step] < amount:
+                begin = -1.0
+            else:
+                begin = max(at, expected.since[step]) if begin < 0.0 else begin
+                if begin + took <= until:
+                    break
+        step = after
+    return begin
 
 
 @fast
 def assign(
-    now: float, ready: Ints, waiting: int, slow: Numbers, lanes: Numbers, lane_starts: Ints, free: Ints,
-    running: Numbers, reading: Numbers, cores: Ints, patience: float, chosen: Ints,
+    now: float, ready: Ints, waiting: int, expected: Expected, lane_starts: Ints, free: Ints, spare: Ints,
+    running: Numbers, reading: Numbers, cores: Ints, memory: Ints, patience: float, chosen: Ints,
 ) -> int:  # fmt: skip
     """Go through the ready tasks, each to the machine where it is expected to end first, busy ones included.
 
     A task whose machine has no room yet is counted there, and waits; so no task is given to a slow idle machine that
-    a fast busy one would end sooner. ``lanes`` and ``free`` change.
+    a fast busy one would end sooner. ``expected``, ``free`` and ``spare`` change.
 
     Args:
         now: The time.
         ready: The tasks, the most urgent first.
         waiting: How many of them.
-        slow: Expected seconds per stated second of each machine.
-        lanes: When each slot is expected to be free.
+        expected: What is expected of machines.
         lane_starts: Where the slots of each machine begin.
         free: Free slots of each machine.
+        spare: Free memory of each machine.
         running: Stated seconds of each task on each machine, infinite where it does not fit.
         reading: Seconds before it.
         cores: Slots that each task uses.
+        memory: Bytes that each task takes; zero where memory is not counted.
         patience: Seconds that a second of waiting for a busy machine counts in addition.
         chosen: Becomes the tasks to place now and their machines; shape (2, tasks).
 
     Returns:
         How many are to be placed.
     """
-    count, open_slots = 0, free.sum()
+    slow, lanes, count, open_slots = expected.slow, expected.lanes, 0, free.sum()
     for at in range(waiting):
         if open_slots <= 0:
             break
-        task, best, best_score, best_start = ready[at], -1, np.inf, 0.0
+        task, best, best_score, best_start, by_cores = ready[at], -1, np.inf, 0.0, 0.0
         for vm in range(len(free)):
             if running[task, vm] == np.inf:
                 continue
-            start = _earliest(lanes, lane_starts[vm], lane_starts[vm + 1], cores[task])
+            took = reading[task] + running[task, vm] * slow[vm]
+            first = _earliest(lanes, lane_starts[vm], lane_starts[vm + 1], cores[task])
+            start = _with_memory(expected, vm, first, took, memory[task])
             score = start + reading[task] + running[task, vm] * slow[vm] + patience * (start - now)
             if score < best_score:
-                best, best_score, best_start = vm, score, start
+                best, best_score, best_start, by_cores = vm, score, start, first
         end = best_start + reading[task] + running[task, best] * slow[best]
-        for _ in range(cores[task]):
-            first = lane_starts[best]
-            for lane in range(lane_starts[best], lane_starts[best + 1]):
-                if lanes[lane] < lanes[first]:
-                    first = lane
-            lanes[first] = end
-        if best_start <= now and free[best] >= cores[task]:
+        # Who waits for memory leaves the slots that are free before to others.
+        latest = best_start if best_start > by_cores else -1.0
+        _fill(lanes, lane_starts[best], lane_starts[best + 1], cores[task], latest, end)
+        _hold(expected, best, best_start, end, memory[task])
+        if best_start <= now and free[best] >= cores[task] and spare[best] >= memory[task]:
             chosen[0, count], chosen[1, count] = task, best
             count += 1
             free[best] -= cores[task]
+            spare[best] -= memory[task]
             open_slots -= cores[task]
     return count
+
+
+@fast
+def _fill(lanes: Numbers, begin: int, end: int, cores: int, latest: float, until: float) -> None:
+    """Keep slots of a machine until a moment: those that are free first, or the last ones that are free by ``latest``.
+
+    The latter where ``latest`` is not below 0.
+    """
+    for _ in range(cores):
+        chosen = begin
+        for lane in range(begin, end):
+            if latest < 0.0:
+                better = lanes[lane] < lanes[chosen]
+            else:
+                better = lanes[lane] <= latest and (lanes[chosen] > latest or lanes[lane] > lanes[chosen])
+            if better:
+                chosen = lane
+        lanes[chosen] = until
 
 
 @fast
@@ -552,11 +666,10 @@ def adaptive_episode(
                 observe(belief, vm, stated[task, vm] / took, now, weights, unit)
         if run.counts[WAITING] == 0 or run.free.max() == 0:
             continue
-        slow, lanes = lanes_available(
-            now, belief, weights, unit, stated, given.reading, given.boot, lane_vm, lane_task, lane_begin
-        )
-        count = assign(now, run.ready, run.counts[WAITING], slow, lanes, lane_starts, run.free.copy(), stated,
-                       given.reading, given.cores, weights[PATIENCE], chosen)  # fmt: skip
+        expected = expect(now, belief, weights, unit, stated, given.reading, given.boot, lane_vm, lane_task,
+                          lane_begin, given.memory, given.rooms)  # fmt: skip
+        count = assign(now, run.ready, run.counts[WAITING], expected, lane_starts, run.free.copy(), run.spare.copy(),
+                       stated, given.reading, given.cores, given.memory, weights[PATIENCE], chosen)  # fmt: skip
         at = 0
         for each in range(count):
             task, vm = chosen[0, each], chosen[1, each]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -14,32 +13,8 @@ from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.planner.machines import Machines, is_plain
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.reference import Director, State, simulate
+from tradewind.workflow.simulator.reference import Director, simulate
 from tradewind.workflow.simulator.world import World
-
-
-class _Reserving(Director):
-    """Lets another one see fewer free slots, so that the memory of machines holds whatever it starts there.
-
-    Args:
-        director: Who decides.
-        kept: Slots of each machine that stay free.
-    """
-
-    def __init__(self, director: Director, kept: Sequence[int]) -> None:
-        self._director, self._kept = director, kept
-
-    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
-        """See `Director.pick`."""
-        free = state.free
-        state.free = [max(0, slots - kept) for slots, kept in zip(free, self._kept, strict=True)]
-        picked = self._director.pick(ready, state)
-        state.free = free
-        return picked
-
-    def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:
-        """See `Director.ended`."""
-        self._director.ended(task, vm, begin, now, failed)
 
 
 class LearningPlanner(Planner, Online):
@@ -63,7 +38,6 @@ class LearningPlanner(Planner, Online):
             return Schedule(np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
         learner, best = self._learned(flow, platform)
         # By the readable simulator: it also knows files on the machines' own disks.
-        platform = platform.reserving(flow)
         found = simulate(flow, platform, learner.director(), World())
         plan = found if best is None or found.makespan <= best.makespan else best
         if not is_plain(flow, platform):
@@ -76,17 +50,11 @@ class LearningPlanner(Planner, Online):
         Raises:
             WorkflowError: A task fits on no machine, or what the data folder has cannot be used.
         """
-        director = self._learned(flow, platform)[0].director()
-        if not platform.tight(flow):
-            return director
-        reserved = platform.reserving(flow)
-        kept = [vm.slots - left.slots for vm, left in zip(platform.vms, reserved.vms, strict=True)]
-        return _Reserving(director, kept)
+        return self._learned(flow, platform)[0].director()
 
     def _learned(self, flow: Workflow, platform: Platform) -> tuple[Learner, Schedule | None]:
         """The learner after its episodes, and the best of them where they ran as a plan says."""
         given = self.settings.model_dump()
-        platform = platform.reserving(flow)  # learning counts cores alone
         learner = open_learner(self.method, flow, platform, given, self.seed)
         folder, best = None, None
         usable = learner.certain and platform.storage != "local"

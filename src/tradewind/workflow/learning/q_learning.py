@@ -217,16 +217,17 @@ class QDirector(Director):
         policy, settings = self._policy, self._policy.settings
         for task in ready:
             self._since.setdefault(task, state.now)
-        free = np.array(state.free, dtype=np.int64)
+        free, spare = np.array(state.free, dtype=np.int64), policy.arrays.spare(state)
         explore = settings.explore if self._learning else 0.0
         for at, task in enumerate(ready):
             row = kernel.row_of(policy.rows, task, len(ready), policy.buckets)
-            cores = int(policy.arrays.cores[task])
+            cores, memory = int(policy.arrays.cores[task]), int(policy.arrays.memory[task])
             vm = int(
                 kernel.choose_machine(
-                    policy.table, row, policy.columns, free, cores, policy.arrays.stated[task], explore, policy.chance
+                    policy.table, row, policy.columns, free, spare, cores, memory, policy.arrays.stated[task], explore,
+                    policy.chance,
                 )
-            )
+            )  # fmt: skip
             if vm < 0:
                 continue
             waited = state.now - self._since.pop(task)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _UNITS = 1_000_000
 """Whole units of time in HEFT's makespan: how finely time is divided."""
 
+_MOST_MEMORY = 2**40
+"""Units of memory that all tasks together may take in the model."""
+
 _CLOSE = 1e-5
 """A plan is proven when it is no more than this share above what is proven to be impossible."""
 
@@ -101,10 +104,13 @@ class CpSatPlanner(Planner):
         solver.parameters.random_seed = self.seed % 2**31
         status = solver.solve(model.model)
         if platform.storage != "local":
-            self.proven = status == cp_model.OPTIMAL
+            self.proven = status == cp_model.OPTIMAL and model.exact
             # Lengths were rounded up: a path of all tasks is the most that this can have added.
-            self.bound = max(0.0, solver.best_objective_bound * model.unit - len(flow) * model.unit)
+            shown = solver.best_objective_bound * model.unit - len(flow) * model.unit
+            self.bound = max(0.0, shown) if model.exact else 0.0
         self.said = "proven optimal" if self.proven else f"not proven optimal in {solver.wall_time:.1f} s"
+        if not model.exact:
+            self.said = "not proven optimal: amounts of memory this large are rounded"
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return first
         found = machines.follow(model.schedule(solver))
@@ -112,13 +118,21 @@ class CpSatPlanner(Planner):
 
 
 class _Model:
-    """The constraints of a workflow on classes of machines."""
+    """The constraints of a workflow on classes of machines.
+
+    Attributes:
+        exact: False where memory was rounded: up what tasks take, down what machines have. A plan is one all the same.
+    """
 
     def __init__(self, flow: Workflow, platform: Platform, seconds: Numbers, first: Schedule, cp_model: Any) -> None:
         self.unit = first.makespan / _UNITS
         self.flow, self.platform = flow, platform
         self._seconds = seconds
-        self._memory, self._rooms = platform.memory(flow)
+        needs, rooms = ([int(each) for each in part] for part in platform.memory(flow))
+        # The solver multiplies amounts with times. Those that are too large for that are counted in larger units.
+        self._unit = -(-sum(needs) // _MOST_MEMORY)
+        self.exact = sum(needs) <= _MOST_MEMORY * math.gcd(*needs)
+        self._memory, self._rooms = needs, rooms
         self.classes = _classes(flow, platform)
         self.model = model = cp_model.CpModel()
         horizon = _UNITS + 2 * len(flow)
@@ -156,14 +170,15 @@ class _Model:
                 model.new_optional_interval_var(self._starts[task], length, self._ends[task], there, f"{task}_{number}")
             )
             demands.append(self.flow.tasks[task].cores)
-            memories.append(int(self._memory[task]))
+            memories.append(self._memory[task])
             if boot:
                 model.add(self._starts[task] >= boot).only_enforce_if(there)
             model.add_hint(there, int(first.vm[task]) in vms)
         model.add_cumulative(intervals, demands, sum(self.platform.vms[vm].slots for vm in vms))
-        if unit := math.gcd(*memories):
-            most = min(int(self._rooms[vms[0]]), sum(memories))
-            model.add_cumulative(intervals, [memory // unit for memory in memories], most // unit)
+        if any(memories):
+            unit = math.gcd(*memories) if self.exact else self._unit
+            whole = [-(-memory // unit) for memory in memories]
+            model.add_cumulative(intervals, whole, min(self._rooms[vms[0]], sum(memories)) // unit)
 
     def schedule(self, solver: Any) -> Schedule:
         """The solution, on machines: within a class, each task on the first one with enough free slots."""

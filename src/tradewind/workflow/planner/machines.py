@@ -25,9 +25,8 @@ def is_plain(flow: Workflow, platform: Platform) -> bool:
 class Machines:
     """A workflow and its machines as arrays.
 
-    In all schedules machines run their tasks in order, each as soon as it can. Who follows one as
-    `tradewind.workflow.simulator.reference` does is never later; under local storage he may be earlier, where several
-    tasks start together on a machine and only one of them has to fetch a file.
+    In all schedules machines run their tasks in order, each as soon as it can, as who follows one does in
+    `tradewind.workflow.simulator.reference`.
 
     Args:
         flow: The workflow.

@@ -19,6 +19,8 @@ _BILLING = {"setup": "setup_seconds", "minimum": "minimum_seconds", "granularity
 _MOST_SLOTS = 1_000_000
 """Of one machine; the simulators count in 32 bits."""
 
+_MOST_MACHINES = 100_000
+
 PAPER3 = {8: (0, 1), 16: (8, 1), 32: (8, 3), 64: (8, 7), 128: (8, 15)}
 """Machines m3.medium and m3.2xlarge in the sets of paper 3, by their vCPUs."""
 
@@ -102,8 +104,9 @@ def _machines(values: Values, given: Fields, taken: dict[str, int]) -> list[Vm]:
         raise values.fail("a machine has no kind", given.line, "write kind: small, or offer: provider:region:type")
     prefix = values.text(given, "name") or kind
     count = values.count(given, "count", 1, f"the count of {prefix!r}")
-    if not 0 <= count <= 100_000:
-        raise values.fail(f"the count of {prefix!r} is {count}", given.at("count"), "it is 0 or more")
+    if not 0 <= count <= _MOST_MACHINES:
+        hint = f"it is 0 to {_MOST_MACHINES:,}"
+        raise values.fail(f"the count of {prefix!r} is {count}", given.at("count"), hint)
     vm = Vm(
         prefix,
         values.number(given, "speed", 1.0, f"the speed of {prefix!r}"),

@@ -183,6 +183,8 @@ class _Run:
         self.start, self.finish = np.zeros(len(flow)), np.zeros(len(flow))
         self.attempts = np.zeros(len(flow), dtype=np.int32)
         self.repeated: list[Repeated] = []
+        # Files that are fetched since this moment: for tasks that start at the same moment they are not there yet.
+        self.coming: list[tuple[int, Sequence[str]]] = []
         # What happens: (when, in which order, what, task or machine).
         self.events: list[tuple[float, int, str, int]] = []
 
@@ -198,6 +200,10 @@ class _Run:
             if not count:
                 self._at(self.world.delay("engine", self.flow, task), "ready", task)
         while self.events:
+            if self.events[0][0] > self.state.now:
+                for vm, names in self.coming:
+                    self.state.holding[vm].update(names)
+                self.coming.clear()
             self.state.now = self.events[0][0]
             # All that happens at one moment happens before anything is decided.
             while self.events and self.events[0][0] == self.state.now:
@@ -252,7 +258,7 @@ class _Run:
             )
         begin = state.now + self.world.delay("queue", self.flow, task)
         fetching = state.fetching(task, vm)
-        state.holding[vm].update(self.flow.real_inputs[task])
+        self.coming.append((vm, self.flow.real_inputs[task]))
         running = self.flow.tasks[task].runtime / self.platform.vms[vm].speed
         seconds, fails = self.world.duration(task, vm, begin, int(self.attempts[task]), fetching, running)
         state.free[vm] -= self.flow.tasks[task].cores

@@ -19,6 +19,9 @@ MOST_DEVIATION = 3.0
 _FARTHEST = 700.0
 """Ln of the largest speed factor, and of one over the least."""
 
+MOST_PERIODS = 1_000_000
+"""Periods of changing speeds that one task may go through: more take for ever."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -148,7 +151,13 @@ class World:
     def _at_real_speed(self, vm: int, begin: float, work: float) -> float:
         """Seconds that so much work takes on a machine whose speed changes from period to period."""
         now, left, place = begin, work, int(begin / self.period)
+        last = place + MOST_PERIODS
         while True:
+            if place > last:
+                raise WorkflowError(
+                    f"a task of {work:.3g} s goes through more than {MOST_PERIODS:,} periods of {self.period:g} s",
+                    hint="give a longer period",
+                )
             speed, still_until = self.speed(vm, place)
             # The end of a period may be rounded to before the beginning of the next: it is counted, not calculated.
             place += 1

@@ -421,11 +421,11 @@ def test_a_slow_oned_does_not_hold_up_the_others(oned: Oned, tmp_path: Path, mon
     monkeypatch.setattr(opennebula, "_POLL_SECONDS", 0.3)
     provisioner = cloud(oned, tmp_path)
     cluster = ready(provisioner)
-    oned.config(slow={"vmpool.infoextended": 1.0})
+    oned.config(slow={"vmpool.infoextended": 4.0})
     time.sleep(0.05)
     began = time.monotonic()
     assert provisioner.poll([cluster])["run-1"].state is ClusterState.UNKNOWN
-    assert time.monotonic() - began < 0.9
+    assert time.monotonic() - began < 3.5
     oned.config()
     settled(provisioner, provisioner.destroy(cluster), ClusterState.GONE)
 

@@ -234,7 +234,7 @@ def test_a_provider_that_does_not_answer(cloud: Maker) -> None:
     assert "giving it back has failed" in json.loads(record.read_text())["reason"]
     begun = time.monotonic()
     cluster = provisioner.poll([Cluster("run-1", ClusterState.BOOTING)])["run-1"]
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 4  # an answer is waited for longer
     assert (cluster.state, "giving it back" in cluster.reason) == (ClusterState.FAILED, True)
     again = cloud(region)
     assert [each.run_id for each in again.find("me")] == ["run-1"]

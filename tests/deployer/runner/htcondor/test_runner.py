@@ -25,7 +25,7 @@ from tradewind.deployer.runner.htcondor.events import read_log
 from tradewind.deployer.runner.htcondor.runner import HtCondorRunner
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import status_of, story_of, why_idle
-from tradewind.deployer.runner.htcondor.submit import quoted
+from tradewind.deployer.runner.htcondor.submit import quoted, script
 from tradewind.errors import (
     CredentialsError,
     DeployError,
@@ -202,6 +202,23 @@ def test_the_environment_is_that_of_a_run(runner: HtCondorRunner, tmp_path: Path
     assert first == "1 blue"
     assert (place == str(request.workdir)) == (runner.settings.files == "shared")
     assert (request.folder / "stderr").read_text() == "oops\n"
+
+
+def test_secrets_stay_until_a_job_that_starts_slowly_has_read_them(
+    runner: HtCondorRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTCondor says that it runs before its first line is carried out."""
+
+    def slow(*words: Any) -> str:
+        return script(*words).replace("\n", "\nsleep 1\n", 1)
+
+    monkeypatch.setattr("tradewind.deployer.runner.htcondor.folder.script", slow)
+    monkeypatch.setenv("MY_TOKEN", "s3cr3t")
+    code = "import os, sys; sys.exit(os.environ.get('TOKEN') != 's3cr3t')"
+    request = request_for(tmp_path, python(code), secrets={"TOKEN": "env:MY_TOKEN"})
+    handle = runner.submit(request, [])
+    assert ended(runner, handle).state is RunState.DONE
+    assert not (request.folder / "condor" / "secrets.sh").exists()
 
 
 def kept(path: Path) -> bytes:

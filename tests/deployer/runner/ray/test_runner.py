@@ -303,8 +303,13 @@ def test_several_nodes_are_a_placement_group(bench: RayBench) -> None:
     assert (count, len(addresses.split())) == ("2", 2)
     assert hosts == [f"{address} slots=1" for address in addresses.split()]
     # Its CPUs are free again.
-    again = bench.submit(runner, replace(request, run_id="run-2", folder=bench.folder / "runs" / "run-2"))
+    folder = bench.folder / "runs" / "run-2"
+    alone = replace(request, run_id="run-2", folder=folder, offer=request.offer.times(1))
+    again = bench.submit(runner, alone)
     assert ended(runner, again).state is RunState.DONE
+    runner.collect(again, alone)
+    address = addresses.split()[0]  # both nodes are on this machine
+    assert (folder / "stdout").read_text().splitlines() == ["1", address, f"{address} slots=1"]
     runner.close()
 
 

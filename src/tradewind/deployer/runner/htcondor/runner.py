@@ -262,7 +262,8 @@ class HtCondorRunner(
         if exchange is None:
             # Nothing but its tags is known of it.
             return status_of(story, {}, "", None, "") if story.final else RunStatus(RunState.EXECUTING)
-        if story.final or story.state == "running":
+        # In a shared folder the job itself removes them, once it has read them; others have got a copy by now.
+        if story.final or (story.state == "running" and self.settings.files != "shared"):
             exchange.drop_secrets()
         told = HtCondorData.of(handle)
         program, wall = told.program, told.wall

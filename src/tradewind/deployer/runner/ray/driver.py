@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.ray import files, keeper, store
+from tradewind.deployer.runner.ray import files, keeper, places, store
 from tradewind.deployer.runner.ray import node as ray_node
 from tradewind.deployer.runner.ray.archives import Archives
 from tradewind.deployer.runner.ray.awaiting import Endings
@@ -68,7 +68,7 @@ class Driver:
 
         ray.init(address=address or "auto", namespace="tradewind", log_to_driver=False, logging_level=logging.ERROR)
         self._ray: Any = ray
-        modules = (files, keeper, ray_node, store)
+        modules = (files, keeper, places, ray_node, store)
         for module in modules:
             self._ray.cloudpickle.register_pickle_by_value(module)
         self._actor: Any = ray.remote(ray_node.RunActor)
@@ -89,8 +89,8 @@ class Driver:
         if space not in self._told:
             put(space, f"code/{self._code}", self._sources, overwrite=False)
             self._told.add(space)
-        put(space, f"run/{key}", order.pop("record"), overwrite=False)
-        if get(space, f"claim/{key}") is not None:
+        new = put(space, f"run/{key}", order.pop("record"), overwrite=False)
+        if not new and get(space, f"claim/{key}") is not None:
             return {}
         self._check_room(order)
         for path, digest in order.pop("archives"):

@@ -6,6 +6,8 @@ the second run begins within milliseconds. So one detached actor, the keeper, ow
 there has been nothing to do for a while. If it is lost, so are the runs that it keeps (their tasks end, and with them
 their wardens and jobs), which the store still knows: it is on the head's node, where that store is.
 
+A task whose run has ended takes the next one, as `tradewind.deployer.runner.ray.places` says.
+
 Like `tradewind.deployer.runner.ray.node` it is sent there by value.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
 import uuid
@@ -21,11 +24,13 @@ from typing import Any
 
 from tradewind.deployer.runner.ray.files import remove
 from tradewind.deployer.runner.ray.node import Run
+from tradewind.deployer.runner.ray.places import Places
 
 _KEEP_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 _LEAVE_SECONDS = 1.0
 _REMEMBERED = 10_000
+_SPARE_SECONDS = 0.15
 
 
 def name_of(space: str, key: str) -> str:
@@ -38,38 +43,49 @@ def name_of(space: str, key: str) -> str:
     return f"{space}|{key}"
 
 
-def carry(order: dict[str, Any], keeper: Any) -> None:
-    """Carry a run out in this task.
+def carry(number: int, keeper: Any) -> None:
+    """Carry out runs in this task, one after the other, until there is none.
 
     Args:
-        order: What the runner asked for.
-        keeper: The `Keeper`, which says that it shall end, and tells its secrets.
+        number: What the keeper calls this task.
+        keeper: The `Keeper`, which gives the runs, says that one shall end, and tells its secrets.
     """
-    run = Run(order)
 
-    def heed(word: Any) -> None:
-        with contextlib.suppress(Exception):  # the keeper is gone, and this task ends too
-            reason = word.result()
-            if reason is not None:
-                run.cancel(reason)
+    def word(call: Any) -> Any:
+        # Not `ray.get`: a task that waits in it gives its CPUs to another one.
+        return call.future()
 
-    def tell(word: Any) -> None:
-        with contextlib.suppress(Exception):
-            run.tell(word.result())
+    order = word(keeper.next.remote(number, None)).result()
+    while order is not None:
+        run, name = Run(order), name_of(order["space"], order["key"])
 
-    # Not `ray.get`: a task that waits in it gives its CPUs to another one.
-    name = name_of(order["space"], order["key"])
-    keeper.word.remote(name).future().add_done_callback(heed)
-    if order["secrets"]:
-        keeper.secrets.remote(name).future().add_done_callback(tell)
-    run.live()
+        def heed(answer: Any, run: Run = run) -> None:
+            with contextlib.suppress(Exception):  # the keeper is gone, and this task ends too
+                reason = answer.result()
+                if reason is not None:
+                    run.cancel(reason)
+
+        def tell(answer: Any, run: Run = run) -> None:
+            with contextlib.suppress(Exception):
+                run.tell(answer.result())
+
+        word(keeper.word.remote(name)).add_done_callback(heed)
+        if order["secrets"]:
+            word(keeper.secrets.remote(name)).add_done_callback(tell)
+        run.live()
+        order = word(keeper.next.remote(number, name)).result()
 
 
 class _Kept:
-    """A run whose task is waiting or at work."""
+    """A run that waits or is carried out.
 
-    def __init__(self) -> None:
-        self.task: Any = None
+    Args:
+        order: What the runner asked for.
+        kind: The resources that it must have.
+    """
+
+    def __init__(self, order: dict[str, Any], kind: str) -> None:
+        self.order, self.kind = order, kind
         self.secrets: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self.word: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
@@ -88,6 +104,9 @@ class Keeper:
         self._carry: Any = ray.remote(carry)
         self._remove: Any = ray.remote(remove)
         self._runs: dict[str, _Kept] = {}
+        self._places = Places()
+        self._work: dict[int, Any] = {}  # Ray's references of the tasks
+        self._spare: dict[int, asyncio.Future[None]] = {}  # done when a task need not keep its place any longer
         self._busy = time.monotonic()
         self._lock = threading.Lock()
         self._leaving = False
@@ -113,25 +132,42 @@ class Keeper:
             self._busy = time.monotonic()
             self._keep_seconds = order["keep_seconds"]
             if name not in self._runs:
-                kept = self._runs[name] = _Kept()
-                kept.task = self._carry.options(**options, max_retries=0).remote(order, self._me)
-                self._hold(self._watch(name, kept))
+                self._take(name, order, options)
         if secrets:
             await self.tell(name, secrets)
         return True
+
+    def _take(self, name: str, order: dict[str, Any], options: dict[str, Any]) -> None:
+        kind = json.dumps(options, sort_keys=True)
+        self._runs[name] = _Kept(order, kind)
+        number, released = self._places.add(name, kind)
+        for spare in released:
+            self._spare[spare].set_result(None)
+        if number is not None:
+            self._work[number] = self._carry.options(**options, max_retries=0).remote(number, self._me)
+            self._hold(self._watch(number))
 
     def _hold(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._others.add(task)  # the loop itself does not keep it from being collected
         task.add_done_callback(self._others.discard)
 
-    async def _watch(self, name: str, kept: _Kept) -> None:
-        """Wait for the end of a run's task, however it comes: what the run left in the store tells how it ended."""
+    async def _watch(self, number: int) -> None:
+        """Wait for the end of a task, however it comes: what its run left in the store tells how that ended."""
         with contextlib.suppress(Exception, asyncio.CancelledError):
-            await kept.task
+            await self._work[number]
+        del self._work[number]
+        lost = self._places.leave(number)
+        if lost is not None:
+            self._end(lost)
+
+    def _end(self, name: str) -> None:
+        """A run is over: its result is in the store, or will never come."""
         with self._lock:
             self._busy = time.monotonic()
-            del self._runs[name]
+            if not self._places.end(name):
+                return
+            kept = self._runs.pop(name)
         if not kept.word.done():
             kept.word.set_result(None)
         kept.secrets.cancel()
@@ -139,6 +175,30 @@ class Keeper:
         self._count += 1
         self._news.set_result(None)
         self._news = asyncio.get_running_loop().create_future()
+
+    async def next(self, number: int, done: str | None) -> dict[str, Any] | None:
+        """Give a task its next run.
+
+        Args:
+            number: The task.
+            done: The run that it has carried out; None when it begins.
+
+        Returns:
+            What the runner asked for; None when the task shall end.
+        """
+        places, now = self._places, time.monotonic()
+        task = places.tasks[number]
+        if done is None:
+            places.begin(number, now)
+        else:
+            self._end(done)
+            places.follow(number, now)
+            if task.spare:
+                self._spare[number] = asyncio.get_running_loop().create_future()
+                await asyncio.wait([self._spare[number]], timeout=_SPARE_SECONDS)
+                task.spare = False
+                del self._spare[number]
+        return None if task.run is None else self._runs[task.run].order
 
     async def live(self, space: str) -> list[str]:
         """The keys of the runs whose task is waiting or at work."""
@@ -175,9 +235,15 @@ class Keeper:
             return
         if not kept.word.done():
             kept.word.set_result(reason)
-        if unborn or again:
-            # Without force only where nothing runs: Ray would interrupt what reads the warden.
-            ray.cancel(kept.task, force=again and not unborn)
+        number = self._places.runs[name]
+        if number is not None:
+            if again and not unborn:
+                ray.cancel(self._work[number], force=True)
+        elif unborn:
+            self._end(name)
+            unwanted = self._places.spare_task(kept.kind)
+            if unwanted is not None:  # nothing runs in it, nor ever will: Ray interrupts what it finds there
+                ray.cancel(self._work[unwanted], force=False)
 
     async def ended(self, moment: tuple[str, int] | None, seconds: float) -> tuple[tuple[str, int], list[str]]:
         """Wait until a run has ended, at most for some seconds.

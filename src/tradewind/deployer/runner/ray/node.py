@@ -328,10 +328,10 @@ def _addresses(order: dict[str, Any]) -> list[str]:
     """The addresses of the run's nodes, the first being this one's."""
     import ray
 
+    if not order["group"]:  # all nodes are not asked for: of a large cluster that would be much for each run
+        return [str(ray.util.get_node_ip_address())]  # type: ignore[no-untyped-call]
     here = ray.get_runtime_context().get_node_id()
     addresses: dict[str, str] = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}  # type: ignore[no-untyped-call]
-    if not order["group"]:
-        return [addresses[here]]
     table = ray.util.placement_group_table(ray.util.get_placement_group(order["name"]))
     nodes = [node for _, node in sorted((int(i), node) for i, node in table["bundles_to_node_id"].items())]
     return [addresses[node] for node in sorted(nodes, key=lambda node: node != here)]

@@ -140,12 +140,13 @@ class SlurmRunner(
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         """Return when a run has ended, when the queue may have changed, or after ``seconds``."""
         until = time.monotonic() + min(seconds, max(self.settings.interval, _LOOK_SECONDS))
-        while self.spool.stamp() == self._stamp:
+        while (stamp := self.spool.stamp()) == self._stamp:
             left = until - time.monotonic()
             if left <= 0:
                 return
             if self.doze(min(left, _LOOK_SECONDS)):
                 return
+        self._stamp = stamp  # told of once: nobody polls while all runs are still handed over or settled
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""

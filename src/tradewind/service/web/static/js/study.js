@@ -76,6 +76,8 @@ function tellPassing() {
 }
 model.addEventListener("filter", tellPassing);
 model.addEventListener("data", tellPassing);
+// Without a trial there is nothing to draw: empty axes would look as if something had failed.
+model.addEventListener("data", () => { for (const part of document.querySelectorAll("[data-trials]")) part.hidden = !model.n; });
 model.addEventListener("hover", () => table.point(model.hover));
 model.addEventListener("choose", () => { if (model.chosen >= 0) table.show(model.chosen); });
 

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from tradewind.reporting.grid import Column, Grid, sized
+
+
+def printed(grid: Grid, width: int = 80, *, colour: bool = False) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=colour, color_system="standard" if colour else None).print(grid)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "wanted"),
+    [("abc", 5, "abc  "), ("abcdef", 4, "abc…"), ("日本語", 6, "日本語"), ("日本語", 5, "日本…"), ("日本", 3, "日…")],
+)
+def test_a_text_takes_so_many_places(text: str, width: int, wanted: str) -> None:
+    assert sized(text, width) == wanted
+    assert sized("ab", 4, right=True) == "  ab"
+
+
+def test_columns_are_below_their_headings_and_no_line_ends_in_spaces() -> None:
+    grid = Grid([Column("n", right=True), Column("name")], [["7", "zlib"], ["12", "a\x1b[31m"]], [{}, {}], 40)
+    assert printed(grid) == [" n  name", " 7  zlib", "12  a·[31m"]
+
+
+def test_colours_are_only_where_a_style_is() -> None:
+    lines = printed(Grid([Column("a"), Column("b")], [["x", "y"]], [{1: "red"}], 40), colour=True)
+    assert lines[0].startswith("\x1b[1ma")
+    assert lines[1] == "x  \x1b[31my\x1b[0m"
+
+
+def test_ten_thousand_lines_take_no_ten_seconds() -> None:
+    rows = [[str(i), "succeeded", f"level={i} workers=2", "$0.10"] for i in range(10_000)]
+    grid = Grid([Column("n", right=True), Column("state"), Column("c", least=8), Column("$")], rows, [{}] * 10_000, 100)
+    began = time.process_time()
+    assert len(printed(grid, 100)) == 10_001
+    assert time.process_time() - began < 2.5, "rich's own table takes about 8 s"
+
+
+@pytest.mark.parametrize("width", [26, 30, 40, 60])
+def test_where_nothing_fits_figures_are_cut_last_and_no_line_is_too_long(width: int) -> None:
+    columns = [Column("trial", right=True), Column("state"), Column("configuration", least=16)]
+    columns.append(Column("cost, this run", right=True))
+    lines = printed(Grid(columns, [["14", "succeeded", "level=1 workers=12", "$0.0000100"]], [{}], width), width)
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= width
+    assert len(lines[0].split("  ")) >= 4
+    assert ("$0.0000100" in lines[1]) == (width >= 40)
