@@ -106,7 +106,7 @@ def test_failures_of_the_application_are_told_apart(make: Make, tmp_path: Path) 
             Load(("sh", "-c", "touch begun; sleep 60")),
             "ended before the load generator did, with code 0",
         ),
-        "hog": (hog, Load(forever, ready_pattern="up"), "the application used more than 64 MiB"),
+        "hog": (hog, Load(forever, ready_pattern="up"), "used more than 64 MiB"),
         "nothing": (forever, Load(("no-such-load",)), "no program 'no-such-load'"),
     }
     handles = {

@@ -22,6 +22,8 @@ from tradewind.deployer.runner.docker.names import LOAD, Facts
 from tradewind.deployer.runner.docker.status import (
     ended_status,
     failed,
+    killed_within_limit,
+    killed_words,
     out_of_memory,
     out_of_memory_words,
 )
@@ -202,5 +204,7 @@ def load_status(
         return failed(f"the application was not ready within {format_duration(seconds)}", runtime, code, usage)
     if code < 0 and from_outside(application):
         return gone("the application's container was stopped from outside, or its engine was restarted", runtime)
+    if killed_within_limit(application):
+        return failed(killed_words(application, "the application"), runtime, code, usage)
     when = "before the load generator did" if began else "before the load generator began"
     return failed(f"the application ended {when}, with code {code}", runtime, code or 1, usage)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tradewind.deployer.runner import endings
 from tradewind.deployer.runner.docker.names import MEMORY, Facts
 from tradewind.problem import Fault, RunState, RunStatus, Usage
+from tradewind.units import format_memory
 
 _LOST = 255  # what an engine writes that did not see the end, after a restart of its machine
 _NO_PROGRAM, _NO_START = 127, 126
@@ -20,14 +21,28 @@ def failed(reason: str, runtime: float, code: int | None, usage: Usage) -> RunSt
 
 def out_of_memory(facts: Facts, *, podman: bool) -> bool:
     """True when a container was ended for its memory; Podman tells it by the exit code only."""
-    killed = facts.exit_code == endings.SIGNALLED + signal.SIGKILL
-    return facts.exit_code != 0 and (facts.oom or (podman and killed and bool(facts.labels.get(MEMORY))))
+    return facts.exit_code != 0 and (facts.oom or (podman and killed_within_limit(facts)))
+
+
+def killed_within_limit(facts: Facts) -> bool:
+    """True when a container that has a limit of memory was ended by SIGKILL.
+
+    Where nobody has asked the engine for that, it may well be the kernel: containerd loses what it says of memory when
+    the container's control group is gone before it is read.
+    """
+    return facts.exit_code == endings.SIGNALLED + signal.SIGKILL and bool(facts.labels.get(MEMORY))
 
 
 def out_of_memory_words(facts: Facts, what: str = "it") -> str:
     """The reason of a run that was ended for its memory."""
     limit = facts.labels.get(MEMORY)
     return endings.out_of_memory(int(limit) if limit else None, what)
+
+
+def killed_words(facts: Facts, what: str) -> str:
+    """The reason of a run whose container was killed within its limit of memory, for which the engine has no word."""
+    told = f"{what} was killed by {endings.signal_name(signal.SIGKILL)}, and the engine does not say why"
+    return f"{told}: it may have used more than {format_memory(int(facts.labels[MEMORY]))}"
 
 
 def ended_status(
@@ -62,6 +77,8 @@ def ended_status(
     killed = code in (-signal.SIGKILL, -signal.SIGTERM) or facts.exit_code == _LOST
     if killed and from_outside():
         return endings.gone("its container was stopped from outside, or its engine was restarted", runtime)
+    if killed_within_limit(facts):
+        return failed(killed_words(facts, "the program"), runtime, code, usage)
     if facts.exit_code == _NO_PROGRAM:
         return failed(
             f"exit code 127: there is no program {facts.program!r}, or none that it calls", runtime, 127, usage
