@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -28,7 +29,7 @@ from tradewind.workflow.files import Plan, read_plan  # noqa: E402
 from tradewind.workflow.graph import Workflow  # noqa: E402
 from tradewind.workflow.simulator.compiled import Compiled  # noqa: E402
 
-WAYS = ("played", "program", "again")
+WAYS = ("played", "alone", "program", "again")
 SLEEP = shutil.which("sleep") or "/bin/sleep"
 
 
@@ -61,6 +62,25 @@ def programs(plan: Plan) -> Plan:
         replace(task, command=(SLEEP, f"{span:.6f}")) for task, span in zip(plan.flow.tasks, spans, strict=True)
     )
     return replace(plan, flow=Workflow(plan.flow.name, tasks, plan.flow.parents))
+
+
+def start_seconds(times: int = 25) -> float:
+    """What `sleep` takes by itself more than it sleeps: median over starts without anything of ours around them."""
+    more = []
+    for _ in range(times):
+        time.sleep(0.1)  # as between the tasks of a plan, the processor has rested
+        began = time.monotonic()
+        os.waitpid(os.posix_spawn(SLEEP, [SLEEP, "0.1"], os.environ), 0)
+        more.append(time.monotonic() - began - 0.1)
+    return statistics.median(more)
+
+
+def planned_alone(plan: Plan) -> Plan:
+    """The same plan with the times that its programs take when each is started by itself, outside of Tradewind."""
+    more = (start_seconds() * plan.platform.speeds[plan.schedule.vm]).tolist()
+    tasks = tuple(replace(task, runtime=task.runtime + own) for task, own in zip(plan.flow.tasks, more, strict=True))
+    flow = Workflow(plan.flow.name, tasks, plan.flow.parents)
+    return replace(plan, flow=flow, schedule=Compiled(flow, plan.platform).follow(plan.schedule))
 
 
 def planned_again(plan: Plan, results: Mapping[str, Any]) -> Plan:
@@ -115,7 +135,7 @@ def main() -> None:
                     for way in given.ways:
                         if way == "again":
                             carried = planned_again(carried, results)
-                        one = plan if way == "played" else carried
+                        one = plan if way == "played" else planned_alone(carried) if way == "alone" else carried
                         measured, results = once(one, name, settings, Path(scratch))
                         row = {"on": name, "plan": plan_name, "way": way, "turn": turn, "load": os.getloadavg()[0]}
                         row |= {"tasks": len(plan.flow), "vms": len(plan.platform.vms), **measured}

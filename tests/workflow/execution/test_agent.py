@@ -38,7 +38,11 @@ class Machine:
         place = self.folder.pilot("vm", 1)
         place.mkdir(parents=True)
         words = [sys.executable, "-I", "-S", "agent.py", str(self.folder.path), str(place), "127.0.0.1", "5"]
-        self.process = subprocess.Popen(words, cwd=self.folder.programs)
+        # As some engines do, whoever starts it leaves it an end of a pipe.
+        waits, keeps = os.pipe()
+        self.process = subprocess.Popen(words, cwd=self.folder.programs, pass_fds=(keeps,))
+        os.close(keeps)
+        self.kept = os.fdopen(waits)
         eventually(lambda: (place / "address.json").exists())
         self.address = json.loads((place / "address.json").read_text())
         self.link()
@@ -90,6 +94,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     made.part()
     made.process.kill()
     made.process.wait()
+    made.kept.close()
 
 
 def says(task: str, then: str = "true", **more: Any) -> Task:
@@ -121,6 +126,30 @@ def test_what_waits_begins_the_moment_the_other_has_ended(machine: Machine) -> N
     assert (machine.folder.path / "tasks/two/1/stdout").read_text() == "word\n"
     assert (machine.folder.path / "tasks/two/1/stderr").read_text().startswith("cat: in:")
     assert (machine.folder.files / "sub").is_dir()
+
+
+def test_a_program_has_its_own_files_signals_and_search_path(machine: Machine) -> None:
+    """No file that whoever started the machine waits for, nothing ignored that it could hear, and the task's PATH."""
+    own = machine.folder.path / "own"
+    own.mkdir()
+    (own / "tool").write_text("#!/bin/sh\nls /proc/self/fd; grep SigIgn /proc/self/status; pwd\n")
+    (own / "tool").chmod(0o755)
+    order = order_of(Task("one", "a", 0.1, command=("tool",)), 1, machine.folder, isolated=False, seconds=0.1)
+    path = f"/nowhere:{machine.folder.path / 'secret'}:{own}:{os.environ['PATH']}"
+    order |= {"env": {**order["env"], "PATH": path}, "after": []}
+    machine.connection.sendall(json.dumps(order).encode() + b"\n")
+    machine.expect("one#1", "done")
+    *files, ignored, place = (machine.folder.path / "tasks/one/1/stdout").read_text().split("\n")[:-1]
+    assert files == ["0", "1", "2", "3"], "3 is what ls reads"
+    assert int(ignored.split()[1], 16) & sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGHUP)) == 0
+    assert place == str(machine.folder.files)
+    machine.order(says("two", "sleep 60"))
+    eventually(lambda: machine.log == ["two"])
+    left = machine.children()
+    machine.process.kill()
+    assert machine.kept.read() == "", "the task that is left keeps it open"
+    for each in left:
+        os.killpg(each.pid, signal.SIGKILL)
 
 
 def test_what_waits_for_a_failure_is_forgotten_and_can_be_ordered_again(machine: Machine) -> None:

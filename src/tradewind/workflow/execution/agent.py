@@ -349,6 +349,10 @@ def main(words: list[str]) -> int:
     if not (run / "secret").is_file() or not machine.is_dir():
         sys.stderr.write(f"{socket.gethostname()} does not see the folder {run}\n")
         return NO_FOLDER
+    for file in Path("/dev/fd").iterdir():  # whoever started it may wait for their end: no task is to keep them
+        if int(file.name) > 2:
+            with contextlib.suppress(OSError):
+                os.set_inheritable(int(file.name), False)
     agent = Agent(run, machine, host, linger)
     gc.freeze()  # children that only sleep share all that is there now
     agent.serve()

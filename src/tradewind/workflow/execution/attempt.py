@@ -7,6 +7,7 @@ can be made before its task may begin, and waits for one word then. Should its a
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -14,7 +15,6 @@ import resource
 import shutil
 import signal
 import struct
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +22,8 @@ from typing import Any, NoReturn
 Document = dict[str, Any]
 
 _FEW_FILES = 1 << 16
+_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+"""What this process or Python ignores, and a program that it starts is to be able to hear."""
 _GO = struct.Struct("d")
 
 
@@ -141,18 +143,7 @@ class Attempt:
 
     def _start(self, place: Path) -> None:
         """Start its program."""
-        with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
-            process = subprocess.Popen(
-                self.order["argv"],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=place,
-                env={**os.environ, **self.order["env"]},
-                start_new_session=True,
-            )
-        self.pid = process.pid
-        process.returncode = 0  # wait4 reaps it, which tells what it used: the object is to leave it alone
+        self.pid = _spawn(self.order["argv"], place, self.folder, {**os.environ, **self.order["env"]})
 
     def drop(self) -> None:
         """Let go of its process, if there is one: it ends without having done anything."""
@@ -192,8 +183,7 @@ class Attempt:
                 reason = self._deliver()
             except OSError as wrong:
                 reason = f"its outputs cannot be kept: {wrong.strerror or wrong}"
-        # A program starts with what its process has used before: less than that cannot be told from it.
-        floor = peak or _most_memory()
+        grew = used.ru_maxrss > peak if peak else _grew(used.ru_maxrss)
         return {
             "outcome": "stopped" if self.stopped else "failed" if reason else "done",
             "reason": reason,
@@ -201,7 +191,7 @@ class Attempt:
             "began": self.began,
             "seconds": seconds,
             "cpu_seconds": max(0.0, used.ru_utime + used.ru_stime - before),
-            **({"peak_memory_bytes": used.ru_maxrss * 1024} if used.ru_maxrss > floor else {}),
+            **({"peak_memory_bytes": used.ru_maxrss * 1024} if grew else {}),
         }
 
     def _hear(self) -> tuple[float, int, Any]:
@@ -238,6 +228,68 @@ class Attempt:
                 shutil.rmtree(old, ignore_errors=True)
             shutil.rmtree(place, ignore_errors=True)
         return ""
+
+
+def _spawn(argv: list[str], place: Path, folder: Path, env: dict[str, str]) -> int:
+    """Start a program, in a session of its own; `subprocess` takes half a millisecond longer.
+
+    Args:
+        argv: The program and its words.
+        place: Where it works.
+        folder: Where what it prints goes.
+        env: Its environment.
+
+    Returns:
+        Its process.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    prints = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(folder / "stdout"), prints, 0o666),
+        (os.POSIX_SPAWN_OPEN, 2, str(folder / "stderr"), prints, 0o666),
+    ]
+    here = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    with contextlib.suppress(OSError):  # the folder that this process was started in may be gone
+        here, root = os.open(".", os.O_RDONLY | os.O_DIRECTORY), here
+        os.close(root)
+    try:
+        os.chdir(place)
+        error = OSError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+        for program in _found(argv[0], env):
+            try:
+                return os.posix_spawn(program, argv, env, file_actions=files, setsid=True, setsigdef=_DEFAULT_SIGNALS)
+            except OSError as wrong:
+                error = OSError(wrong.errno, wrong.strerror, argv[0])
+        raise error
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+def _found(name: str, env: dict[str, str]) -> list[str]:
+    """The files that a program's name may mean; one with a slash means a place, from the folder where it works."""
+    if "/" in name:
+        return [name]
+    places = [f"{folder}/{name}" for folder in os.get_exec_path(env)]
+    return [place for place in places if os.access(place, os.F_OK)]
+
+
+_most_seen = 0
+
+
+def _grew(peak: int) -> bool:
+    """Whether a process has had more memory than this one ever had: what it starts with is that of who started it.
+
+    Args:
+        peak: What it had at most, in KiB.
+    """
+    global _most_seen
+    if peak > _most_seen:  # this one only grows, and looking takes a tenth of a millisecond
+        _most_seen = _most_memory()
+    return peak > _most_seen
 
 
 def _most_memory() -> int:
