@@ -8,6 +8,11 @@ wall seconds to work/bare.csv. ``bare`` is the engine's own way: processes of a 
 of Ray that start ``sleep``. ``actors`` is an actor of Ray for each task, ``tune`` Ray Tune with random search,
 ``cluster`` a random search on a cluster of Tradewind, ``queued`` the same with two runs more that wait in Ray's queue.
 What is made once (connections, the first worker) is not counted: each way has two tasks before.
+
+Slurm begins jobs once a second only, so what is handed over late in its second waits less. All ways of a round are
+therefore handed over in the same part of a second, another one in each round, so that few rounds cover it evenly; who
+is first alternates. ``cluster`` is submitted right before the cluster looks for new searches, ``later`` at any moment
+between two looks.
 """
 
 from __future__ import annotations
@@ -15,9 +20,11 @@ from __future__ import annotations
 import argparse
 import csv
 import logging
+import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +38,11 @@ from ground import ENGINES, Ground, ground
 WORK = Path(__file__).parent / "work"
 FIELDS = ("engine", "way", "tasks", "seconds", "round", "wall", "busy")
 PARALLEL = 2
+_GOLDEN = 0.618034
+"""Multiples of it, modulo one, cover the interval evenly however many there are."""
+
+Way = Callable[[float, int, float | None], float]
+"""Measures tasks of so many seconds, so many of them, handed over in this part of a second or, with None, at once."""
 
 JOB = """\
 name: bare
@@ -99,8 +111,15 @@ print("took", time.perf_counter() - began)
 """
 
 
-def pool(seconds: float, tasks: int) -> float:
+def wait_for(phase: float | None) -> None:
+    """Wait for this part of a second."""
+    if phase is not None:
+        time.sleep((phase - time.time()) % 1.0)
+
+
+def pool(seconds: float, tasks: int, phase: float | None) -> float:
     """Wall seconds of processes, two at a time."""
+    wait_for(phase)
     began = time.perf_counter()
     with ThreadPoolExecutor(PARALLEL) as threads:
         for _ in threads.map(lambda _: subprocess.run(["sleep", str(seconds)], check=True), range(tasks)):
@@ -108,13 +127,14 @@ def pool(seconds: float, tasks: int) -> float:
     return time.perf_counter() - began
 
 
-def array(here: Ground, folder: Path, seconds: float, tasks: int) -> float:
+def array(here: Ground, folder: Path, seconds: float, tasks: int, phase: float | None) -> float:
     """Wall seconds of an array of Slurm, from sbatch until nothing of it is in the queue."""
     slurm = here.slurm
     assert slurm is not None
     script = folder / "job.sh"
     script.write_text(f"#!/bin/sh\nsleep {seconds}\n")
     words = ["--parsable", "--mem=1024M", "--chdir=/", "--output=/dev/null", f"--array=0-{tasks - 1}%{PARALLEL}"]
+    wait_for(phase)
     began = time.perf_counter()
     slurm.call("sbatch", *words, str(script))
     while slurm.jobs():
@@ -122,8 +142,9 @@ def array(here: Ground, folder: Path, seconds: float, tasks: int) -> float:
     return time.perf_counter() - began
 
 
-def peer(way: str, python: str, here: Ground, folder: Path, seconds: float, tasks: int) -> float:
+def peer(way: str, python: str, here: Ground, folder: Path, seconds: float, tasks: int, phase: float | None) -> float:
     """Wall seconds of a way of Ray's own, in a process of its own."""
+    assert phase is None, "its process takes its time to begin"
     assert here.ray is not None
     words = [way, here.ray.address, str(seconds), "2", str(tasks), str(folder)]
     done = subprocess.run(
@@ -133,15 +154,19 @@ def peer(way: str, python: str, here: Ground, folder: Path, seconds: float, task
     return float(done.stdout.rpartition("took ")[2])
 
 
-def cluster(here: Ground, folder: Path, queued: int, seconds: float, tasks: int) -> float:
+def cluster(
+    here: Ground, folder: Path, queued: int, later: bool, seconds: float, tasks: int, phase: float | None
+) -> float:
     """Wall seconds of a search on a cluster of Tradewind, from its submission to its end.
 
     Args:
         here: The engine.
         folder: For its files.
         queued: Runs beyond two that wait in the engine's queue.
+        later: Submit it at any moment between two looks of the cluster for new searches, not right before one.
         seconds: How long each sleeps.
         tasks: How many.
+        phase: In which part of a second it is submitted.
     """
     from tradewind import plugins
     from tradewind.engine.assemble import study_document
@@ -164,14 +189,23 @@ def cluster(here: Ground, folder: Path, queued: int, seconds: float, tasks: int)
     began, rows = 0.0, []
     with closing(ClusterStore(url)) as store:
 
-        def wanted() -> bool:
+        def submit() -> None:
             nonlocal began
-            if not began:
-                began = time.time()
-                rows.append(store.submit(JobRow(0, "all", f"bare{began}", spec)))
-            return not held.empty()
+            if later:
+                time.sleep(0.5 + random.random())  # the cluster has begun: its looks and Slurm's second are not in step
+            wait_for(phase)
+            began = time.time()
+            rows.append(store.submit(JobRow(0, "all", f"bare{began}", spec)))
 
+        def wanted() -> bool:
+            if not later and not rows:
+                submit()
+            return submitter.is_alive() or not held.empty()
+
+        submitter = threading.Thread(target=submit)
         held = Cluster(ClusterSettings("default", url, folder, policy, {}, here.runner), Two())
+        if later:
+            submitter.start()
         held.run(wanted)
         row = store.job(rows[0].id)
         with closing(plugins.create("store", "sql", {}, url=url)) as studies:
@@ -181,9 +215,9 @@ def cluster(here: Ground, folder: Path, queued: int, seconds: float, tasks: int)
     return (row.ended or 0.0) - began
 
 
-def ways_of(here: Ground, folder: Path, tune: str) -> dict[str, Callable[[float, int], float]]:
+def ways_of(here: Ground, folder: Path, tune: str) -> dict[str, Way]:
     """The ways of an engine."""
-    found: dict[str, Callable[[float, int], float]] = {}
+    found: dict[str, Way] = {}
     if here.slurm is not None:
         found["bare"] = partial(array, here, folder)
     elif here.ray is not None:
@@ -193,9 +227,11 @@ def ways_of(here: Ground, folder: Path, tune: str) -> dict[str, Callable[[float,
             found["tune"] = partial(peer, "tune", tune, here, folder)
     else:
         found["bare"] = pool
-    found["cluster"] = partial(cluster, here, folder, 0)
+    found["cluster"] = partial(cluster, here, folder, 0, False)
+    if here.slurm is not None:
+        found["later"] = partial(cluster, here, folder, 0, True)
     if here.ray is not None:  # which has places for two; Slurm would carry them all out
-        found["queued"] = partial(cluster, here, folder, PARALLEL)
+        found["queued"] = partial(cluster, here, folder, PARALLEL, False)
     return found
 
 
@@ -226,16 +262,17 @@ def main() -> int:
             writer.writeheader()
         ways = ways_of(here, Path(name), given.tune)
         for way in ways.values():
-            way(0.1, 2)
+            way(0.1, 2, None)
         for turn in range(given.rounds):
-            for way, measure in ways.items():
+            phase = turn * _GOLDEN % 1.0 if given.engine == "slurm" else None
+            for way, measure in list(ways.items())[:: -1 if turn % 2 else 1]:
                 key = (given.engine, way, str(given.tasks), str(given.seconds), str(turn))
                 if key in done or time.monotonic() > until:
                     continue
-                if way in ("cluster", "queued"):
-                    measure(0.1, 2)  # as peers do in their processes: Ray ends workers that are idle for a second
+                if way in ("cluster", "later", "queued"):
+                    measure(0.1, 2, None)  # as peers do in their processes: Ray ends workers that are idle for a second
                 psutil.cpu_percent()
-                wall = measure(given.seconds, given.tasks)
+                wall = measure(given.seconds, given.tasks, phase)
                 row = dict(zip(FIELDS, (*key, round(wall, 4), psutil.cpu_percent()), strict=True))
                 writer.writerow(row)
                 file.flush()
