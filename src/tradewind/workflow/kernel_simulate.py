@@ -220,7 +220,8 @@ def run_queue(
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     # What happens: a heap by (time, number): tasks that become ready, tasks that end, machines that come up. As many
     # tasks run as there are slots; what waits for a delay comes on top.
-    most = min(tasks, int(slots.sum())) + vms + (tasks if engine.max() + delays[2].max() > 0.0 else 0)
+    delayed = bool(engine.max() + delays[2].max() > 0.0)
+    most = min(tasks, int(slots.sum())) + vms + (tasks if delayed else 0)
     when, what, events = np.empty(most), np.empty(most, np.int64), 0
     for each in range(vms):
         events = _push_time(when, what, events, ready_at[each], 2 * tasks + each)
@@ -235,13 +236,16 @@ def run_queue(
         elif left[task] == 0:
             fresh[news] = task
             news += 1
-    room, done, now = 0, 0, 0.0
+    # No machine before `place` in the list has a free slot.
+    turn, place, room, done, now = np.zeros(vms, np.int64), 0, 0, 0, 0.0
+    for each in range(vms):
+        turn[preference[each]] = each
     while events > 0 or news > 0:
         if news == 0:
             now = when[0]
-        events, news, room, done = _take(
-            now, when, what, events, graph, delays, files, here, vm, needs, slots, free, spare, left, known, fresh,
-            news, room, done,
+        events, news, place, room, done = _take(
+            now, when, what, events, graph, delays, delayed, files, here, vm, needs, slots, free, spare, left, known,
+            fresh, news, turn, place, room, done,
         )  # fmt: skip
         # What became ready at one instant is in the order of the tasks.
         _sort(fresh, news)
@@ -249,7 +253,7 @@ def run_queue(
             of_arrival[arrived] = fresh[at]
             waiting = waiting + 1 if line else _push(heap, waiting, (ranks[fresh[at]] << 32) + arrived)
             arrived += 1
-        news, passed, place = 0, 0, 0
+        news, passed = 0, 0
         while waiting > 0 and room > 0:
             code = head if line else heap[0]
             task = of_arrival[code & 0xFFFFFFFF]
@@ -293,11 +297,11 @@ def _room_of(task: int, free: Ints, spare: Ints, preference: Ints, needs: Sizes,
 
 @inlined
 def _take(
-    now: float, when: Numbers, what: Ints, events: int, graph: Graph, delays: Delays, files: Files, here: Numbers,
-    vm: Ints, needs: Sizes, slots: Ints, free: Ints, spare: Ints, left: Ints, known: Numbers, fresh: Ints, news: int,
-    room: int, done: int,
-) -> tuple[int, int, int, int]:  # fmt: skip
-    """Let all happen that happens now: how many events are left, tasks became ready, slots are free, tasks are done."""
+    now: float, when: Numbers, what: Ints, events: int, graph: Graph, delays: Delays, delayed: bool, files: Files,
+    here: Numbers, vm: Ints, needs: Sizes, slots: Ints, free: Ints, spare: Ints, left: Ints, known: Numbers,
+    fresh: Ints, news: int, turn: Ints, place: int, room: int, done: int,
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """Let all happen that happens now; events left, tasks ready, the first turn that may be free, slots, tasks done."""
     child_starts, children, _ = graph
     engine, _, post = delays
     tasks = len(left)
@@ -307,6 +311,7 @@ def _take(
         if each >= 2 * tasks:
             free[each - 2 * tasks] = slots[each - 2 * tasks]
             room += slots[each - 2 * tasks]
+            place = min(place, turn[each - 2 * tasks])
             continue
         if each < tasks:
             fresh[news] = each
@@ -314,6 +319,7 @@ def _take(
             continue
         task = each - tasks
         done += 1
+        place = min(place, turn[vm[task]])
         free[vm[task]] += needs[0][task]
         spare[vm[task]] += needs[1][task]
         room += needs[0][task]
@@ -321,17 +327,17 @@ def _take(
             _leave(task, vm[task], now, files, here)
         for at in range(child_starts[task], child_starts[task + 1]):
             child = children[at]
-            known[child] = max(known[child], now + post[task])
             left[child] -= 1
-            if left[child] > 0:
-                continue
-            ready = known[child] + engine[child]
-            if ready > now:
-                events = _push_time(when, what, events, ready, child)
-            else:
+            if delayed:
+                known[child] = max(known[child], now + post[task])
+                ready = known[child] + engine[child]
+                if left[child] == 0 and ready > now:
+                    events = _push_time(when, what, events, ready, child)
+                    continue
+            if left[child] == 0:
                 fresh[news] = child
                 news += 1
-    return events, news, room, done
+    return events, news, place, room, done
 
 
 @inlined
