@@ -237,9 +237,7 @@ def run_queue(
             fresh[news] = task
             news += 1
     # No machine before `place` in the list has a free slot.
-    turn, place, room, done, now = np.zeros(vms, np.int64), 0, 0, 0, 0.0
-    for each in range(vms):
-        turn[preference[each]] = each
+    turn, place, room, done, now = np.argsort(preference), 0, 0, 0, 0.0
     while events > 0 or news > 0:
         if news == 0:
             now = when[0]
@@ -264,12 +262,10 @@ def run_queue(
                 aside[passed] = code
                 passed += 1
                 continue
-            where = preference[place]
-            took = seconds[task, where]
+            where, took = preference[place], seconds[task, preference[place]]
             if machines:
                 took = _fetched(task, where, now, files, here) + took
-            vm[task], start[task] = where, now + queue[task]
-            finish[task] = start[task] + took
+            vm[task], start[task], finish[task] = where, now + queue[task], now + queue[task] + took
             free[where], spare[where] = free[where] - cores[task], spare[where] - memory[task]
             room -= cores[task]
             events = _push_time(when, what, events, finish[task], tasks + task)
