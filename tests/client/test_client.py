@@ -206,22 +206,45 @@ def test_the_same_key_is_the_same_request(place: Place) -> None:
         assert client.submit(document).id != client.submit(document).id
 
 
-def test_a_broken_connection_makes_one_request_of_one_call(place: Place) -> None:
-    class Breaks(httpx2.HTTPTransport):
-        calls = 0
+class Breaks(httpx2.HTTPTransport):
+    """Loses the answer of each second call that asks for something."""
 
-        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-            answer = super().handle_request(request)
-            Breaks.calls += 1
-            if Breaks.calls == 1:
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        answer = super().handle_request(request)
+        if request.method == "POST":
+            self.calls += 1
+            if self.calls % 2:
                 answer.read()
                 raise httpx2.RemoteProtocolError("the answer was lost")
-            return answer
+        return answer
 
-    with place.client(transport=Breaks()) as client:
+
+def test_a_broken_connection_makes_one_request_of_one_call(place: Place) -> None:
+    breaks = Breaks()
+    with place.client(transport=breaks) as client:
         request = client.submit(application="hello", name="lost answer")
-        assert Breaks.calls == 2
+        assert breaks.calls == 2
         assert [one.id for one in client.requests(text="lost answer")] == [request.id]
+
+
+def test_a_broken_connection_does_not_resubmit_or_retry_twice(place: Place) -> None:
+    breaks = Breaks()
+    with place.client(transport=breaks) as client, place.client() as sure:
+        first = sure.submit(application="slow", name="to cancel")
+        sure.cancel(first.id)
+        ended = sure.wait(first.id, timeout=30.0)
+        assert ended.state == "cancelled"
+        assert client.retry(first.id).id == first.id
+        assert breaks.calls == 2
+        wanted = [event.text for event in sure.history(first.id) if "once more" in event.text]
+        assert len(wanted) == 1
+        new = client.resubmit(first.id, {"name": "lost resubmission", "application": "hello"})
+        assert breaks.calls == 4
+        assert [one.id for one in sure.requests(text="lost resubmission")] == [new.id]
 
 
 def test_lists_go_on_over_pages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,11 +67,13 @@ class RequestCalls(Calls):
             "name": name,
         }
         whole = {**(document or {}), **{one: value for one, value in members.items() if value is not None}}
+        return self._once("/requests", key, json=as_json(whole))
+
+    def _once(self, path: str, key: str | None, **options: Any) -> Request:
+        """Ask for what is done once, however often it is asked for with the same key."""
         key = key or uuid.uuid4().hex
         try:
-            response = self._wire.call(
-                "POST", "/requests", again=True, json=as_json(whole), headers={"Idempotency-Key": key}
-            )
+            response = self._wire.call("POST", path, again=True, headers={"Idempotency-Key": key}, **options)
         except AwayError as error:
             hint = f"whether it was asked for is not known: asked for again with the key {key} it is the same request"
             raise AwayError(error.message, hint=hint) from error
@@ -115,23 +117,34 @@ class RequestCalls(Calls):
         """
         return Request.from_json(self._post(f"/requests/{int(request)}/cancel"))
 
-    def retry(self, request: int) -> Request:
+    def retry(self, request: int, *, key: str | None = None) -> Request:
         """Carry a request that did not end well out once more.
+
+        Args:
+            request: The request.
+            key: Your own key, as `submit` takes one: asked again with the same one, it is not carried out twice.
 
         Raises:
             NotFoundError: There is none that you may see.
             ConflictError: It is not over, or ended well.
+            AwayError: The server does not answer; the hint has the key.
         """
-        return Request.from_json(self._post(f"/requests/{int(request)}/retry"))
+        return self._once(f"/requests/{int(request)}/retry", key)
 
-    def resubmit(self, request: int, changes: Mapping[str, Any] | None = None) -> Request:
+    def resubmit(self, request: int, changes: Mapping[str, Any] | None = None, *, key: str | None = None) -> Request:
         """Make a new request like another one, with changes; None takes a member out.
+
+        Args:
+            request: The other one.
+            changes: What is different.
+            key: Your own key, as `submit` takes one.
 
         Raises:
             NotFoundError: There is none that you may see.
             InputError: Something in the changed document is wrong.
+            AwayError: The server does not answer; the hint has the key.
         """
-        return Request.from_json(self._post(f"/requests/{int(request)}/resubmit", json=as_json(changes or {})))
+        return self._once(f"/requests/{int(request)}/resubmit", key, json=as_json(changes or {}))
 
     def delete(self, request: int) -> None:
         """Remove a request with its files; one that is being carried out is cancelled first.

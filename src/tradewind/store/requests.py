@@ -245,6 +245,8 @@ class RequestStore:
         fields: Mapping[str, Any],
         remark: Remark,
         entry: AuditRow | None = None,
+        *,
+        since: float | None = None,
     ) -> RequestRow:
         """Change a request that nobody carries out.
 
@@ -254,13 +256,16 @@ class RequestStore:
             fields: What to change, by name.
             remark: What to note with it.
             entry: The line of the audit log for it; its subject is set here.
+            since: When its row last changed, as the fields rest on it.
 
         Raises:
             NotFoundError: There is none.
-            ConflictError: It is in another state, or somebody carries it out.
+            ConflictError: It is in another state, somebody carries it out, or it has changed since.
         """
         with self._database.write() as connection:
             where = (requests.c.id == number) & requests.c.state.in_(states) & requests.c.hold_token.is_(None)
+            if since is not None:
+                where &= requests.c.updated == since
             values = {**written(fields), "updated": time.time()}
             if not connection.execute(sa.update(requests).where(where).values(values)).rowcount:
                 row = one(connection, requests.c.id == number)

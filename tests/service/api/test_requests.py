@@ -136,6 +136,25 @@ def test_cancel_retry_resubmit_delete(here: House) -> None:
     assert here.client.get(address, headers=here.ann).status_code == 404
 
 
+def test_retry_and_resubmit_are_done_once_with_a_key(here: House) -> None:
+    number = submit(here, name="keyed life")["id"]
+    address = f"/api/v1/requests/{number}"
+    headers = {**here.ann, "Idempotency-Key": "once"}
+    cancel = here.client.post(f"{address}/cancel", headers=here.ann)
+    assert cancel.json()["state"] == "cancelled"
+    for _ in range(2):
+        assert here.client.post(f"{address}/retry", headers=headers).json()["state"] == "pending"
+    here.client.post(f"{address}/cancel", headers=here.ann)
+    assert here.client.post(f"{address}/retry", headers=headers).json()["state"] == "cancelled"
+    made = [here.client.post(f"{address}/resubmit", headers=headers, json={"name": "like it"}) for _ in range(2)]
+    assert [one.status_code for one in made] == [201, 201]
+    assert made[0].json()["id"] == made[1].json()["id"] != number
+    other = here.client.post(f"{address}/resubmit", headers=headers, json={"name": "another"})
+    assert other.status_code == 409
+    long = {**here.ann, "Idempotency-Key": "x" * 201}
+    assert here.client.post(f"{address}/retry", headers=long).status_code == 422
+
+
 def test_what_is_carried_out_is_cancelled_before_it_is_deleted(here: House) -> None:
     number = submit(here, name="held")["id"]
     claim = here.context.requests.claims.claim("elsewhere:1:1.00", 60.0, lambda lines: (number, 0.0))

@@ -21,10 +21,10 @@ from tradewind.errors import (
     TradewindError,
 )
 from tradewind.service.people import Principal
-from tradewind.service.requests.functions import merged
+from tradewind.service.requests.document import merged
 from tradewind.store.cluster import TenantRow
 from tradewind.store.request_rows import last_event
-from tradewind.store.requests import Remark
+from tradewind.store.requests import Remark, RequestRow
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +216,55 @@ def test_what_waits_is_cancelled_at_once_and_begun_again(there: World) -> None:
     with pytest.raises(ConflictError, match=f"request {row.id} is pending"):
         functions.retry(there.ann, row.id)
     assert there.stages(row) == ["pending", "cancelled", "pending"]
+
+
+def test_a_retry_with_a_key_is_done_once_however_it_ended(there: World) -> None:
+    row = there.submit()
+    functions = there.context.requests
+    functions.cancel(there.ann, row.id)
+    assert functions.retry(there.ann, row.id, key="once").state == "pending"
+    assert functions.retry(there.ann, row.id, key="once").state == "pending"
+    functions.cancel(there.ann, row.id)
+    assert functions.retry(there.ann, row.id, key="once").state == "cancelled", "the answer was lost, not the retry"
+    assert functions.retry(there.root, row.id, key="once").state == "pending", "a key is its user's own"
+    functions.cancel(there.ann, row.id)
+    assert functions.retry(there.ann, row.id, key="next").state == "pending"
+    assert "once" not in str(functions.get(there.ann, row.id).plan), "whoever sees the plan does not see keys"
+    with pytest.raises(InputError, match="key"):
+        functions.retry(there.ann, row.id, key="")
+
+
+def test_a_retry_of_a_row_that_has_changed_since_looks_at_it_anew(
+    there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = there.submit()
+    functions = there.context.requests
+    functions.cancel(there.ann, row.id)
+    count, calls = functions._trials_ended, [0]
+
+    def quicker(found: RequestRow) -> int:
+        calls[0] += 1
+        if calls[0] == 1:  # the first call, whose answer is lost, is carried out and ends in between
+            functions.retry(there.ann, row.id, key="once")
+            functions.cancel(there.ann, row.id)
+        return count(found)
+
+    monkeypatch.setattr(functions, "_trials_ended", quicker)
+    assert functions.retry(there.ann, row.id, key="once").state == "cancelled"
+    assert there.stages(row) == ["pending", "cancelled", "pending", "cancelled"]
+
+
+def test_a_resubmission_with_a_key_is_made_once(there: World) -> None:
+    row = there.submit(name="first")
+    functions = there.context.requests
+    made = functions.resubmit(there.ann, row.id, {"name": "second"}, key="again")
+    assert functions.resubmit(there.ann, row.id, {"name": "second"}, key="again").id == made.id
+    with pytest.raises(ConflictError, match="which is another one"):
+        functions.resubmit(there.ann, row.id, {"name": "third"}, key="again")
+    functions.delete(there.ann, row.id)
+    assert functions.resubmit(there.ann, row.id, {"name": "second"}, key="again").id == made.id
+    with pytest.raises(NotFoundError):
+        functions.resubmit(there.ann, row.id, {"name": "second"}, key="new")
 
 
 def test_what_ended_well_is_not_tried_again(there: World) -> None:

@@ -77,7 +77,12 @@ def test_a_request_from_its_beginning_to_its_end(ann_rpc: Rpc, here: House) -> N
     assert ann_rpc("status", number)["status"] == "cancelled"
     assert "cancelled by ann" in ann_rpc("status", number)["problem"]
     assert fault(ann_rpc, "cancel", number).faultCode == 409
-    assert ann_rpc("retry", number) is True
+    assert ann_rpc("retry", number, "again") is True
+    assert ann_rpc("retry", number, "again") is True
+    like = ann_rpc("resubmit", number, {"name": "like it"}, "one more")
+    assert ann_rpc("resubmit", number, {"name": "like it"}, "one more") == like != number
+    assert ann_rpc("status", like)["name"] == "like it"
+    assert fault(ann_rpc, "retry", number).faultCode == 409
     move(here.context.requests, number, "done")
     assert fault(ann_rpc, "retry", number).faultCode == 409
     assert ann_rpc("delete", number) is True

@@ -46,6 +46,14 @@ Trial = Annotated[
     int | None,
     Query(ge=0, le=answers.BIGGEST_ID, description="A trial of a search; without it, the one that began last."),
 ]
+Key = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=200,
+        description="A call with the same key again is the same call: it is not done twice.",
+    ),
+]
 _LOCATION = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
 _ONE = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/RequestAnswer"}}}}
 
@@ -61,17 +69,13 @@ def submit_request(
     who: Who,
     shared: Shared,
     document: Annotated[RequestDocument, Body(openapi_examples=REQUEST)],
-    idempotency_key: Annotated[
-        str | None,
-        Header(min_length=1, max_length=200, description="A call with the same key again is the same request."),
-    ] = None,
+    idempotency_key: Key = None,
 ) -> Response:
     """Ask for a run of an application or of a program of your own, or for a search with a budget.
 
     The document is Tradewind's own, or that of figure 4 of the publication on virtual clusters; see the examples.
     """
-    key = None if idempotency_key is None else check_text(idempotency_key)
-    return _made(shared.requests.submit(who, check_document(document), key=key))
+    return _made(shared.requests.submit(who, check_document(document), key=_checked(idempotency_key)))
 
 
 @router.get(
@@ -150,22 +154,26 @@ def cancel_request(who: Who, shared: Shared, number: Number) -> Response:
 
 
 @router.post("/requests/{number}/retry", response_model=RequestAnswer)
-def retry_request(who: Who, shared: Shared, number: Number) -> Response:
+def retry_request(who: Who, shared: Shared, number: Number, idempotency_key: Key = None) -> Response:
     """Carry a request that did not end well out once more; a search goes on where it was."""
-    return answer(request_of(shared.requests.retry(who, number)))
+    return answer(request_of(shared.requests.retry(who, number, key=_checked(idempotency_key))))
 
 
 @router.post(
     "/requests/{number}/resubmit",
     status_code=201,
     response_model=RequestAnswer,
-    responses={201: {"description": "The new request.", "headers": _LOCATION}},
+    responses={201: {"description": "The new request, or the one made with this key.", "headers": _LOCATION}},
 )
 def resubmit_request(
-    who: Who, shared: Shared, number: Number, changes: Annotated[dict[str, Any], Body(openapi_examples=CHANGES)]
+    who: Who,
+    shared: Shared,
+    number: Number,
+    changes: Annotated[dict[str, Any], Body(openapi_examples=CHANGES)],
+    idempotency_key: Key = None,
 ) -> Response:
     """Make a new request like this one, with changes: a mapping changes the keys that it has, null takes one out."""
-    return _made(shared.requests.resubmit(who, number, check_document(changes)))
+    return _made(shared.requests.resubmit(who, number, check_document(changes), key=_checked(idempotency_key)))
 
 
 @router.get(
@@ -276,6 +284,10 @@ def download_request_file(
 ) -> Response:
     """A file that a request's last run has left; one range at a time is answered in part."""
     return Download(request, shared.requests.open(who, number, path, trial=trial), path)
+
+
+def _checked(key: str | None) -> str | None:
+    return None if key is None else check_text(key)
 
 
 def _made(row: RequestRow) -> Response:

@@ -157,6 +157,20 @@ def read_document(document: Mapping[str, Any]) -> Asked:
     return Asked(document, own=own)
 
 
+def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with changes: a mapping changes the keys that it has, None takes a key out (RFC 7386)."""
+    result = dict(document)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            there = result.get(key)
+            result[key] = merged(there if isinstance(there, Mapping) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
 def digest(document: Mapping[str, Any]) -> str:
     """What tells a document from others, as it was sent: nothing is looked up for it.
 

@@ -14,12 +14,13 @@ from typing import Any, BinaryIO
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.service.accounts.audit import line_of
 from tradewind.service.people import Principal
-from tradewind.service.requests.document import digest, filled
+from tradewind.service.requests.document import digest, filled, merged
 from tradewind.service.requests.files import FileEntry, LogPart
+from tradewind.service.requests.keys import SENT, check_key, digest_of_changes, was_retried, with_retry
 from tradewind.service.requests.left import Left
 from tradewind.service.requests.planning import Planner, Room, job_folder
 from tradewind.service.requests.runs import Runs
-from tradewind.service.requests.state import DOLLARS, SENT, check_money
+from tradewind.service.requests.state import DOLLARS, check_money
 from tradewind.service.requests.waiting import Waiting
 from tradewind.store.base import Store
 from tradewind.store.claims import ClaimStore
@@ -31,10 +32,10 @@ Rows = list[RequestRow]
 Events = list[RequestEvent]
 Entries = list[FileEntry]
 
-_LONGEST_KEY = 200
 _MOST_ROWS = 500
 _LONGEST_TEXT = 200  # what a database looks for has a length, too
 _MOST_EVENTS = 5_000
+_TRIES = 3  # somebody else may have changed the row meanwhile
 
 
 class Requests:
@@ -80,17 +81,19 @@ class Requests:
             QuotaError: The tenant's money does not pay it.
             ConflictError: The key was used for another document.
         """
+        sent = digest(document) if check_key(key) is not None else None
+        if (there := self._made(who, key, sent)) is not None:
+            return there
+        return self._submit(who, document, key, sent)
+
+    def _made(self, who: Principal, key: str | None, sent: str | None) -> RequestRow | None:
+        """What was made of the same call before, whatever has become of the application and the money since."""
+        there = self.store.of_key(who.user_id, key) if key is not None else None
+        return there if there is not None and there.plan.get(SENT) == sent else None
+
+    def _submit(self, who: Principal, document: Mapping[str, Any], key: str | None, sent: str | None) -> RequestRow:
         if not who.user_id:
             raise ForbiddenError("requests are made by users", hint="sign in, or send a token")
-        if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isprintable()):
-            raise InputError(f"key: 1 to {_LONGEST_KEY} characters, none of them a control character")
-        sent = digest(document) if key is not None else None
-        if (
-            key is not None
-            and (there := self.store.of_key(who.user_id, key)) is not None
-            and there.plan.get(SENT) == sent
-        ):
-            return there  # whatever has become of the application and the money since
         accepted = self.planner.accept(who, document)
         check_money(self.claims.line(who.tenant), float(accepted.plan.get(DOLLARS) or 0.0))
         row = RequestRow(
@@ -239,38 +242,61 @@ class Requests:
                 return
             row = self.store.get(number)
 
-    def retry(self, who: Principal, number: int) -> RequestRow:
+    def retry(self, who: Principal, number: int, *, key: str | None = None) -> RequestRow:
         """Have a request that did not end well carried out once more; a search goes on where it was.
+
+        Args:
+            who: Who asks.
+            number: The request.
+            key: The caller's own key: asking again with the same one, after an answer that was lost, changes nothing,
+                also where the request has ended once more since.
 
         Raises:
             NotFoundError: There is none that this user may see.
             ConflictError: It is not over, or ended well.
         """
+        check_key(key)
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(ConflictError):
+                return self._retry(who, number, key)
+        return self._retry(who, number, key)
+
+    def _retry(self, who: Principal, number: int, key: str | None) -> RequestRow:
         row = self._row(who, number)
+        if was_retried(row.plan, who, key):
+            return row
         if row.state == "done":
             raise ConflictError(f"request {number} has ended well", hint="resubmit makes a new one of it")
         # A study that is finished is looked at anew; what a cluster had of it is over, and handed over once more.
-        plan = {**row.plan, "before": self._trials_ended(row), "again": True}
+        plan = {**with_retry(row.plan, who, key), "before": self._trials_ended(row), "again": True}
         again = {"state": "pending", "wanted": "run", "problem": "", "hint": "", "ended": None, "plan": plan}
         again |= {"cluster_job": None, "started": None}  # the days in between are no time that it took
         remark = Remark("pending", f"once more, wanted by {who.name}")
-        changed = self.store.change_free(number, ENDED, again, remark, line_of(who, "request.retry", cost=row.cost))
+        entry = line_of(who, "request.retry", cost=row.cost)
+        changed = self.store.change_free(number, ENDED, again, remark, entry, since=row.updated)
         self._changed()
         return changed
 
-    def resubmit(self, who: Principal, number: int, changes: Mapping[str, Any]) -> RequestRow:
+    def resubmit(
+        self, who: Principal, number: int, changes: Mapping[str, Any], *, key: str | None = None
+    ) -> RequestRow:
         """Make a new request like another one.
 
         Args:
             who: Who asks.
             number: The other one.
             changes: What is different, by key; a mapping changes the keys that it has, None takes a key out.
+            key: The caller's own key, as `submit` takes one: also when the other one was deleted since.
 
         Raises:
             NotFoundError: There is none that this user may see.
             InputError: Something in the changed document is wrong.
+            ConflictError: The key was used for another document.
         """
-        return self.submit(who, merged(self._row(who, number).document, changes))
+        sent = digest_of_changes(number, changes) if check_key(key) is not None else None
+        if (there := self._made(who, key, sent)) is not None:
+            return there
+        return self._submit(who, merged(self._row(who, number).document, changes), key, sent)
 
     def remove_folders(self, row: RequestRow) -> None:
         """Remove what a request has left on this machine: its job's folder, and those of its runs."""
@@ -355,20 +381,6 @@ class Requests:
             wake = list(self._wake)
         for call in wake:
             call()
-
-
-def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with changes: a mapping changes the keys that it has, None takes a key out (RFC 7386)."""
-    result = dict(document)
-    for key, value in changes.items():
-        if value is None:
-            result.pop(key, None)
-        elif isinstance(value, Mapping):
-            there = result.get(key)
-            result[key] = merged(there if isinstance(there, Mapping) else {}, value)
-        else:
-            result[key] = value
-    return result
 
 
 def _by(who: Principal, wanted: str) -> dict[str, str]:

@@ -15,9 +15,6 @@ from tradewind.units import count, format_duration, format_money
 REQUESTS, DOLLARS = "requests", "dollars"
 """The names of a tenant's limits: requests at a time, and USD in all."""
 
-SENT = "sent"
-"""What a request with a key keeps in its plan: the digest of its document as it was sent."""
-
 _ENDLESS = "one of its searches on clusters, which is not over, has no budget"
 """Why nothing is left where what a tenant may spend has no limit."""
 

@@ -84,14 +84,25 @@ class Procedures:
         self._shared.requests.delete(self._who, request)
         return True
 
-    def retry(self, request: int) -> bool:
+    def retry(self, request: int, key: str = "") -> bool:
         """Carry a request that did not end well out once more.
 
         request: its number.
+        key: your own name for this call; sent again with the same one, it is not done twice.
         Returns true.
         """
-        self._shared.requests.retry(self._who, request)
+        self._shared.requests.retry(self._who, request, key=key or None)
         return True
+
+    def resubmit(self, request: int, changes: dict[str, Any] = {}, key: str = "") -> int:  # noqa: B006
+        """Make a new request like another one.
+
+        request: the number of the other one.
+        changes: what is different: a struct changes the members that it has.
+        key: your own name for this call; sent again with the same one, it is the same request.
+        Returns the number of the new request.
+        """
+        return self._shared.requests.resubmit(self._who, request, changes, key=key or None).id
 
     def log(self, request: int, stream: str = "stdout", offset: int = 0, run: str = "") -> dict[str, Any]:
         """A part of what a request's program has printed.
