@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,17 @@ def test_a_secret_that_cannot_be_read_is_told_before_anything_begins(
         assert told.value.exit_code == 3
     monkeypatch.setenv("NOT_THERE", "x")
     check_secrets(read_settings({key: "env:NOT_THERE"}, {}, None))
+
+
+def test_a_place_for_results_whose_password_cannot_be_read_is_told_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    address = "webdavs://cloud.example.org/{user}"
+    for reference in ("env:NOT_THERE", f"file:{tmp_path}/not-there"):
+        places = {"s3://open": {}, address: {"user": "tradewind", "password": reference}}
+        with pytest.raises(PrerequisiteError, match=f"(?i)results_places.*{re.escape(address)}.*not.there") as told:
+            check_secrets(read_settings({"results_places": places}, {}, None))
+        assert "\n" not in told.value.message
+    monkeypatch.setenv("NOT_THERE", "x")
+    check_secrets(read_settings({"results_places": {address: {"password": "env:NOT_THERE"}}}, {}, None))

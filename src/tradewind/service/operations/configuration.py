@@ -88,7 +88,9 @@ def _value(text: str) -> Any:
 
 
 def check_secrets(settings: ServiceSettings) -> None:
-    """See that the secrets that the settings refer to can be read; otherwise the first e-mail that fails would tell.
+    """See that the secrets that the settings refer to can be read; otherwise what fails first would tell.
+
+    Without the one of an administrator's place, that is the first upload of somebody's results.
 
     Args:
         settings: The settings of a server that begins.
@@ -98,4 +100,6 @@ def check_secrets(settings: ServiceSettings) -> None:
         MissingProgramError: The package ``keyring`` is not installed.
     """
     named = {name: getattr(settings, name) for name in ("metrics_token", "secret_key", "smtp_password")}
+    for place, access in settings.results_places.items():
+        named[f"results_places: password of {place}"] = access.get("password", "")
     resolve_secrets({name: reference for name, reference in named.items() if reference})
