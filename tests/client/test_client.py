@@ -206,45 +206,22 @@ def test_the_same_key_is_the_same_request(place: Place) -> None:
         assert client.submit(document).id != client.submit(document).id
 
 
-class Breaks(httpx2.HTTPTransport):
-    """Loses the answer of each second call that asks for something."""
+def test_a_broken_connection_makes_one_request_of_one_call(place: Place) -> None:
+    class Breaks(httpx2.HTTPTransport):
+        calls = 0
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        answer = super().handle_request(request)
-        if request.method == "POST":
-            self.calls += 1
-            if self.calls % 2:
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            answer = super().handle_request(request)
+            Breaks.calls += 1
+            if Breaks.calls == 1:
                 answer.read()
                 raise httpx2.RemoteProtocolError("the answer was lost")
-        return answer
+            return answer
 
-
-def test_a_broken_connection_makes_one_request_of_one_call(place: Place) -> None:
-    breaks = Breaks()
-    with place.client(transport=breaks) as client:
+    with place.client(transport=Breaks()) as client:
         request = client.submit(application="hello", name="lost answer")
-        assert breaks.calls == 2
+        assert Breaks.calls == 2
         assert [one.id for one in client.requests(text="lost answer")] == [request.id]
-
-
-def test_a_broken_connection_does_not_resubmit_or_retry_twice(place: Place) -> None:
-    breaks = Breaks()
-    with place.client(transport=breaks) as client, place.client() as sure:
-        first = sure.submit(application="slow", name="to cancel")
-        sure.cancel(first.id)
-        ended = sure.wait(first.id, timeout=30.0)
-        assert ended.state == "cancelled"
-        assert client.retry(first.id).id == first.id
-        assert breaks.calls == 2
-        wanted = [event.text for event in sure.history(first.id) if "once more" in event.text]
-        assert len(wanted) == 1
-        new = client.resubmit(first.id, {"name": "lost resubmission", "application": "hello"})
-        assert breaks.calls == 4
-        assert [one.id for one in sure.requests(text="lost resubmission")] == [new.id]
 
 
 def test_lists_go_on_over_pages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,3 +280,20 @@ def test_versions_of_an_application(place: Place) -> None:
         assert client.application("mine").reference == "mine@1"
         with pytest.raises(errors.ConflictError):
             client.application("mine@2")
+
+
+@pytest.mark.parametrize("word", ["retry", "resubmit"])
+def test_a_retry_and_a_resubmission_are_asked_for_again_with_the_same_key(word: str) -> None:
+    keys: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        keys.append(request.headers["Idempotency-Key"])
+        if len(keys) == 1:
+            raise httpx2.RemoteProtocolError("the answer was lost")
+        return httpx2.Response(404, json={"code": "service.not-found", "title": "there is no such request"})
+
+    client = Client("http://localhost:1", token="tw_x", transport=httpx2.MockTransport(answer))
+    with client, pytest.raises(errors.NotFoundError):
+        getattr(client, word)(7)
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
