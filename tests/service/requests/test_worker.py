@@ -284,6 +284,40 @@ def test_a_worker_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> None
         assert there.stages(row) == [*ALL[:5], "executing", *ALL[5:]]
 
 
+@pytest.mark.parametrize("moment", [0, 1, 2, 4, 6])
+def test_a_worker_may_be_told_to_stop_at_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """Between two looks at it, too: what goes on by itself is never cancelled for it."""
+    from tradewind.service.requests import worker
+    from tradewind.service.requests.carrying import Carrier
+
+    looks: list[int] = []
+
+    class Late(Carrier):
+        @property
+        def leaving(self) -> bool:
+            looks.append(1)
+            return len(looks) > moment
+
+        @leaving.setter
+        def leaving(self, told: bool) -> None:
+            """The test says when."""
+
+    with world(tmp_path) as there:
+        monkeypatch.setattr(worker, "Carrier", Late)
+        row = there.submit(parameters={"seconds": 1.5})
+        with working(there.context):
+            eventually(lambda: len(looks) > moment or there.get(row).state == "done")
+        monkeypatch.undo()
+        with working(there.context):
+            assert there.ended(row).state == "done"
+        assert len(there.begun()) == 1
+        study = there.get(row).study_id
+        assert study is not None
+        assert [run.state.value for run in there.context.store.runs(study)] == ["done"]
+
+
 def test_what_does_not_go_on_by_itself_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tradewind.service.requests import carrying
 

@@ -200,7 +200,7 @@ class Carrier:
     def _drive(self, search: Search, spec: Spec, gate: SeatGate | None) -> None:
         stays = issubclass(plugins.load("runner", spec.runner.name), SurvivesController)
         # Our claim is younger than that of any process that may still hold the study.
-        search.begin(force=True, wanted=self.wanted == "run" and not self.leaving)
+        search.begin(force=True, wanted=self._goes_on(stays))
         try:
             self._tell.begins()
             while search.stopped is None:
@@ -212,8 +212,7 @@ class Carrier:
                 held_up = gate is not None and gate.waits and not search.running
                 if held_up:
                     self._tell.waits("waits for room on this machine")
-                wanted = self.wanted == "run" and not self.leaving
-                if not search.step(wanted=wanted):
+                if not search.step(wanted=self._goes_on(stays)):
                     search.wait(_WAITS_FOR_ROOM if held_up else search.patience)
         except StoreError:
             if stays:
@@ -222,6 +221,10 @@ class Carrier:
         finally:
             search.end()
         self._conclude(search)
+
+    def _goes_on(self, stays: bool) -> bool:
+        """Whether runs are to go on: those that stay also while they are left, at whatever moment that is asked for."""
+        return self.wanted == "run" and (stays or not self.leaving)
 
     def _conclude(self, search: Search) -> None:
         stopped = search.stopped
