@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from tests.service.shared import house
 from tests.waiting import eventually
 
+from tradewind.errors import StoreError
 from tradewind.service import lasting
 from tradewind.service.lasting import Lasting, facts_of
 from tradewind.service.notices.sending import Sending
@@ -40,6 +41,27 @@ def test_work_that_ends_by_a_fault_is_begun_anew(fault: BaseException, monkeypat
     told = facts_of(thread)
     assert (told["name"], told["restarts"]) == ("email", 2)
     assert told["silent"] < 10.0
+
+
+def test_a_database_that_cannot_be_used_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An administrator is told what to do, and not where in the program it was noticed."""
+    monkeypatch.setattr(lasting, "_AFTER_FAULT", 0.01)
+    stop = threading.Event()
+
+    def work(turn: Callable[[], None]) -> None:
+        if thread.restarts == 2:
+            stop.set()
+        raise StoreError("the store cannot be written: attempt to write a readonly database")
+
+    thread = Lasting("email", work, stop)
+    with caplog.at_level("WARNING", logger="tradewind.service.threads"):
+        thread.start()
+        thread.join(10.0)
+    said = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records]
+    words = "email: the store cannot be written: attempt to write a readonly database; trying again"
+    assert said == [("WARNING", words, None)] * 3
 
 
 def test_the_threads_of_the_worker_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tradewind.errors import StoreError
+
 _AFTER_FAULT = 5.0
 """Seconds until work that has ended by a fault is begun anew."""
 
@@ -51,10 +53,13 @@ class Lasting:
         while not self._stop.is_set():
             try:
                 self._work(self._turn)
-            except BaseException:  # nobody else would do its work: not even what means to end a thread ends it
+            except BaseException as error:  # nobody else would do its work: not even what means to end a thread ends it
                 self.restarts += 1
                 facts = {"thread": self.name, "restarts": self.restarts}
-                _log.exception("%s has ended, and is begun anew", self.name, extra={"facts": facts})
+                if isinstance(error, StoreError):  # a database that is away, full or read-only is no fault of ours
+                    _log.warning("%s: %s; trying again", self.name, error, extra={"facts": facts})
+                else:
+                    _log.exception("%s has ended, and is begun anew", self.name, extra={"facts": facts})
                 self._stop.wait(_AFTER_FAULT)
 
 
