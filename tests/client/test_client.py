@@ -121,19 +121,24 @@ def test_a_log_is_followed_while_the_program_runs(place: Place) -> None:
 def test_events_come_as_they_happen(place: Place) -> None:
     with place.client() as client, place.client() as other:
         seen: list[Event] = []
-        began = threading.Event()
+        wanted: list[int] = []
+        asking, began = threading.Lock(), threading.Event()
 
         def listen() -> None:
             for event in other.events():
                 seen.append(event)
                 began.set()
-                if event.stage == "done" and event.request == request.id:
-                    return
+                with asking:
+                    if event.stage == "done" and event.request in wanted:
+                        return
 
         thread = threading.Thread(target=listen, daemon=True)
         thread.start()
-        time.sleep(0.3)
-        request = client.submit(application="hello")
+        while not began.wait(0.5):  # what is asked before it listens it need not hear of
+            client.wait(client.submit(application="hello").id, timeout=60.0)
+        with asking:
+            request = client.submit(application="hello")
+            wanted.append(request.id)
         assert client.wait(request.id, timeout=60.0).ok
         thread.join(20.0)
         assert not thread.is_alive()

@@ -66,8 +66,9 @@ def ensure_reaper(folder: Path, address: Address, settings: DockerSettings) -> N
                 pass_fds=(lock.fileno(),),
                 start_new_session=True,
             )
-            _RUNNING.append(process)
-            _RUNNING[:] = [each for each in _RUNNING if each.poll() is None]
+            process.returncode = 0  # it outlives this process on purpose: the object is not to miss its end
+            _RUNNING.append(process.pid)
+            _RUNNING[:] = [pid for pid in _RUNNING if not _has_ended(pid)]
             assert process.stdin is not None
             with process.stdin as pipe:
                 pipe.write(json.dumps(order).encode())
@@ -75,8 +76,15 @@ def ensure_reaper(folder: Path, address: Address, settings: DockerSettings) -> N
             path.write_text(str(process.pid))
 
 
-_RUNNING: list[subprocess.Popen[bytes]] = []
+_RUNNING: list[int] = []
 """The reapers that this process started, kept so that they leave no zombies."""
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # another thread has heard of its end
+        return True
 
 
 class _Reaper:
