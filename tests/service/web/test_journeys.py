@@ -193,13 +193,16 @@ def test_by_keyboard_alone(open_page: Opener) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
+    expect(page.locator("#content")).to_be_focused()  # a browser goes to a part of its page a moment later, too
     page.keyboard.press("Tab")
     for _ in range(4):  # past the links of the heading
         if page.evaluate("document.activeElement.id") == "f-p-greeting":
             break
         page.keyboard.press("Tab")
+    expect(page.locator("#f-p-greeting")).to_be_focused()
     page.keyboard.press("Control+a")
     page.keyboard.type("by keyboard")
+    expect(page.locator("#f-p-greeting")).to_have_value("by keyboard")
     expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
     for _ in range(30):
         page.keyboard.press("Tab")
