@@ -231,7 +231,7 @@ class Attempt:
 
 
 def _spawn(argv: list[str], place: Path, folder: Path, env: dict[str, str]) -> int:
-    """Start a program, in a session of its own; `subprocess` takes half a millisecond longer.
+    """Start a program, in a session of its own; `subprocess` takes 0.2 ms longer.
 
     Args:
         argv: The program and its words.
