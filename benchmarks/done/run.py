@@ -64,14 +64,20 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {
         "noise 0.3": {"noise": 0.3},
         "noise 1": {"noise": 1.0},
         "spread 0": {"spread": 0},
-        "optimism 0": {"optimism": 0},
+        "optimism 1": {"optimism": 1},
         "optimism 2": {"optimism": 2},
         "nothing ignored": {"ignore": False},
         "no speed-up expected": {"speedup": 0},
+        "no law": {"law": False},
         "no lines": {"trend": 0},
         "plain time": {"target": "plain", "speedup": 0},
     },
-    "optimism": {"done": {}, "optimism 0.5": {"optimism": 0.5}, "optimism 0": {"optimism": 0}},
+    "law": {
+        "done": {},
+        "no law": {"law": False},
+        "optimism 1": {"optimism": 1},
+        "neither": {"law": False, "optimism": 1},
+    },
 }
 CHOSEN_ON = ("dynamic, time", "static + 2 unused, time", "c3o sgd, cost", "c3o sort, cost")
 """Scenarios of the group ``choice``: one of each kind, so that the others are not chosen on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -77,8 +78,11 @@ def _descended(problem: Problem, model: Model, features: FeatureMap, start: Conf
         steps.append(np.zeros_like(row) if far is None else (far - row) / (other - place))
     directions = np.array(steps)
 
+    offer = problem.resolver.resolve(start)
+    power = math.log(max(offer.vcpu * offer.nodes, 1e-9))
+
     def surface(unit: Array) -> tuple[float, Array]:
-        value, slope = model.surface(row + (unit - at) @ directions)
+        value, slope = model.surface(row + (unit - at) @ directions, power)
         return value, directions @ slope
 
     found = minimize(

@@ -1,10 +1,11 @@
-"""The random Fourier expansion: cosines of random frequencies and phases, and straight lines beside them."""
+"""The random Fourier expansion: cosines of random frequencies and phases, and straight lines or a law beside them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,22 @@ Array = NDArray[np.float64]
 
 _CONSTANT = 10.0
 """Prior standard deviation of the constant, in units of the amplitude: it is free for all practical purposes."""
+
+
+class Beside(Protocol):
+    """What may stand beside the cosines in place of straight lines; see `tradewind.searcher.done.law.Law`."""
+
+    def columns(self, z: Array) -> Array:
+        """Columns of the linear model, shape (n, c)."""
+        ...
+
+    def start(self, z: Array) -> Array:
+        """What the linear model is added to, shape (n,)."""
+        ...
+
+    def slope(self, z: Array, weights: Array) -> Array:
+        """The derivative of both at one point, shape (d,)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -29,12 +46,14 @@ class Expansion:
         phases: Uniform draws of [0, 2π), shape (m,).
         scales: What each input's frequency is multiplied with, shape (d,); 0 leaves the input out.
         trend: Prior standard deviation of a line's slope, in units of the amplitude; 0 for no lines.
+        law: What stands there instead of lines. Inputs may then have one more column, which only the law looks at.
     """
 
     directions: Array
     phases: Array
     scales: Array
     trend: float = 0.0
+    law: Beside | None = None
 
     @classmethod
     def draw(cls, rng: np.random.Generator, terms: int, inputs: int) -> Expansion:
@@ -48,37 +67,43 @@ class Expansion:
         return self.directions * self.scales
 
     @cached_property
-    def _slopes(self) -> Array:
+    def slopes(self) -> Array:
+        """Prior standard deviation of each input's line, shape (d,)."""
         return np.where(self.scales > 0, self.trend, 0.0)
 
-    @property
-    def size(self) -> int:
-        """The number of columns."""
-        return len(self.phases) + (1 + len(self.scales) if self.trend > 0 else 0)
-
     def columns(self, z: Array) -> Array:
-        """The columns at some inputs, shape (n, size).
+        """The columns at some inputs, shape (n, columns).
 
         Args:
             z: Inputs, about in [-1, 1], shape (n, d).
         """
-        waves: Array = np.cos(z @ self.frequencies.T + self.phases)
+        seen = z[:, : len(self.scales)]
+        waves: Array = np.cos(seen @ self.frequencies.T + self.phases)
         waves *= math.sqrt(2.0 / len(self.phases))
+        if self.law is not None:
+            return np.hstack([waves, self.law.columns(z)])
         if self.trend <= 0:
             return waves
-        table: Array = np.hstack([waves, np.full((len(z), 1), _CONSTANT), z * self._slopes])
+        table: Array = np.hstack([waves, np.full((len(z), 1), _CONSTANT), seen * self.slopes])
         return table
 
+    def start(self, z: Array) -> Array:
+        """What ``columns(z) @ weights`` is added to, shape (n,): 0 without a law."""
+        return np.zeros(len(z)) if self.law is None else self.law.start(z)
+
     def gradient(self, z: Array, weights: Array) -> Array:
-        """The derivative of ``columns(z) @ weights`` by each input of one point, shape (d,).
+        """The derivative of ``start(z) + columns(z) @ weights`` by each input of one point, shape (d,).
 
         Args:
             z: One point, shape (d,).
-            weights: Shape (size,).
+            weights: Shape (columns,).
         """
         terms = len(self.phases)
-        waves = -np.sqrt(2.0 / terms) * np.sin(self.frequencies @ z + self.phases) * weights[:terms]
+        seen = z[: len(self.scales)]
+        waves = -np.sqrt(2.0 / terms) * np.sin(self.frequencies @ seen + self.phases) * weights[:terms]
         slope: Array = waves @ self.frequencies
-        if self.trend > 0:
-            slope = slope + weights[terms + 1 :] * self._slopes
+        if self.law is not None:
+            slope = slope + self.law.slope(z, weights[terms:])
+        elif self.trend > 0:
+            slope = slope + weights[terms + 1 :] * self.slopes
         return slope

@@ -1,15 +1,16 @@
-"""Fits an expansion to runs: which scale, which penalty, which inputs, by the evidence of a Bayesian linear model."""
+"""Fits an expansion to runs: which scale, penalty, inputs, lines or law, by the evidence of a Bayesian linear model."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tradewind.searcher.done.expansion import Array, Expansion
+from tradewind.searcher.done.law import Law
 from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, Ridge, misfits
 
 SIGMAS = (0.1, 0.2, 0.4, 0.8)
@@ -38,12 +39,14 @@ class Shape:
         penalty: λ, for columns with the factor √(2/m): the λ of the published form, by m/2.
         dropped: Names of the groups of inputs that do not matter.
         evidence: Logarithm of how likely it makes the runs, up to a constant.
+        lawful: True for a law beside the cosines, False for straight lines.
     """
 
     sigma: float
     penalty: float
     dropped: frozenset[str] = frozenset()
     evidence: float = 0.0
+    lawful: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Family:
         sigmas: Values of σ_ω to choose from.
         penalties: Values of λ to choose from.
         spread: Standard deviation that the figure is expected to have, before much is known.
+        speedup: The power of the vCPUs that a law is to find in the figure; None to try no law. With a law, inputs have
+            the logarithm of the vCPUs as one more column, the last.
     """
 
     expansion: Expansion
@@ -63,9 +68,21 @@ class Family:
     sigmas: Sequence[float] = SIGMAS
     penalties: Sequence[float] = PENALTIES
     spread: float = 0.7
+    speedup: float | None = None
+    _laws: dict[object, Law] = field(default_factory=dict, repr=False, compare=False)
+
+    def fitted(self, shape: Shape, z: Array, y: Array) -> Expansion:
+        """The expansion of a shape, its law fitted to runs where it has one; see `choose`."""
+        expansion = self.shaped(shape)
+        if not shape.lawful or self.speedup is None:
+            return expansion
+        key = (shape.dropped, z.tobytes(), y.tobytes())
+        if key not in self._laws:
+            self._laws[key] = Law.fit(z, y, expansion.slopes, self.speedup, self.spread)
+        return replace(expansion, law=self._laws[key])
 
     def shaped(self, shape: Shape) -> Expansion:
-        """The expansion of a shape."""
+        """The expansion of a shape, without a law."""
         scales = np.full(self.expansion.directions.shape[1], shape.sigma)
         for name in shape.dropped:
             scales[list(self.groups[name])] = 0.0
@@ -82,24 +99,27 @@ class Family:
         return max(self.judged(z, y, dropped), key=lambda shape: shape.evidence)
 
     def judged(self, z: Array, y: Array, dropped: frozenset[str] = frozenset()) -> list[Shape]:
-        """Every scale and penalty with its evidence; see `choose`."""
+        """Every scale and penalty, with lines and with a law, with its evidence; see `choose`."""
         z, y = z[:JUDGED], y[:JUDGED]
-        return [shape for sigma in self.sigmas for shape in self._judged(z, y, sigma, dropped)]
+        laws = (False,) if self.speedup is None else (False, True)
+        kinds = [Shape(sigma, 0.0, dropped, lawful=lawful) for lawful in laws for sigma in self.sigmas]
+        return [shape for kind in kinds for shape in self._judged(z, y, kind)]
 
-    def _judged(self, z: Array, y: Array, sigma: float, dropped: frozenset[str]) -> Iterator[Shape]:
-        """The shapes of one scale, with the logarithm of their marginal likelihood and prior, up to a constant.
+    def _judged(self, z: Array, y: Array, kind: Shape) -> Iterator[Shape]:
+        """A shape with every penalty, with the logarithm of their marginal likelihood and prior, up to a constant.
 
         The weights and the amplitude are integrated out: the weights are normal, the amplitude inverse gamma
         (Bishop, Pattern Recognition and Machine Learning, 2006, section 3.5 and exercise 3.23).
         """
-        columns = self.shaped(Shape(sigma, 0.0, dropped)).columns(z)
-        likely_sigma = 0.5 * (math.log(sigma / _LIKELY_SIGMA) / _SIGMA_SPREAD) ** 2
-        both = zip(self.penalties, misfits(columns @ columns.T, y, self.penalties), strict=True)
+        expansion = self.fitted(kind, z, y)
+        columns, left = expansion.columns(z), y - expansion.start(z)
+        likely_sigma = 0.5 * (math.log(kind.sigma / _LIKELY_SIGMA) / _SIGMA_SPREAD) ** 2
+        both = zip(self.penalties, misfits(columns @ columns.T, left, self.penalties), strict=True)
         for penalty, (misfit, log_determinant) in both:
             total = _PRIOR_RUNS * self.spread**2 + misfit
             found = -0.5 * log_determinant - 0.5 * (_PRIOR_RUNS + len(y)) * math.log(total) - likely_sigma
             found -= 0.5 * (math.log(penalty / _LIKELY_PENALTY) / _PENALTY_SPREAD) ** 2
-            yield Shape(sigma, penalty, dropped, round(found, 6))
+            yield replace(kind, penalty=penalty, evidence=round(found, 6))
 
     def eliminate(self, z: Array, y: Array, names: Sequence[str], start: Shape) -> list[Shape]:
         """Leave out, one after the other, the inputs without which the runs are as likely or more likely.
@@ -141,13 +161,13 @@ class Response:
     def __init__(self, family: Family, shape: Shape, z: Array, y: Array) -> None:
         self.shape = shape
         self.spread = family.spread
-        self._expansion = family.shaped(shape)
         self._offset = float(y.mean())
+        self._expansion = family.fitted(shape, z, y - self._offset)
         self.count = len(y)
         columns = self._expansion.columns(z)
         # Whatever has fewer unknowns is solved; both give the same weights.
         solver: type[DualRidge] | type[RecursiveRidge] = DualRidge if self.count <= columns.shape[1] else RecursiveRidge
-        self._ridge: Ridge = solver(columns, y - self._offset, shape.penalty)
+        self._ridge: Ridge = solver(columns, y - self._offset - self._expansion.start(z), shape.penalty)
 
     @property
     def grows(self) -> bool:
@@ -162,7 +182,8 @@ class Response:
             y: Its figure.
         """
         assert isinstance(self._ridge, RecursiveRidge)
-        self._ridge.update(self._expansion.columns(z[None, :])[0], y - self._offset)
+        start = float(self._expansion.start(z[None, :])[0])
+        self._ridge.update(self._expansion.columns(z[None, :])[0], y - self._offset - start)
         self.count += 1
 
     def believing(self, z: Array) -> Response:
@@ -178,7 +199,8 @@ class Response:
 
     def mean(self, z: Array) -> Array:
         """The expected figure, shape (n,)."""
-        found: Array = self._expansion.columns(z) @ self._ridge.weights + self._offset
+        start = self._expansion.start(z)
+        found: Array = self._expansion.columns(z) @ self._ridge.weights + start + self._offset
         return found
 
     def deviation(self, z: Array) -> Array:

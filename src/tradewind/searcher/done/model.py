@@ -70,6 +70,7 @@ class Model:
         self.parameters = ParameterMap(self.wanted, runs)
         self.profiles = ProfileMap(timed if both and settings.profile else [])
         self._unknown = 0.0
+        self._lawful = both and settings.law and settings.target == "log" and settings.trend > 0
         self._width = runs[0].row.size if runs else 0
         self.dropped: frozenset[str] = frozenset()
         self.ignored: tuple[str, ...] = ()
@@ -105,8 +106,8 @@ class Model:
 
     # ------------------------------------------------------------------ inputs
 
-    def _family(self, spread: float) -> Family:
-        """The expansions over configuration, job parameters and profiles."""
+    def _family(self, spread: float, *, of_time: bool = False) -> Family:
+        """The expansions over configuration, job parameters and profiles; of the time with laws."""
         settings = self._settings
         both = settings.inputs == "both"
         rng = np.random.default_rng([self._seed & 0xFFFFFFFF, 11])
@@ -125,6 +126,7 @@ class Model:
             SIGMAS if settings.sigma is None else (settings.sigma,),
             PENALTIES if settings.penalty is None else (settings.penalty,),
             spread,
+            settings.speedup if of_time and self._lawful else None,
         )
 
     def _inputs(self, runs: Sequence[PastRun]) -> Array:
@@ -132,18 +134,24 @@ class Model:
         if self._settings.inputs == "configuration":
             return rows
         given = self.parameters.rows([run.parameters for run in runs])
-        return np.hstack([rows, given, self.profiles.of_runs(runs)])
+        power = _power(runs)[:, None] if self._lawful else np.zeros((len(runs), 0))
+        return np.hstack([rows, given, self.profiles.of_runs(runs), power])
 
-    def _here(self, rows: Array) -> Array:
+    def _here(self, rows: Array, power: Array) -> Array:
         """Inputs of configurations with the present job parameters.
 
         A parameter that never varied stands at what all runs had: what another value does goes into the deviation.
+
+        Args:
+            rows: Their features on [-1, 1], shape (n, k).
+            power: Logarithms of their vCPUs, shape (n,).
         """
         if self._settings.inputs == "configuration":
             return rows
         wanted = {**self.wanted, **self.shared}
         given = np.hstack([self.parameters.rows([wanted])[0], self.profiles.of(self.wanted)])
-        return np.hstack([rows, np.broadcast_to(given, (len(rows), len(given)))])
+        both = [rows, np.broadcast_to(given, (len(rows), len(given)))]
+        return np.hstack([*both, power[:, None]] if self._lawful else both)
 
     def distance(self, runs: Sequence[PastRun]) -> Array:
         """Of each run's job parameters from the present ones, those that matter only: 0 the same, 1 the farthest."""
@@ -164,8 +172,7 @@ class Model:
         if self._settings.target == "plain":
             plain: Array = np.exp(seconds)
             return plain
-        power = np.log(np.maximum([run.trial.offer.vcpu * run.trial.offer.nodes for run in runs], 1e-9))
-        return seconds + self._settings.speedup * power
+        return seconds + self._settings.speedup * _power(runs)
 
     def _spread(self, values: Array) -> float:
         """How far the figure is expected to vary, before the model has explained anything."""
@@ -185,7 +192,7 @@ class Model:
         newest = timed[-JUDGED:]
         z, y = self._inputs(newest), self._target(newest)
         y = y - y.mean()
-        family = self._family(self._spread(y))
+        family = self._family(self._spread(y), of_time=True)
         start = family.choose(z, y, profiles)
         tries = [family.choose(z, y, profiles - {name}) for name in self.profiles.names]
         # A profile may say better what a parameter's name stands for: it comes first, the parameter may go then.
@@ -202,7 +209,7 @@ class Model:
         base = exact or bounds
         if base:
             z, y = self._inputs(base), self._target(base)
-            family = self._family(self._spread(y))
+            family = self._family(self._spread(y), of_time=True)
             known = self._known
             shapes = (
                 known.shapes(self._varied, self.profiles.names)
@@ -269,16 +276,12 @@ class Model:
         self.used.append(run)
         return True
 
-    def believing(self, rows: Array) -> Model:
-        """A copy that takes what it expects of configurations on their way for observed; only where `time` is there.
-
-        Args:
-            rows: Their features on [-1, 1], shape (n, k).
-        """
+    def believing(self, places: Places) -> Model:
+        """A copy that takes what it expects of configurations on their way for observed; only where `time` is there."""
         assert self.time is not None
-        if not len(rows):
+        if not len(places.rows):
             return self
-        other, z = copy.copy(self), self._here(rows)
+        other, z = copy.copy(self), self._here(places.rows, places.power)
         other.time = self.time.believing(z)
         other.figures = {name: (response.believing(z), log) for name, (response, log) in self.figures.items()}
         other.success = None if self.success is None else self.success.believing(z)
@@ -286,19 +289,20 @@ class Model:
 
     # ------------------------------------------------------------------ expecting
 
-    def surface(self, row: Array) -> tuple[float, Array]:
+    def surface(self, row: Array, power: float) -> tuple[float, Array]:
         """What is to be made small at one configuration, and its derivative by the configuration's features.
 
         Where money is wanted it is the time: the machines are the same within one descent.
 
         Args:
             row: The configuration's features on [-1, 1], shape (k,).
+            power: Logarithm of its vCPUs.
         """
         assert self.time is not None
         aim = self._problem.objective
         response = self.figures[aim.metric][0] if aim.metric in self.figures else self.time
         sign = -1.0 if aim.goal == "maximise" and aim.metric in self.figures else 1.0
-        z = self._here(row[None, :])
+        z = self._here(row[None, :], np.array([power]))
         return sign * float(response.mean(z)[0]), sign * response.slope(z[0])[: len(row)]
 
     def judge(self, places: Places, optimism: float = 0.0) -> Outlook:
@@ -311,7 +315,7 @@ class Model:
         from scipy.special import stdtr, stdtrit
 
         assert self.time is not None
-        z, freedom = self._here(places.rows), self.time.freedom
+        z, freedom = self._here(places.rows, places.power), self.time.freedom
         mean = self.time.mean(z) - optimism * self.time.deviation(z)
         sd = self._deviation(self.time, z)
         far = float(stdtrit(freedom, _RANGE)) * sd
@@ -362,7 +366,7 @@ class Model:
     def objective(self, places: Places) -> tuple[Array, Array, Array] | None:
         """Median, 5 % and 95 % quantile of an objective that is a metric; None for time, money and the unknown."""
         metric = self._problem.objective.metric
-        return self._quantiles(metric, self._here(places.rows)) if metric in self.figures else None
+        return self._quantiles(metric, self._here(places.rows, places.power)) if metric in self.figures else None
 
     def _quantiles(self, metric: str, z: Array) -> tuple[Array, Array, Array]:
         from scipy.special import stdtrit
@@ -392,3 +396,9 @@ class Model:
             mean, sd = self.success.mean(z), self._deviation(self.success, z)
             chance = chance * stdtr(self.success.freedom, mean / sd)
         return chance
+
+
+def _power(runs: Sequence[PastRun]) -> Array:
+    """Logarithms of the vCPUs of all nodes together, shape (n,)."""
+    found: Array = np.log(np.maximum([run.trial.offer.vcpu * run.trial.offer.nodes for run in runs], 1e-9))
+    return found

@@ -61,6 +61,11 @@ class Places:
     def __getitem__(self, which: NDArray[np.intp]) -> Places:
         return Places(self.rows[which], self.hourly[which], self.power[which])
 
+    def with_one(self, other: Places, i: int) -> Places:
+        """The same and the i-th of others."""
+        both = zip((self.rows, self.hourly, self.power), (other.rows, other.hourly, other.power), strict=True)
+        return Places(*(np.concatenate([mine, more[[i]]]) for mine, more in both))
+
     def moved(self, by: Array) -> Places:
         """The same with every feature moved, for the exploration noise."""
         return Places(self.rows + by, self.hourly, self.power)

@@ -20,6 +20,7 @@ class Remembered:
         helping: Low-level metrics that do.
         evidence: Logarithm of how likely it makes the runs, less that of the likeliest.
         others: Less likely ones that are used beside it.
+        lawful: True for a law of the time, False for straight lines.
     """
 
     sigma: float
@@ -28,6 +29,7 @@ class Remembered:
     helping: frozenset[str]
     evidence: float = 0.0
     others: tuple[Remembered, ...] = ()
+    lawful: bool = False
 
     @classmethod
     def of(cls, shapes: Sequence[Shape], profiles: Collection[str]) -> Remembered:
@@ -40,6 +42,7 @@ class Remembered:
                 one.dropped - metrics,
                 metrics - one.dropped,
                 one.evidence - shapes[0].evidence,
+                lawful=one.lawful,
             )
             for one in shapes
         ]
@@ -52,12 +55,13 @@ class Remembered:
             sigma, penalty = float(document["sigma"]), float(document["penalty"])
             names = frozenset(map(str, document["dropped"])), frozenset(map(str, document["helping"]))
             evidence = float(document.get("evidence", 0.0))
+            lawful = bool(document.get("law", False))
             others = [cls.from_json(one) for one in document.get("others", ())]
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
         if not (0 < sigma <= 100 and 0 < penalty <= 1000 and evidence <= 0):
             return None
-        return cls(sigma, penalty, *names, evidence, tuple(one for one in others if one is not None))
+        return cls(sigma, penalty, *names, evidence, tuple(one for one in others if one is not None), lawful)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able document."""
@@ -69,6 +73,8 @@ class Remembered:
         }
         if self.evidence:
             document["evidence"] = self.evidence
+        if self.lawful:
+            document["law"] = True
         if self.others:
             document["others"] = [one.to_json() for one in self.others]
         return document
@@ -80,4 +86,6 @@ class Remembered:
     def shapes(self, parameters: Collection[str], profiles: Collection[str]) -> list[Shape]:
         """The shapes of another model, the likeliest first; see `without`."""
         every = (self, *self.others)
-        return [Shape(one.sigma, one.penalty, one.without(parameters, profiles), one.evidence) for one in every]
+        return [
+            Shape(one.sigma, one.penalty, one.without(parameters, profiles), one.evidence, one.lawful) for one in every
+        ]

@@ -75,26 +75,28 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         if not len(free):
             return self.nothing_left(state)
         places = self._places if self._listed else Places.of(candidates, self._map)
-        running = self._running(state, places.rows.shape[1])
+        running = self._running(state, places)
         chosen: list[Proposal] = []
         while len(chosen) < count and len(free):
             place = self._next(model, places[free], running, rng)
             index = int(free[place])
             chosen.append(Proposal(candidates.configuration(index), why=self._why(model, places[free[[place]]])))
-            running = np.vstack([running, places.rows[[index]]])
+            running = running.with_one(places, index)
             free = np.delete(free, place)
         return chosen
 
-    def _running(self, state: SearchState, width: int) -> Array:
-        """The features of the trials on their way, on [-1, 1], shape (n, k)."""
-        found = [self._map.of(trial.configuration, trial.offer) for trial in state.pending]
-        rows = [2.0 * row - 1.0 for row in found if row is not None]
-        return np.array(rows).reshape(len(rows), width)
+    def _running(self, state: SearchState, like: Places) -> Places:
+        """The trials on their way, as others are seen."""
+        found = [(self._map.of(trial.configuration, trial.offer), trial.offer) for trial in state.pending]
+        known = [(2.0 * row - 1.0, offer) for row, offer in found if row is not None]
+        rows = np.array([row for row, _ in known]).reshape(len(known), like.rows.shape[1])
+        power = np.log([max(offer.vcpu * offer.nodes, 1e-9) for _, offer in known])
+        return Places(rows, np.array([offer.hourly for _, offer in known]), power)
 
-    def _next(self, model: Model, open_ones: Places, running: Array, rng: np.random.Generator) -> int:
+    def _next(self, model: Model, open_ones: Places, running: Places, rng: np.random.Generator) -> int:
         """The place of the next configuration: spread over the space first, then the minimum of the expansion."""
-        known = np.vstack([*(one.row for one in model.used), running])
-        if len(known) < self.settings.spread and (model.time is not None or len(running)):
+        known = np.vstack([*(one.row for one in model.used), running.rows])
+        if len(known) < self.settings.spread and (model.time is not None or len(running.rows)):
             return self._farthest(known, open_ones)
         if model.time is None:
             return int(rng.permutation(len(open_ones.rows))[0])

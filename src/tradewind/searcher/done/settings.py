@@ -28,6 +28,10 @@ class DoneSettings(plugins.Settings):
     trend: float = Field(
         default=1.0, ge=0, le=100, description="How steep the straight lines beside the cosines may be; 0 for none."
     )
+    law: bool = Field(
+        default=True,
+        description="Where it is likelier than lines, time is shared work plus a rest (Amdahl); needs log and trend.",
+    )
     speedup: float = Field(
         default=0.5,
         ge=0,
@@ -54,7 +58,7 @@ class DoneSettings(plugins.Settings):
         default=4, ge=0, description="First runs, earlier ones included, that are spread over the space; 0: published."
     )
     optimism: float = Field(
-        default=1.0, ge=0, le=10, description="Standard deviations below the expected time that a guess is taken at."
+        default=0.0, ge=0, le=10, description="Standard deviations below the expected time that a guess is taken at."
     )
     noise: float = Field(
         default=0.1, ge=0, le=2, description="Standard deviation of the exploration noise at the first run, on [-1, 1]."
