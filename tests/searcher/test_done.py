@@ -180,8 +180,9 @@ def test_parameters_without_influence_are_found_and_ignored() -> None:
         for i in range(30)
     ]
     searcher = make(replace(sized({"size": 4.0, "seed": 5.0, "label": "y"}), past=history(inputs, noise=0.03)))
-    lines = "; ".join(searcher.basis())
-    assert "found not to matter: seed, label" in lines
+    lines = searcher.basis()
+    # A fit that uses the seed is not yet twenty times less likely.
+    assert "found not to matter: label" in lines and "likely not to matter: seed" in lines
     assert "found to matter: size" in lines
 
 
@@ -318,7 +319,7 @@ def test_own_runs_are_taken_in_one_by_one_where_that_is_quicker() -> None:
     """With more runs than columns the model grows; a searcher that is told all at once says the same."""
     problem = sized({"size": 4.0}, noise=0.02)
     problem = replace(problem, past=history(SIZES, noise=0.02))
-    settings: dict[str, Any] = {"terms": 10, "sigma": 0.3, "penalty": 0.01, "profile": False}
+    settings: dict[str, Any] = {"terms": 10, "sigma": 0.3, "penalty": 0.01, "profile": False, "law": False}
     everything = [problem.candidates.configuration(i) for i in range(len(problem.candidates))]
     trials = [evaluate(problem, Proposal(one), i) for i, one in enumerate(everything)]
     grown, fresh = make(problem, **settings), told(make(problem, **settings), trials)
@@ -399,7 +400,7 @@ def test_several_at_once_take_each_other_into_account(monkeypatch: pytest.Monkey
     apart: dict[bool, list[float]] = {True: [], False: []}
     for believing in (True, False):
         if not believing:
-            monkeypatch.setattr(Model, "believing", lambda self, _rows: self)
+            monkeypatch.setattr(Model, "believing", lambda self, _running: self)
         for seed, known in ((1, 6), (2, 6), (1, 12), (2, 12)):
             searcher = told(make(problem, seed), drive(make(problem, seed), problem, known))
             apart[believing].append(spacing(searcher, several(searcher, known, 6, together=together)))
@@ -420,13 +421,13 @@ def test_first_runs_that_go_at_once_are_spread(together: bool) -> None:
 def test_what_is_believed_leaves_what_is_expected() -> None:
     problem = problems.table_problem(thresholds=[Threshold("throughput", at_least=1.0)])
     searcher = told(make(problem, 1), drive(make(problem, 1), problem, 12))
-    model, rows = searcher._model(), searcher._places.rows[:5]
-    believing = model.believing(rows)
+    model, running = searcher._model(), searcher._places[np.arange(5)]
+    believing = model.believing(running)
     places = searcher._places[np.arange(20)]
     before, after = model.judge(places), believing.judge(places)
     assert after.seconds == pytest.approx(before.seconds, rel=1e-6)
     assert (after.seconds_high[:5] < before.seconds_high[:5]).all()
-    assert model.believing(rows[:0]) is model
+    assert model.believing(running[np.arange(0)]) is model
 
 
 def test_as_published() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Float, Problem
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.model import Model
-from tradewind.searcher.done.places import Places
+from tradewind.searcher.done.places import Places, log_vcpus
 from tradewind.searcher.pool import neighbours
 from tradewind.searcher.surrogate.features import FeatureMap
 
@@ -78,8 +77,7 @@ def _descended(problem: Problem, model: Model, features: FeatureMap, start: Conf
         steps.append(np.zeros_like(row) if far is None else (far - row) / (other - place))
     directions = np.array(steps)
 
-    offer = problem.resolver.resolve(start)
-    power = math.log(max(offer.vcpu * offer.nodes, 1e-9))
+    power = float(log_vcpus([problem.resolver.resolve(start)])[0])
 
     def surface(unit: Array) -> tuple[float, Array]:
         value, slope = model.surface(row + (unit - at) @ directions, power)

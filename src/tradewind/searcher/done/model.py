@@ -13,7 +13,7 @@ from tradewind.searcher import outcomes
 from tradewind.searcher.done.expansion import Array, Expansion
 from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response, beyond
 from tradewind.searcher.done.mixture import Mixture, likely
-from tradewind.searcher.done.places import Outlook, Places
+from tradewind.searcher.done.places import Outlook, Places, log_vcpus
 from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import (
@@ -134,7 +134,7 @@ class Model:
         if self._settings.inputs == "configuration":
             return rows
         given = self.parameters.rows([run.parameters for run in runs])
-        power = _power(runs)[:, None] if self._lawful else np.zeros((len(runs), 0))
+        power = log_vcpus([run.trial.offer for run in runs])[:, None] if self._lawful else np.zeros((len(runs), 0))
         return np.hstack([rows, given, self.profiles.of_runs(runs), power])
 
     def _here(self, rows: Array, power: Array) -> Array:
@@ -172,7 +172,7 @@ class Model:
         if self._settings.target == "plain":
             plain: Array = np.exp(seconds)
             return plain
-        return seconds + self._settings.speedup * _power(runs)
+        return seconds + self._settings.speedup * log_vcpus([run.trial.offer for run in runs])
 
     def _spread(self, values: Array) -> float:
         """How far the figure is expected to vary, before the model has explained anything."""
@@ -210,10 +210,9 @@ class Model:
         if base:
             z, y = self._inputs(base), self._target(base)
             family = self._family(self._spread(y), of_time=True)
-            known = self._known
             shapes = (
-                known.shapes(self._varied, self.profiles.names)
-                if known
+                self._known.shapes(self._varied, self.profiles.names, laws=self._lawful)
+                if self._known
                 else [shape for dropped in self._sets for shape in family.judged(z, y - y.mean(), dropped)]
             )
             shapes = likely(shapes)[: None if self._settings.average else 1]
@@ -396,9 +395,3 @@ class Model:
             mean, sd = self.success.mean(z), self._deviation(self.success, z)
             chance = chance * stdtr(self.success.freedom, mean / sd)
         return chance
-
-
-def _power(runs: Sequence[PastRun]) -> Array:
-    """Logarithms of the vCPUs of all nodes together, shape (n,)."""
-    found: Array = np.log(np.maximum([run.trial.offer.vcpu * run.trial.offer.nodes for run in runs], 1e-9))
-    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem import Candidates
+from tradewind.problem import Candidates, Offer
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.surrogate.features import FeatureMap
 
@@ -55,8 +56,7 @@ class Places:
     def of(cls, candidates: Candidates, features: FeatureMap) -> Places:
         """Those of candidates."""
         offers = [candidates.offer(i) for i in range(len(candidates))]
-        power = np.log(np.maximum([o.vcpu * o.nodes for o in offers], 1e-9))
-        return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, power)
+        return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, log_vcpus(offers))
 
     def __getitem__(self, which: NDArray[np.intp]) -> Places:
         return Places(self.rows[which], self.hourly[which], self.power[which])
@@ -69,3 +69,9 @@ class Places:
     def moved(self, by: Array) -> Places:
         """The same with every feature moved, for the exploration noise."""
         return Places(self.rows + by, self.hourly, self.power)
+
+
+def log_vcpus(offers: Sequence[Offer]) -> Array:
+    """Logarithms of the vCPUs of all nodes together, shape (n,)."""
+    found: Array = np.log(np.maximum([offer.vcpu * offer.nodes for offer in offers], 1e-9))
+    return found

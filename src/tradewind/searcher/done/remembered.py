@@ -83,9 +83,7 @@ class Remembered:
         """The inputs of another model that are left out; a parameter that did not vary before is kept."""
         return (self.dropped & frozenset(parameters)) | (frozenset(profiles) - self.helping)
 
-    def shapes(self, parameters: Collection[str], profiles: Collection[str]) -> list[Shape]:
-        """The shapes of another model, the likeliest first; see `without`."""
-        every = (self, *self.others)
-        return [
-            Shape(one.sigma, one.penalty, one.without(parameters, profiles), one.evidence, one.lawful) for one in every
-        ]
+    def shapes(self, parameters: Collection[str], profiles: Collection[str], *, laws: bool = True) -> list[Shape]:
+        """The shapes of another model, the likeliest first, with laws where these may be; see `without`."""
+        every = ((one, one.without(parameters, profiles)) for one in (self, *self.others))
+        return [Shape(one.sigma, one.penalty, gone, one.evidence, one.lawful and laws) for one, gone in every]

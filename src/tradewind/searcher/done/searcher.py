@@ -26,7 +26,7 @@ from tradewind.searcher.done import words
 from tradewind.searcher.done.descent import explored
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.model import Model
-from tradewind.searcher.done.places import Outlook, Places
+from tradewind.searcher.done.places import Outlook, Places, log_vcpus
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import PastRun, earlier_runs, own_runs
 from tradewind.searcher.done.settings import DoneSettings
@@ -38,6 +38,9 @@ _POOL = 1024
 
 _BLOCK = 32
 """Own runs after which the model is fitted anew; those in between are taken in one by one where it is quicker."""
+
+_TOGETHER = 1.0
+"""Deviations of optimism while other runs are on their way: what is the best guess is being tried already."""
 
 
 class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends):
@@ -90,8 +93,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         found = [(self._map.of(trial.configuration, trial.offer), trial.offer) for trial in state.pending]
         known = [(2.0 * row - 1.0, offer) for row, offer in found if row is not None]
         rows = np.array([row for row, _ in known]).reshape(len(known), like.rows.shape[1])
-        power = np.log([max(offer.vcpu * offer.nodes, 1e-9) for _, offer in known])
-        return Places(rows, np.array([offer.hourly for _, offer in known]), power)
+        offers = [offer for _, offer in known]
+        return Places(rows, np.array([offer.hourly for offer in offers]), log_vcpus(offers))
 
     def _next(self, model: Model, open_ones: Places, running: Places, rng: np.random.Generator) -> int:
         """The place of the next configuration: spread over the space first, then the minimum of the expansion."""
@@ -100,14 +103,17 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             return self._farthest(known, open_ones)
         if model.time is None:
             return int(rng.permutation(len(open_ones.rows))[0])
-        return self._minimum(model, model.believing(running), open_ones, rng)
+        optimism = self.settings.optimism
+        if optimism is None:
+            optimism = _TOGETHER if len(running.rows) else 0.0
+        return self._minimum(model.believing(running), open_ones, optimism, rng)
 
-    def _minimum(self, model: Model, believing: Model, open_ones: Places, rng: np.random.Generator) -> int:
+    def _minimum(self, model: Model, open_ones: Places, optimism: float, rng: np.random.Generator) -> int:
         """``argmin f̂(y + ζ) + ξ`` over the open configurations, to the nearest of them (Algorithm 1)."""
         spread = self._noise(model)
         width = open_ones.rows.shape[1]
         before, after = rng.standard_normal((2, width)) * spread
-        best = rank(believing.judge(open_ones.moved(before), self.settings.optimism), self.settings.confidence)[0]
+        best = rank(model.judge(open_ones.moved(before), optimism), self.settings.confidence)[0]
         if spread < 1e-6 or not width:
             return int(best)
         away = ((open_ones.rows - (open_ones.rows[best] + after)) ** 2).sum(axis=1)

@@ -57,8 +57,12 @@ class DoneSettings(plugins.Settings):
     spread: int = Field(
         default=4, ge=0, description="First runs, earlier ones included, that are spread over the space; 0: published."
     )
-    optimism: float = Field(
-        default=0.0, ge=0, le=10, description="Standard deviations below the expected time that a guess is taken at."
+    optimism: float | None = Field(
+        default=None,
+        ge=0,
+        le=10,
+        description="Standard deviations below the expected time that a guess is taken at. "
+        "When not given: 0, and 1 while other runs are on their way, so that runs at once do not all try the same.",
     )
     noise: float = Field(
         default=0.1, ge=0, le=2, description="Standard deviation of the exploration noise at the first run, on [-1, 1]."
