@@ -75,7 +75,7 @@ def test_the_linear_model_at_the_fit_is_the_law() -> None:
 def test_the_gradient_is_that_of_the_whole() -> None:
     z, y = runs(12)
     expansion = replace(family(terms=40).shaped(family().choose(z, y - y.mean())), law=fitted(z, y))
-    weights = np.random.default_rng(2).standard_normal(expansion.columns(z).shape[1])
+    weights = np.random.default_rng(2).standard_normal((expansion.columns(z).shape[1],))
     at, step = np.array([0.1, -0.4, 1.7]), 1e-6
     around = [at + sign * step * row for sign in (1, -1) for row in np.eye(3)[:2]]
     values = expansion.start(np.array(around)) + expansion.columns(np.array(around)) @ weights
