@@ -64,6 +64,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {
         "noise 0.3": {"noise": 0.3},
         "noise 1": {"noise": 1.0},
         "spread 0": {"spread": 0},
+        "optimism 0": {"optimism": 0},
         "optimism 1": {"optimism": 1},
         "optimism 2": {"optimism": 2},
         "nothing ignored": {"ignore": False},
@@ -74,9 +75,10 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "law": {
         "done": {},
-        "no law": {"law": False},
+        "optimism 0": {"optimism": 0},
         "optimism 1": {"optimism": 1},
-        "neither": {"law": False, "optimism": 1},
+        "no law, optimism 0": {"law": False, "optimism": 0},
+        "before": {"law": False, "optimism": 1},
     },
 }
 CHOSEN_ON = ("dynamic, time", "static + 2 unused, time", "c3o sgd, cost", "c3o sort, cost")

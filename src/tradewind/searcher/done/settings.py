@@ -57,12 +57,8 @@ class DoneSettings(plugins.Settings):
     spread: int = Field(
         default=4, ge=0, description="First runs, earlier ones included, that are spread over the space; 0: published."
     )
-    optimism: float | None = Field(
-        default=None,
-        ge=0,
-        le=10,
-        description="Standard deviations below the expected time that a guess is taken at. "
-        "When not given: 0, and 1 while other runs are on their way, so that runs at once do not all try the same.",
+    optimism: float = Field(
+        default=0.5, ge=0, le=10, description="Standard deviations below the expected time that a guess is taken at."
     )
     noise: float = Field(
         default=0.1, ge=0, le=2, description="Standard deviation of the exploration noise at the first run, on [-1, 1]."
