@@ -37,6 +37,7 @@ BINS = (0.0, 0.05, 0.3, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 SPANS = ((2, 7), (8, 17), (18, RUNS))
 SETTINGS: dict[str, dict[str, object]] = {
     "likeliest fit alone": {"average": False},
+    "lines alone": {"law": False},
     "proposed": {},
     "confidence 0.9": {"confidence": 0.9},
 }
