@@ -39,6 +39,9 @@ _POOL = 1024
 _BLOCK = 32
 """Own runs after which the model is fitted anew; those in between are taken in one by one where it is quicker."""
 
+_TOGETHER = 1.0
+"""The least optimism, unless it is none, while other runs are on their way."""
+
 
 class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends):
     """DONE: the best configuration for these job parameters, by a random Fourier expansion over all earlier runs.
@@ -100,14 +103,18 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             return self._farthest(known, open_ones)
         if model.time is None:
             return int(rng.permutation(len(open_ones.rows))[0])
-        return self._minimum(model, model.believing(running), open_ones, rng)
+        optimism = self.settings.optimism
+        # The best guess is being tried already: what another run at the same time may teach counts for more.
+        if optimism > 0 and len(running.rows):
+            optimism = max(optimism, _TOGETHER)
+        return self._minimum(model.believing(running), open_ones, optimism, rng)
 
-    def _minimum(self, model: Model, believing: Model, open_ones: Places, rng: np.random.Generator) -> int:
+    def _minimum(self, model: Model, open_ones: Places, optimism: float, rng: np.random.Generator) -> int:
         """``argmin f̂(y + ζ) + ξ`` over the open configurations, to the nearest of them (Algorithm 1)."""
         spread = self._noise(model)
         width = open_ones.rows.shape[1]
         before, after = rng.standard_normal((2, width)) * spread
-        best = rank(believing.judge(open_ones.moved(before), self.settings.optimism), self.settings.confidence)[0]
+        best = rank(model.judge(open_ones.moved(before), optimism), self.settings.confidence)[0]
         if spread < 1e-6 or not width:
             return int(best)
         away = ((open_ones.rows - (open_ones.rows[best] + after)) ** 2).sum(axis=1)

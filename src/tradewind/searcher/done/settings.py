@@ -58,7 +58,11 @@ class DoneSettings(plugins.Settings):
         default=4, ge=0, description="First runs, earlier ones included, that are spread over the space; 0: published."
     )
     optimism: float = Field(
-        default=0.5, ge=0, le=10, description="Standard deviations below the expected time that a guess is taken at."
+        default=0.5,
+        ge=0,
+        le=10,
+        description="Standard deviations below the expected time that a guess is taken at; "
+        "unless 0, at least 1 while other runs are on their way.",
     )
     noise: float = Field(
         default=0.1, ge=0, le=2, description="Standard deviation of the exploration noise at the first run, on [-1, 1]."
