@@ -126,7 +126,7 @@ def test_the_expansion_stands_for_a_gaussian_kernel() -> None:
 @pytest.mark.parametrize("trend", [0.0, 2.0])
 def test_the_gradient_is_that_of_the_columns(trend: float) -> None:
     drawn = expansion(trend=trend)
-    weights = np.random.default_rng(2).standard_normal(drawn.columns(np.zeros((1, 3))).shape[1])
+    weights = np.random.default_rng(2).standard_normal((drawn.columns(np.zeros((1, 3))).shape[1],))
     at, step = np.array([0.1, -0.4, 0.7]), 1e-6
     steps = np.eye(3) * step
     slope = (drawn.columns(at + steps) - drawn.columns(at - steps)) @ weights / (2.0 * step)
