@@ -17,10 +17,10 @@ Each policy meets the same searches, with the same luck, in each seed:
 
 ``gain_unasked``: leaves out what models say. ``gain_constant``: takes each of their chances for the mean of all, 0.08,
 so that only whether there is a model counts. ``gain_seconds``: takes half of the seconds that they expect of the next
-run, too. ``next_run``: goes by the chance of the next run alone, as the mean of a Beta prior that is worth ten runs, and
-by its seconds. ``known``: knows the share of a search's configurations that reach its target, and the mean seconds of a run, and
-goes by them; ``clairvoyant`` knows how many seconds of runs each search still needs. Nobody who cannot look into the
-future will reach the second, and nobody who has to learn from results the first.
+run, too. ``next_run``: goes by the chance of the next run alone, as the mean of a Beta prior that is worth ten runs,
+and by its seconds. ``known``: knows the share of a search's configurations that reach its target, and the mean seconds
+of a run, and goes by them; ``clairvoyant`` knows how many seconds of runs each search still needs. Nobody who cannot
+look into the future will reach the second, and nobody who has to learn from results the first.
 """
 
 from __future__ import annotations

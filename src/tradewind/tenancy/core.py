@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tradewind.engine.parts import RequestMaker
     from tradewind.engine.snapshot import Snapshot
     from tradewind.problem.spec import Spec
-    from tradewind.searcher.base import Foresight, Searcher
+    from tradewind.searcher.base import Foresees
     from tradewind.store.base import Store, StudyRow
 
 _log = logging.getLogger("tradewind.tenancy")
@@ -153,7 +153,7 @@ class Core:
         self._running: dict[str, str] = {}  # run -> request
         self._asked: Counter[int] = Counter()
         self._chances: dict[int, float | None] = {}  # trial -> what its searcher said of it
-        self._searcher: Searcher | None = None
+        self._model: Foresees | None = None
         self._opening = True
         self._end: End | None = None
         self._shown = 0.0
@@ -161,10 +161,12 @@ class Core:
     def run(self) -> Over:
         """Search until it is over, or the cluster ends it."""
         from tradewind import plugins
+        from tradewind.searcher.base import Foresees
 
         with self._outbox, closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
             search = self._build(self._study(store), store)
-            self._searcher = search.parts.searcher
+            searcher = search.parts.searcher
+            self._model = searcher if isinstance(searcher, Foresees) else None
             self._outbox.put(Began(self._job, search.study.id))
             self._outbox.flush()
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
@@ -196,9 +198,9 @@ class Core:
         self._waiting[trial.number] = request
         self._numbers[request] = trial.number
         demand = demand_of_run(trial.offer, self._settings.job.options)
-        said = self._foresee(trial)
-        self._chances[trial.number] = None if said is None else said.chance
-        self._outbox.put(Wants(self._job, request, demand, *((said.chance, said.seconds) if said is not None else ())))
+        chance, seconds = self._foresee(trial)
+        self._chances[trial.number] = chance
+        self._outbox.put(Wants(self._job, request, demand, chance, seconds))
 
     def unwant(self, number: int) -> None:
         """See `tradewind.engine.parts.Gate`."""
@@ -236,17 +238,21 @@ class Core:
 
     # ------------------------------------------------------------------ its own
 
-    def _foresee(self, trial: Trial) -> Foresight | None:
-        """What the searcher's model expects of a whole run; None where it has none, or fails: no reason to end."""
-        from tradewind.searcher.base import Foresees
+    def _foresee(self, trial: Trial) -> tuple[float | None, float | None]:
+        """The chance and the seconds that the searcher's model expects of a whole run.
 
-        if not isinstance(self._searcher, Foresees) or trial.proposal.fidelity < 1.0:
-            return None
+        None where it has no model. A searcher that fails here is no reason to end its search.
+        """
+        if self._model is None or trial.proposal.fidelity < 1.0:
+            return None, None
         try:
-            return self._searcher.foresee(trial.configuration, self._target)
+            said = self._model.foresee(trial.configuration, self._target)
+            if said is None:
+                return None, None
+            return float(said.chance), None if said.seconds is None else float(said.seconds)
         except Exception:
             _log.warning("search %d: its searcher could not say what it expects of a run", self._job, exc_info=True)
-            return None
+            return None, None
 
     @property
     def _target(self) -> float | None:
