@@ -10,7 +10,10 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-ORDER = ("fifo", "drf", "dynamic", "least_attained", "gain", "known", "clairvoyant")
+ORDER = (
+    "fifo", "drf", "dynamic", "least_attained", "gain", "gain_unasked", "gain_constant", "gain_seconds", "next_run",
+    "known", "informed", "clairvoyant",
+)  # fmt: skip
 BASES = (("fifo", 0), ("fifo", 1), ("drf", 0), ("drf", 1))
 
 

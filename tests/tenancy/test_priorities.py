@@ -91,6 +91,26 @@ def test_gain_for_each_second_and_share() -> None:
     assert priority.key(new) < priority.key(small) < priority.key(begun)
 
 
+def test_gain_counts_what_a_model_has_promised_up_to_what_is_believed() -> None:
+    priority = GainPriority(settings=GainPriority.Settings())
+    # By hand: (30 + 3 + 2) runs for 1 + 0.5 successes, of 2 s, of half the cluster.
+    some = JobView("some", 1, seconds=[1.0, 2.0, 3.0], running=2, share=0.5, promised=0.5, promises=4)
+    assert priority.key(some) == pytest.approx((0.0, 35 / 1.5 * 2 * 0.5))
+    some.promised = 50.0
+    assert priority.key(some) == pytest.approx((0.0, 35 / 4 * 2 * 0.5)), "a model that promises in vain gives way"
+    without = GainPriority(settings=GainPriority.Settings(believed=0.0))
+    silent = JobView("silent", 2, seconds=[1.0, 2.0, 3.0], running=2, share=0.5)
+    assert without.key(some) == priority.key(silent) == (0.0, 35.0), "a searcher without a model, as ever"
+
+
+def test_gain_takes_the_seconds_that_a_model_expects_where_it_is_told_to() -> None:
+    job = JobView("j", 1, seconds=[10.0], share=1.0, expected=20.0)
+    found = [GainPriority(settings=GainPriority.Settings(foreseen=each)).key(job)[1] for each in (0.0, 0.5, 1.0)]
+    assert found == pytest.approx([31 * 10.0, 31 * 15.0, 31 * 20.0])
+    job.expected = None
+    assert GainPriority(settings=GainPriority.Settings(foreseen=1.0)).key(job)[1] == pytest.approx(31 * 10.0)
+
+
 def test_gain_is_the_chance_of_the_next_run_after_so_many_that_failed() -> None:
     """With p from Beta(1, usual - 1), the share of cases in which the run after n misses is the first hit."""
     usual, misses = 5.0, 7

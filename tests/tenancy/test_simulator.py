@@ -56,6 +56,19 @@ def test_what_runs_when_the_target_is_reached_may_go_on_to_its_end() -> None:
     assert found.starts == 6, "the third run of the first search is not started any more"
 
 
+def test_what_a_model_says_of_recorded_trials_comes_to_the_priority() -> None:
+    """Two alike, but the model of the second one promises something: it goes first from its first result on."""
+    nodes = {"n": {"cpu": 1}}
+    jobs = [job("silent", [5.0] * 4), job("says", [5.0] * 4)]
+    jobs[1].trials.foreseen = [(0.5, 5.0), (0.5, 5.0)]  # type: ignore[attr-defined]
+    found = simulate(nodes, [ev.TenantSet("A")], jobs, policy(priority=GainPriority))
+    assert found.outcomes["says"].done == 25.0  # one of each, and then its other three
+    found = simulate(
+        nodes, [ev.TenantSet("A")], [job("silent", [5.0] * 4), job("says", [5.0] * 4)], policy(priority=GainPriority)
+    )
+    assert found.outcomes["says"].done == 40.0
+
+
 def test_submission_times_and_an_end() -> None:
     found = simulate({"n": {"cpu": 1}}, [ev.TenantSet("A")], [job("j", [5.0, 5.0], submitted=3.0)], policy(), until=9.0)
     assert found.outcomes["j"].done is None

@@ -158,6 +158,35 @@ class Recommends(Capability):
 
 
 @dataclass(frozen=True, slots=True)
+class Foresight:
+    """What a searcher's model expects of one run.
+
+    Attributes:
+        chance: Probability that it brings what the search is after: the target where there is one, otherwise a
+            feasible result better than the best so far.
+        seconds: Expected run time, until it is cut short if it will be; None where the model does not say.
+    """
+
+    chance: float
+    seconds: float | None = None
+
+
+class Foresees(Capability):
+    """Says how likely a run is to bring what the search is after, and how long it takes (`foresee`)."""
+
+    @abstractmethod
+    def foresee(self, configuration: Configuration, target: float | None = None) -> Foresight | None:
+        """What the model expects of a full run, by all that it was told; None as long as it cannot say.
+
+        It changes nothing: what is asked for next does not depend on it.
+
+        Args:
+            configuration: What would run.
+            target: Loss at which the search is over, if there is one; smaller is better.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class SearchState:
     """What the engine knows when it asks.
 

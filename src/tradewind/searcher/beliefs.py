@@ -119,6 +119,13 @@ class Scalar:
             return acquisition.expected_saving(mean, np.sqrt(variance), best, np.inf)
         return acquisition.expected_improvement(mean, np.sqrt(variance), best)
 
+    def chance(self, x: Array, at: float) -> Array:
+        """Probability of being at most ``at``."""
+        mean, variance = self.process.predict(x)
+        if self.log:
+            return acquisition.probability_below(mean, np.sqrt(variance), at)
+        return acquisition.probability_between(mean, np.sqrt(variance), -math.inf, at)
+
     def within(self, x: Array, threshold: Threshold) -> Array:
         """Probability of keeping a bound."""
         mean, variance = self.process.predict(x)
@@ -236,15 +243,66 @@ class Beliefs:
         outlooks = [self._outlook(x, price, caps, other, *process.predict(x)) for _, process in self.parts]
         return outlooks[0] if len(outlooks) == 1 else _mixed([weight for weight, _ in self.parts], outlooks)
 
+    def foresee(self, x: Array, hourly: Array, caps: Caps, target: float | None = None) -> tuple[Array, Array]:
+        """The chance of each candidate to bring what is wanted, and its expected seconds, shape (n,) each.
+
+        Args:
+            x: Features, shape (n, features).
+            hourly: USD per hour, shape (n,).
+            caps: Where runs are cut short.
+            target: Loss to be reached; without it the best so far is to be improved, and where there is none, a
+                feasible run is wanted.
+        """
+        price = hourly / 3600.0
+        at = self.best if target is None else target
+        brings = self._other_conditions(x)
+        if at is not None and not self._from_time and self.objective is not None:
+            brings = brings * self.objective.chance(x, at)
+        setup = price * self._problem.terms.billing.setup_seconds
+        with np.errstate(divide="ignore", invalid="ignore"):
+            affords = np.where(price > 0, (caps.money - setup) / price, np.inf)
+        low, high = window(self._problem, hourly)
+        high = np.minimum(high, affords)
+        if at is not None and self._from_time:
+            high = np.minimum(high, self._seconds_for(at, price))
+        stop = self._stop_seconds(price, setup, affords, caps)
+        chances, seconds = np.zeros(len(x)), np.zeros(len(x))
+        for weight, process in self.parts:
+            mean, variance = process.predict(x)
+            sd, mean = np.sqrt(variance), self._log_seconds(mean, price)
+            within = acquisition.probability_below(mean, sd, np.maximum(high, 0.0))
+            early = acquisition.probability_below(mean, sd, np.minimum(low, high)) if low.any() else 0.0
+            chances = chances + weight * np.maximum(within - early, 0.0)
+            seconds = seconds + weight * acquisition.expected_spend(mean, sd, stop)
+        total = sum(weight for weight, _ in self.parts)
+        return brings * chances / total, seconds / total
+
+    def _seconds_for(self, loss: float, price: Array) -> Array:
+        """The longest run that is as good as a loss, where the objective is read off the model of time."""
+        if self._problem.objective.metric == RUNTIME:
+            return np.full(len(price), loss)
+        billing = self._problem.terms.billing
+        setup, floor = price * billing.setup_seconds, price * max(billing.setup_seconds, billing.minimum_seconds)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            longest = np.where(price > 0, (loss - setup) / price, np.inf if loss >= 0 else 0.0)
+        found: Array = np.where(floor <= loss, longest, 0.0)
+        return found
+
+    def _log_seconds(self, mean: Array, price: Array) -> Array:
+        """Ln seconds of the modelled figure."""
+        with np.errstate(divide="ignore"):
+            found: Array = mean - np.log(price) if self._priced else mean
+        return found
+
     def _outlook(self, x: Array, price: Array, caps: Caps, other: Array, mean: Array, variance: Array) -> Outlook:
         """What one process of time expects."""
         billing = self._problem.terms.billing
         setup = price * billing.setup_seconds
         floor = price * max(billing.setup_seconds, billing.minimum_seconds)
         sd = np.sqrt(variance)
+        seconds = self._log_seconds(mean, price)
         with np.errstate(divide="ignore"):
             money = mean if self._priced else mean + np.log(price)
-            seconds = mean - np.log(price) if self._priced else mean
             affords = np.where(price > 0, (caps.money - setup) / price, np.inf)
         low, high = window(self._problem, price * 3600.0)
         limit = np.maximum(np.minimum(affords, high), 0.0)

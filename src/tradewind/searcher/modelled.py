@@ -17,6 +17,8 @@ from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
 from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
+    Foresees,
+    Foresight,
     LearnsFromAborted,
     NothingLeft,
     PricesAborts,
@@ -49,7 +51,9 @@ class ModelledSettings(plugins.Settings):
     pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
 
 
-class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
+class ModelledSearcher(
+    FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts, Foresees
+):
     """Asks for what saves most for its money, by a model of time and money that is fitted to all trials.
 
     A subclass says what the model is (`_fit`), where runs are cut short (`_caps`, `_capped`) and what comes before the
@@ -246,6 +250,17 @@ class ModelledSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFrom
     def _priced(self) -> bool:
         """True when ln(price x time) is modelled, False for ln time."""
         return self.problem.objective.metric == COST and bool((self._reference.hourly > 0).all())
+
+    def foresee(self, configuration: Configuration, target: float | None = None) -> Foresight | None:
+        """By the models of time, objective and success, told runs alone: what is pending counts for nothing."""
+        beliefs = self._beliefs()
+        offer = self.problem.resolver.resolve(configuration)
+        row = self._map.of(configuration, offer)
+        if not beliefs.informed or row is None:
+            return None
+        hourly = np.array([offer.hourly])
+        chance, seconds = beliefs.foresee(row[None, :], hourly, self._caps(SearchState()), target)
+        return Foresight(float(chance[0]), float(seconds[0]))
 
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
         """Expected cost with its 90 % range, and the probability of being feasible."""

@@ -19,7 +19,7 @@ from tradewind.tenancy.pool import Pool
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.queue import Job, Queue, Request, Tenant, known
 from tradewind.tenancy.resources import Amounts, Kinds, dominant_share, plus, within
-from tradewind.tenancy.views import JobView, TenantView
+from tradewind.tenancy.views import JobView, TenantView, chance_of, seconds_of
 from tradewind.tenancy.waiting import Reservations
 
 
@@ -164,6 +164,7 @@ class Allocator:
         if not any(job.run):
             job.run = demand  # known from now on, also while none of it waits
         request = self.requests[event.request] = Request(event.request, job, demand)
+        request.chance, request.seconds = chance_of(event.chance), seconds_of(event.seconds)
         job.waiting.append(request)
         if len(job.waiting) == 1:
             self._changed(job)
@@ -201,6 +202,7 @@ class Allocator:
         job = self._job(event.job)
         job.view.values.append(event.value)
         job.view.seconds.append(event.seconds)
+        job.view.promise(chance_of(event.chance))
         demand = self.policy.kinds.amounts(event.demand)
         job.view.attained += dominant_share(demand, self.pool.total) * event.seconds
         self.policy.priority.told(job.view)
@@ -210,6 +212,8 @@ class Allocator:
     def _told_again(self, event: ev.ToldAgain) -> list[Instruction]:
         job = self._job(event.job)
         job.view.forget()
+        for request in job.running.values():
+            job.view.promise(request.chance)
         self.policy.priority.forget(job.view)
         self._changed(job)
         return []
@@ -316,6 +320,7 @@ class Allocator:
         request.node, request.since = node, self._now
         job.running[request.id] = request
         job.view.running = len(job.running)
+        job.view.promise(request.chance)
         self.pool.take(node, request.demand)
         self._use(job.tenant, request.demand, 1)
         self._enter(job)
@@ -330,6 +335,7 @@ class Allocator:
             seconds = self._now - request.since
             del job.running[request.id]
             job.view.running = len(job.running)
+            job.view.promise(request.chance, -1)
             job.view.attained += dominant_share(request.demand, self.pool.total) * seconds
             tenant = job.tenant
             tenant.spent = [s + d * seconds for s, d in zip(tenant.spent, request.demand, strict=True)]
@@ -343,7 +349,9 @@ class Allocator:
 
     def _enter(self, job: Job) -> None:
         if job.waiting:
-            job.view.share = dominant_share(job.waiting[0].demand, self.pool.total)
+            following = job.waiting[0]
+            job.view.share = dominant_share(following.demand, self.pool.total)
+            job.view.chance, job.view.expected = following.chance, following.seconds
         self._queue.enter(job)
 
     def _use(self, tenant: Tenant, demand: Amounts, sign: int) -> None:

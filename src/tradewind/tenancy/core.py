@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import queue
 import time
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from tradewind.engine.parts import RequestMaker
     from tradewind.engine.snapshot import Snapshot
     from tradewind.problem.spec import Spec
+    from tradewind.searcher.base import Foresees
     from tradewind.store.base import Store, StudyRow
+
+_log = logging.getLogger("tradewind.tenancy")
 
 _IDLE = 0.25
 """Seconds between two looks at the clock while nothing runs; an order is taken at once."""
@@ -148,6 +152,8 @@ class Core:
         self._numbers: dict[str, int] = {}  # request -> trial
         self._running: dict[str, str] = {}  # run -> request
         self._asked: Counter[int] = Counter()
+        self._chances: dict[int, float | None] = {}  # trial -> what its searcher said of it
+        self._model: Foresees | None = None
         self._opening = True
         self._end: End | None = None
         self._shown = 0.0
@@ -155,9 +161,12 @@ class Core:
     def run(self) -> Over:
         """Search until it is over, or the cluster ends it."""
         from tradewind import plugins
+        from tradewind.searcher.base import Foresees
 
         with self._outbox, closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
             search = self._build(self._study(store), store)
+            searcher = search.parts.searcher
+            self._model = searcher if isinstance(searcher, Foresees) else None
             self._outbox.put(Began(self._job, search.study.id))
             self._outbox.flush()
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
@@ -188,7 +197,10 @@ class Core:
         request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
         self._waiting[trial.number] = request
         self._numbers[request] = trial.number
-        self._outbox.put(Wants(self._job, request, demand_of_run(trial.offer, self._settings.job.options)))
+        demand = demand_of_run(trial.offer, self._settings.job.options)
+        chance, seconds = self._foresee(trial)
+        self._chances[trial.number] = chance
+        self._outbox.put(Wants(self._job, request, demand, chance, seconds))
 
     def unwant(self, number: int) -> None:
         """See `tradewind.engine.parts.Gate`."""
@@ -222,9 +234,32 @@ class Core:
         value = self._spec.objective.loss(seen.objective) if good and seen.objective is not None else math.inf
         # What ran under an earlier Core is service, too, of which the cluster knows nothing any more.
         demand = demand_of_run(trial.offer, self._settings.job.options) if self._opening else {}
-        self._outbox.put(Learned(self._job, value, seen.runtime, demand))
+        self._outbox.put(Learned(self._job, value, seen.runtime, demand, self._chances.pop(trial.number, None)))
 
     # ------------------------------------------------------------------ its own
+
+    def _foresee(self, trial: Trial) -> tuple[float | None, float | None]:
+        """The chance and the seconds that the searcher's model expects of a whole run.
+
+        None where it has no model. A searcher that fails here is no reason to end its search.
+        """
+        if self._model is None or trial.proposal.fidelity < 1.0:
+            return None, None
+        try:
+            said = self._model.foresee(trial.configuration, self._target)
+            if said is None:
+                return None, None
+            return float(said.chance), None if said.seconds is None else float(said.seconds)
+        except Exception:
+            _log.warning("search %d: its searcher could not say what it expects of a run", self._job, exc_info=True)
+            return None, None
+
+    @property
+    def _target(self) -> float | None:
+        """The loss at which the search is over; the easiest of several."""
+        aims = [each.settings.get("value") for each in self._spec.stop if each.name == "target"]
+        aims.append(self._settings.job.options.get("target"))
+        return max((self._spec.objective.loss(float(aim)) for aim in aims if aim is not None), default=None)
 
     def _study(self, store: Store) -> StudyRow:
         """Its study; a new one is stored once nothing of the search can be refused any more."""

@@ -79,11 +79,16 @@ class Asked:
         job: Whose run.
         request: Its id, unique in the cluster.
         demand: What it takes while it runs, by name.
+        chance: How likely it is, by the searcher's model, to bring what the search is after; None where it has not
+            said. What is no probability counts as not said.
+        seconds: How long the model expects it to take, likewise.
     """
 
     job: str
     request: str
     demand: Mapping[str, float]
+    chance: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +131,15 @@ class Told:
         value: Of the objective; smaller is better, infinite where the trial failed.
         seconds: How long the run took.
         demand: What the run took, by name, where it was never started or adopted here: an earlier cluster ran it.
+        chance: How likely it was, as was said when it was asked for, to bring what the search is after; None where
+            that was not said.
     """
 
     job: str
     value: float
     seconds: float
     demand: Mapping[str, float] = field(default_factory=dict)
+    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,16 @@ class Wants:
         job: The search.
         request: The run's id in the cluster.
         demand: What it takes, by name of the resource.
+        chance: How likely the searcher's model finds it that the run brings what the search is after (its target, or
+            without one something better than its best); None where no model says so.
+        seconds: How long the model expects it to take; None where no model says so.
     """
 
     job: int
     request: str
     demand: Mapping[str, float]
+    chance: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +82,14 @@ class Learned:
         value: Of the objective; smaller is better, infinite where the trial failed or broke a constraint.
         seconds: How long it took.
         demand: What the run took, by name of the resource, where it had ended before this Core; empty otherwise.
+        chance: As it was said when the run was wanted; None where it was not, or by an earlier Core.
     """
 
     job: int
     value: float
     seconds: float
     demand: Mapping[str, float] = field(default_factory=dict)
+    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

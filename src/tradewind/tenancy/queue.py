@@ -27,6 +27,8 @@ class Request:
         node: Where it runs, or None while it waits.
         since: When it was started.
         stopping: It was told to stop.
+        chance: How likely it is to bring what its search is after; None where not said.
+        seconds: How long it is expected to take; None where not said.
     """
 
     id: str
@@ -35,6 +37,8 @@ class Request:
     node: str | None = None
     since: float = 0.0
     stopping: bool = False
+    chance: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -21,6 +21,13 @@ class Trials(Protocol):
         """The value and the seconds of the next trial, or None when there is no further one now."""
         ...
 
+    def foresee(self) -> tuple[float | None, float | None]:
+        """The chance and the seconds that the searcher's model expects of the next trial; None where it has not said.
+
+        It is asked before `start`.
+        """
+        ...
+
     def end(self, value: float) -> None:
         """A trial has ended with this value."""
         ...
@@ -33,14 +40,21 @@ class Recorded:
     Attributes:
         values: Of the objective; smaller is better.
         seconds: Of each trial.
+        foreseen: The chance of each trial to bring what its search is after, and its seconds, as the searcher's model
+            said before it; of those beyond the end nothing was said.
         started: How many were started.
         ended: How many have ended.
     """
 
     values: Sequence[float]
     seconds: Sequence[float]
+    foreseen: Sequence[tuple[float | None, float | None]] = ()
     started: int = 0
     ended: int = 0
+
+    def foresee(self) -> tuple[float | None, float | None]:
+        """See `Trials.foresee`."""
+        return self.foreseen[self.started] if self.started < len(self.foreseen) else (None, None)
 
     def start(self) -> tuple[float, float] | None:
         """See `Trials.start`."""
@@ -159,7 +173,7 @@ class _Simulator:
         self.now = 0.0
         self._order = 0
         self._heap: list[tuple[float, int, str, str]] = []
-        self._planned: dict[str, tuple[str, float, float]] = {}  # request -> job, value, seconds
+        self._planned: dict[str, tuple[str, float, float, float | None]] = {}  # request -> job, value, seconds, chance
         self._open: Counter[str] = Counter()  # runs of a search that wait or run
         self._over: set[str] = set()
         self._wake = float("inf")
@@ -208,17 +222,18 @@ class _Simulator:
 
     def _asked(self, job: SimulatedJob) -> list[ev.Event]:
         """The next run of a search, if there is one."""
+        said = job.trials.foresee()
         trial = job.trials.start()
         if trial is None:
             return []
         self._order += 1
         request = f"{job.job}/{self._order}"
-        self._planned[request] = (job.job, *trial)
+        self._planned[request] = (job.job, *trial, said[0])
         self._open[job.job] += 1
-        return [ev.Asked(job.job, request, job.demand)]
+        return [ev.Asked(job.job, request, job.demand, *said)]
 
     def _end(self, request: str) -> None:
-        name, value, seconds = self._planned.pop(request)
+        name, value, seconds, chance = self._planned.pop(request)
         if name in self._over:
             self._feed(ev.Ended(request), *self._left(name, request))
             return
@@ -230,7 +245,7 @@ class _Simulator:
         reached = job.target is not None and value <= job.target
         events: list[ev.Event] = [ev.Ended(request)]
         if not reached:
-            events += [ev.Told(name, value, seconds), *self._asked(job)]
+            events += [ev.Told(name, value, seconds, chance=chance), *self._asked(job)]
         self._open[name] -= 1
         if reached or not self._open[name]:
             outcome.done, outcome.reached = self.now, reached

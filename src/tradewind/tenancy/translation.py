@@ -30,16 +30,16 @@ def events_of(message: Message, kinds: Kinds) -> list[ev.Event]:
     """
     name = str(message.job)
     match message:
-        case Wants(_, request, demand):
-            return [ev.Asked(name, request, demand)]
+        case Wants(_, request, demand, chance, seconds):
+            return [ev.Asked(name, request, demand, chance, seconds)]
         case Drops(_, request):
             return [ev.Withdrawn(request), ev.Ended(request)]
         case Runs(_, request, demand):
             return [ev.Adopted(name, request, known_amounts(demand, kinds))]
         case Gone(_, request):
             return [ev.Ended(request)]
-        case Learned(_, value, seconds, demand):
-            return [ev.Told(name, value, seconds, known_amounts(demand, kinds))]
+        case Learned(_, value, took, demand, chance):
+            return [ev.Told(name, value, took, known_amounts(demand, kinds), chance)]
     return []
 
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+
+def chance_of(said: float | None) -> float | None:
+    """A probability as a searcher said it; None where it is none."""
+    return said if said is not None and 0.0 <= said <= 1.0 else None
+
+
+def seconds_of(said: float | None) -> float | None:
+    """A run time as a searcher said it; None where it is none."""
+    return said if said is not None and 0.0 < said < math.inf else None
 
 
 @dataclass(slots=True)
@@ -36,6 +47,10 @@ class JobView:
         attained: What its ended runs have used: dominant share of the cluster times seconds.
         running: How many of its runs run now.
         share: Dominant share of the cluster that its next run takes.
+        chance: How likely its next run is, by its searcher's model, to bring what it is after; None where not said.
+        expected: Seconds that the model expects of its next run; None where not said.
+        promised: Sum of the chances that were said of its runs, those with a result and those that run now.
+        promises: Of how many of them a chance was said.
     """
 
     job: str
@@ -45,9 +60,20 @@ class JobView:
     attained: float = 0.0
     running: int = 0
     share: float = 0.0
+    chance: float | None = None
+    expected: float | None = None
+    promised: float = 0.0
+    promises: int = 0
+
+    def promise(self, chance: float | None, sign: int = 1) -> None:
+        """Count what was said of a run, or, with -1, count it no more."""
+        if chance is not None:
+            self.promises += sign
+            self.promised = self.promised + sign * chance if self.promises else 0.0
 
     def forget(self) -> None:
         """Forget all results: they are told again."""
         self.values.clear()
         self.seconds.clear()
         self.attained = 0.0
+        self.promised, self.promises = 0.0, 0

@@ -36,6 +36,7 @@ from tradewind.searcher.base import (
     Concludes,
     ContinuousSpaces,
     Explains,
+    Foresees,
     NothingLeft,
     Repeats,
     SearchState,
@@ -184,13 +185,15 @@ class SearcherConformance(SearcherEdgeCases):
     def test_proposals_are_plain(self, make: MakeSearcher) -> None:
         """What it says of a proposal can be written as JSON, and its caps are positive."""
         problem = table_problem(dollars=5.0)
-        for trial in drive(make(problem, 2), problem, self.trials):
+        searcher = make(problem, 2)
+        for trial in drive(searcher, problem, self.trials):
             json.dumps(dict(trial.proposal.why), allow_nan=False)
             json.dumps(dict(trial.configuration))
-            for cap in (trial.proposal.abort_cost, trial.proposal.abort_time):
-                assert cap is None or cap > 0
-            if isinstance(make(problem, 2), Explains):
+            assert all(cap is None or cap > 0 for cap in (trial.proposal.abort_cost, trial.proposal.abort_time))
+            if isinstance(searcher, Explains):
                 assert trial.proposal.why
+            said = searcher.foresee(trial.configuration) if isinstance(searcher, Foresees) else None
+            assert said is None or 0.0 <= said.chance <= 1.0
 
     # ------------------------------------------------------------------ what may be proposed
 

@@ -18,17 +18,35 @@ class GainSettings(Settings):
         description="Results after which a search usually has what it is after; up to about so many, searches whose"
         " runs are short go first, and later those that have used least",
     )
+    believed: float = Field(
+        3.0,
+        ge=0,
+        description="What the models of searchers promise counts up to so many successes; 0 for not at all",
+    )
+    foreseen: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Weight of the seconds that the searcher's model expects of the next run, beside the mean of the"
+        " runs so far",
+    )
 
 
 class GainPriority(Priority):
     """The search that expects most of its next run, for each second and share of the cluster that it takes, goes first.
 
     What a search expects is the chance that its next run brings what it is after. That chance is not known: before the
-    first result it is Beta(1, ``usual`` - 1), so 1 / ``usual`` in the mean, and after n results that were not it, while
-    r runs whose results would have to fail as well are on their way, 1 / (``usual`` + n + r). A chance that falls with
-    service, for each second, is Gittins' index: Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue",
-    Queueing Systems 63, 2009. A second is one of the search's runs in the mean. What the values are, and what the
-    searcher's model says, does not count.
+    first result it is Beta(1, ``usual`` - 1), so 1 / ``usual`` in the mean. After n results that were not it, while
+    r runs whose results would have to fail as well are on their way, it is (1 + S) / (``usual`` + n + r). S is what the
+    searcher's model has promised: the sum of the chances that it gave these runs before they began, as if so much of
+    each had been a success. A search whose searcher has no model promises nothing. A model that promises in vain gives
+    way: S counts up to ``believed``. A chance for each second is Gittins' index where it falls with service: Aalto,
+    Ayesta and Righter, "On the Gittins index in the M/G/1 queue", Queueing Systems 63, 2009. A second is one of the
+    search's runs in the mean.
+
+    The chance of the next run alone is not the index, although it is the model's own: it rises and falls from run to
+    run, and a search would be put off just before it learns. Raw values and expected improvements do not count, for
+    their units differ from search to search.
 
     A search without a result gets one run before all others, and more of them after all others: how long its runs take
     is not known before.
@@ -42,5 +60,9 @@ class GainPriority(Priority):
         """See `Priority.key`."""
         if not job.seconds:
             return (1.0 if job.running else -1.0, float(job.running))
-        mean = max(sum(job.seconds) / len(job.seconds), 1e-9)
-        return (0.0, (self.settings.usual + len(job.seconds) + job.running) * mean * (job.share or 1.0))
+        seconds = sum(job.seconds) / len(job.seconds)
+        if job.expected is not None:
+            seconds += self.settings.foreseen * (job.expected - seconds)
+        runs = self.settings.usual + len(job.seconds) + job.running
+        promised = 1.0 + min(max(job.promised, 0.0), self.settings.believed)
+        return (0.0, runs / promised * max(seconds, 1e-9) * (job.share or 1.0))
