@@ -125,3 +125,17 @@ def test_what_trials_say_of_it() -> None:
     seen = Measured.of(trial(3, 0.5), Objective(goal="maximise"))
     assert seen == Measured(3, f"{3:016x}", -0.5, 61.5, True)
     assert Measured.of(trial(3), Objective()) is None
+
+
+@pytest.mark.parametrize("apart", [0.001, 0.004, 0.009])
+def test_one_pair_of_runs_that_agree_does_not_make_all_runs_alike(apart: float) -> None:
+    pair = Standing([run(0, "a", 1.0), run(1, "a", 1.0 + apart)], None)
+    assert pair.varies == (apart > 0.005)
+    steady = [run(i, "a", 1.0 + apart * (i % 2)) for i in range(12)]
+    assert Standing(steady, None).varies is False
+
+
+def test_the_spread_grows_with_the_deviations_and_settles_with_their_number() -> None:
+    found = [spread_of_repeats(2.0 * sd**2, 2) for sd in (0.0, 0.005, 0.02, 0.1, 0.4)]
+    assert found == sorted(found)
+    assert abs(spread_of_repeats(50 * 0.1**2, 50) - 0.1) < abs(spread_of_repeats(0.1**2, 1) - 0.1) + 0.01

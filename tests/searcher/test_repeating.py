@@ -104,11 +104,13 @@ def test_where_they_vary_the_best_are_run_again() -> None:
     repeated = again(trials)
     assert len(repeated) >= 3
     by_key = {key: sum(trial.key == key for trial in trials) for key in {trial.key for trial in repeated}}
-    assert max(by_key.values()) <= 5
+    assert max(by_key.values()) <= 10
     value = {trial.key: problem.value(trial.configuration) for trial in trials}
     known = sorted(v for v in value.values() if v is not None)
-    of_repeated = [v for key in by_key if (v := value[key]) is not None]
-    assert np.median(of_repeated) < known[len(known) // 2]
+    of_repeated = [v for trial in repeated if (v := value[trial.key]) is not None]
+    # Money goes into telling the good ones apart, not into the others.
+    assert known[-1] > 1.4 * known[0]
+    assert sum(v <= 1.1 * known[0] for v in of_repeated) >= 0.8 * len(of_repeated)
     assert not again(drive(searcher_of(problem, repeats=1), problem, 60))
 
 

@@ -17,7 +17,11 @@ from tradewind.problem.trial import Trial
 
 _STEADY = 0.01
 """Runs that repeat to within this share are taken for exact: the best that was measured is the best."""
-_LEAST, _MOST, _STEPS = 0.002, 0.5, 23
+_LEAST, _MOST, _STEPS = 0.002, 0.5, 45
+_EXACT = 0.3
+"""How likely it is, before anything was run twice, that runs do not vary: as those of simulators and records."""
+_USUAL, _USUAL_SD = 0.07, 0.8
+"""Otherwise, by how much runs in the cloud usually vary, and the standard deviation of that in its logarithm."""
 _LATE = 1.0
 """A missed deadline is as bad as a loss that is larger by this share."""
 
@@ -75,10 +79,14 @@ def spread_of_repeats(squares: float, freedom: int) -> float:
     """The standard deviation of ln time between runs of one configuration.
 
     The median of its posterior after deviations with ``freedom`` degrees of freedom and ``squares`` as the sum of their
-    squares, where every factor between 0.002 and 0.5 was as likely before.
+    squares. Before, it is the least of the grid with probability `_EXACT`, for runs that do not vary at all, and
+    otherwise log-normal: that two runs of one configuration happen to agree to within 1 % does not make it so.
     """
     grid = np.geomspace(_LEAST, _MOST, _STEPS)
-    weights = -freedom * np.log(grid) - 0.5 * squares / grid**2
+    before = np.exp(-0.5 * (np.log(grid / _USUAL) / _USUAL_SD) ** 2)
+    before *= (1.0 - _EXACT) / before.sum()
+    before[0] += _EXACT
+    weights = np.log(before) - freedom * np.log(grid) - 0.5 * squares / grid**2
     share = np.cumsum(np.exp(weights - weights.max()))
     return float(np.interp(0.5, share / share[-1], grid))
 

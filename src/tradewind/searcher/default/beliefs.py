@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tradewind.problem import COST, Problem, Trial
 from tradewind.searcher.beliefs import Beliefs, Caps
-from tradewind.searcher.default.past import LearnedProcess, Lessons
+from tradewind.searcher.default.past import WIDTHS, LearnedProcess, Lessons
 from tradewind.searcher.surrogate.censored import fit_censored
 from tradewind.searcher.surrogate.evidence import log_evidence
 from tradewind.searcher.surrogate.features import FeatureMap
@@ -24,8 +24,6 @@ PRICE_SLOPE = 0.4
 PRICE_SLOPE_SD = 0.3
 LEVEL_SD = 1.5
 """The median candidate takes the deadline, give or take a factor of e^1.5."""
-LEARNED_LEVEL_SD = 0.75
-"""The same where earlier jobs tell the candidates apart: what is left unknown is how much work this one is."""
 FIRST_LEVEL_SD = 0.5
 """The same for the first run where earlier jobs choose it: about where the deadline can just be kept."""
 _LEADS = 0.5
@@ -52,7 +50,8 @@ class PricedBeliefs(Beliefs):
     """Processes around a trend, and two amounts that stand in for a best one until there is one.
 
     Three processes with different priors are weighed by how well they foresaw the runs (Bayesian model averaging): few
-    runs do not tell how rough the costs are, and a single choice would be too sure of itself.
+    runs do not tell how rough the costs are, and a single choice would be too sure of itself. Where earlier jobs
+    foresaw the runs better, theirs are averaged instead, of three widths: how far this job may be from them.
 
     Args:
         problem: The problem.
@@ -70,7 +69,7 @@ class PricedBeliefs(Beliefs):
             is expected of any candidate. None where the objective does not grow with time.
         aim: What a first success is measured against: the median that is expected over all candidates. None once
             there is a success.
-        learned: True where the process is that of earlier jobs.
+        learned: True where the processes are those of earlier jobs.
         guessed: True where runs have failed, none has shown a time, and the processes are still what they are before
             any run: which candidates are like those that failed is known all the same.
     """
@@ -121,20 +120,22 @@ class PricedBeliefs(Beliefs):
 
     def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
         own = [self._own(kind, x, y, censored) for kind in KINDS]
-        evidence = np.array([log_evidence(process, x, y, censored) for process in own])
-        top = float(evidence.max())
-        weights = np.exp(evidence - top)
-        average = top + math.log(float(weights.mean()))
+        shares, average = _weighed([log_evidence(process, x, y, censored) for process in own])
+        average -= math.log(len(KINDS))
         if self._lessons is not None:
-            # The process of the past is no partner in the mixture: a process that knows little expects improvements
-            # everywhere, and would take over all choices until it was nearly ruled out.
-            learned = self._from_past(self._lessons, x, y, censored)
-            odds = math.log(self._lessons.trust / (1.0 - self._lessons.trust))
-            self.learned = odds + log_evidence(learned, x, y, censored) > average
+            # The past is no partner in this mixture: processes that know little expect improvements everywhere, and
+            # would take over all choices until they were nearly ruled out.
+            lessons = self._lessons
+            learned = [self._from_past(lessons, width, x, y, censored) for _, width in WIDTHS]
+            likely = [
+                math.log(before) + log_evidence(process, x, y, censored)
+                for (before, _), process in zip(WIDTHS, learned, strict=True)
+            ]
+            by_width, together = _weighed(likely)
+            self.learned = math.log(lessons.trust / (1.0 - lessons.trust)) + together > average
             if self.learned:
-                return [(1.0, learned)]
-        shares = weights / weights.sum()
-        return [(float(share), process) for share, process in zip(shares, own, strict=True) if share > _LEAST_SHARE]
+                shares, own = by_width, learned
+        return [(share, process) for share, process in zip(shares, own, strict=True) if share > _LEAST_SHARE]
 
     def _own(self, kind: Mapping[str, float], x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
         """A process that knows nothing of earlier jobs."""
@@ -147,12 +148,14 @@ class PricedBeliefs(Beliefs):
             priors = replace(priors, mean=LEVEL_SD)
         return TrendProcess(self._trend, priors, level=self._level, starts=1, steps=steps)
 
-    def _from_past(self, lessons: Lessons, x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
-        """The process that earlier jobs make."""
-        sd = LOG_PRIORS.mean if self._learned_level is None else LEARNED_LEVEL_SD
+    def _from_past(
+        self, lessons: Lessons, width: float, x: Array, y: Array, censored: NDArray[np.bool_]
+    ) -> GaussianProcess:
+        """The process that earlier jobs make; see `LearnedProcess`."""
+        sd = LOG_PRIORS.mean if self._learned_level is None else LEVEL_SD
 
         def make(_starts: int, _steps: int) -> GaussianProcess:
-            return LearnedProcess(lessons, self._prices, self._learned_level, sd)
+            return LearnedProcess(lessons, self._prices, self._learned_level, sd, width)
 
         return fit_censored(x, y, censored, make=make)
 
@@ -210,6 +213,13 @@ class PricedBeliefs(Beliefs):
         else:
             cut = np.minimum(latest, best) + more
         return cut
+
+
+def _weighed(evidence: Sequence[float]) -> tuple[list[float], float]:
+    """Shares of processes by the logarithms of prior times evidence, and the logarithm of the sum of these."""
+    top = max(evidence)
+    weights = [math.exp(one - top) for one in evidence]
+    return [weight / sum(weights) for weight in weights], top + math.log(sum(weights))
 
 
 def price_slopes(features: FeatureMap, d: int, *, priced: bool) -> Array:

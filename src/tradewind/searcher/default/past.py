@@ -13,9 +13,11 @@ from typing import Self
 import numpy as np
 
 from tradewind.problem import Candidates, PastStudy, Problem, Trial, TrialState
+from tradewind.searcher.default.kinship import LEAST_JOBS, LEVEL_SD, kinship
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess, factorise
 from tradewind.searcher.surrogate.matern import distances, matern
+from tradewind.searcher.surrogate.trend import Trend
 
 _LEAST_ROWS = 5
 """Different candidates of a past job that say anything about the others."""
@@ -27,7 +29,8 @@ _NOISES = (0.05, 0.15, 0.4)
 _ALONE = 0.55
 """Trust in a single past job: nothing shows yet how alike jobs are."""
 _ALONE_SCALES = (0.3, 0.1)
-_LEVEL_SD = 3.0
+WIDTHS: tuple[tuple[float, float], ...] = ((0.6, 1.0), (0.25, 2.0), (0.15, 4.0))
+"""How far a job may be from what the earlier ones are among themselves: probabilities and factors."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,20 @@ class Lessons:
         )
         return (wins + 1.0) / (len(self.jobs) + 2.0)
 
+    def kinship(self, trend: Trend) -> float | None:
+        """How well the jobs foresee one another (`kinship`); None where they are too few to tell.
+
+        Args:
+            trend: Of ln seconds, of a process without a past.
+        """
+        if len(self.jobs) < LEAST_JOBS:
+            return None
+        seen = [
+            np.array([process.predict(job.x)[0] for process in self._first]) - self._levels[:, None]
+            for job in self.jobs
+        ]
+        return kinship([(job.x, job.y) for job in self.jobs], seen, trend)
+
     @cached_property
     def scales(self) -> tuple[float, float]:
         """Standard deviations of what is peculiar to a job, smooth and not: amplitude and noise, in ln time."""
@@ -184,7 +201,7 @@ class Lessons:
         job = self.jobs[k]
         centre, away = _split(np.delete(self._raw(job.x), k, axis=0))
         length = 0.5 * math.sqrt(job.x.shape[1])
-        fixed = away @ away.T + _LEVEL_SD**2
+        fixed = away @ away.T + LEVEL_SD**2
         polynomial, decay = matern(distances(job.x / length, job.x / length))
         shape = polynomial * decay
         rest = job.y - centre
@@ -223,17 +240,20 @@ class LearnedProcess(GaussianProcess):
         prices: ln price per hour by features, as slopes, shape (d,): zero to model ln time.
         level: Where its constant is expected.
         level_sd: How sure that is.
+        width: How much further this job may be from the earlier ones than they are from one another, as a factor.
     """
 
-    def __init__(self, lessons: Lessons, prices: Array, level: float | None, level_sd: float) -> None:
+    def __init__(
+        self, lessons: Lessons, prices: Array, level: float | None, level_sd: float, width: float = 1.0
+    ) -> None:
         super().__init__(starts=1)
-        self.lessons, self.prices, self.level, self.level_sd = lessons, prices, level, level_sd
+        self.lessons, self.prices, self.level, self.level_sd, self.width = lessons, prices, level, level_sd, width
 
     def fit(self, x: Array, y: Array, extra: Array | None = None, *, theta: Array | None = None) -> Self:
         """Condition on observations; see `GaussianProcess.fit`."""
         amplitude, noise = self.lessons.scales
         length = math.log(0.5 * math.sqrt(x.shape[1]))
-        self._theta = np.array([math.log(amplitude), math.log(noise), *[length] * x.shape[1]])
+        self._theta = np.array([math.log(self.width * amplitude), math.log(noise), *[length] * x.shape[1]])
         bare = y - self._trend(x)
         self._shift = float(bare.mean()) if self.level is None else self.level
         self._set(x, bare - self._shift, np.zeros(len(y)) if extra is None else extra)
@@ -244,12 +264,13 @@ class LearnedProcess(GaussianProcess):
         return trend
 
     def _fixed(self, a: Array, b: Array) -> Array:
-        covariance: Array = self.level_sd**2 + self.lessons.at(a)[1] @ self.lessons.at(b)[1].T
+        alike = self.lessons.at(a)[1] @ self.lessons.at(b)[1].T
+        covariance: Array = self.level_sd**2 + self.width**2 * alike
         return covariance
 
     def _fixed_variance(self, x: Array) -> Array:
         away = self.lessons.at(x)[1]
-        variance: Array = self.level_sd**2 + (away * away).sum(axis=1)
+        variance: Array = self.level_sd**2 + self.width**2 * (away * away).sum(axis=1)
         return variance
 
     def predict(self, x: Array) -> tuple[Array, Array]:
@@ -257,7 +278,7 @@ class LearnedProcess(GaussianProcess):
         if len(self._x):
             return super().predict(x)
         mean: Array = self._trend(x) + (self.level or 0.0)
-        return mean, self.lessons.scales[0] ** 2 + self._fixed_variance(x)
+        return mean, (self.width * self.lessons.scales[0]) ** 2 + self._fixed_variance(x)
 
     def believing(self, x: Array) -> Self:
         """A copy that takes its own mean at ``x`` for observed; see `GaussianProcess.believing`."""

@@ -7,11 +7,11 @@ import numpy as np
 from tradewind.problem.standing import Standing
 from tradewind.searcher.surrogate.gp import Array
 
-UNKNOWN_SPREAD = 0.05
+UNKNOWN_SPREAD = 0.1
 """By how much runs are taken to vary until one was repeated."""
-LEAST_GAIN = 0.0003
+LEAST_GAIN = 0.0001
 """Share of the best by which a repetition must be expected to improve the recommendation."""
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(25)
 _SHARES = _WEIGHTS / _WEIGHTS.sum()
 
 

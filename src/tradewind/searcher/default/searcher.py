@@ -17,7 +17,8 @@ from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
 from tradewind.problem.standing import Measured, Standing
 from tradewind.searcher.base import LearnsFromPast, NothingLeft, Repeats, SearchState
 from tradewind.searcher.beliefs import Beliefs, Caps
-from tradewind.searcher.default.beliefs import PricedBeliefs, PricedCaps
+from tradewind.searcher.default.beliefs import PricedBeliefs, PricedCaps, trend_of
+from tradewind.searcher.default.kinship import UNRELATED
 from tradewind.searcher.default.past import Lessons, past_jobs
 from tradewind.searcher.default.repeating import LEAST_GAIN, gains
 from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
@@ -48,7 +49,7 @@ class TradewindSettings(ModelledSettings):
         description="Share of the money for trying every candidate up to the deadline that the first run may take.",
     )
     repeats: int = Field(
-        default=5, ge=1, description="Runs of one configuration at most; 1 for never running one again."
+        default=10, ge=1, description="Runs of one configuration at most; 1 for never running one again."
     )
 
 
@@ -71,9 +72,11 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
     - **Aborts are priced**: a run that cannot win any more goes on for a quarter of what a good run costs (`beyond`),
       because its end teaches more than a bound does; after that the money is better spent on another run. Runs that
       were cut short enter the model as lower bounds (`fit_censored`).
-    - **Earlier jobs** of the store that ran on the same machines give a second process (`Lessons`): their common
-      pattern as its mean, their differences as its covariance. Whichever of the two foresaw this job's runs better
-      decides; where the earlier jobs resemble one another, theirs chooses the first run as well.
+    - **Earlier jobs** of the store that ran on the same machines give other processes (`Lessons`): their common
+      pattern as the mean, their differences as the covariance, once, twice or four times as wide, by how well each of
+      these foresaw this job's runs. Whichever foresaw them better, these or the ones above, decides; where the earlier
+      jobs resemble one another, theirs choose the first run as well. Jobs that do not foresee one another are left
+      alone (`kinship`).
     - **Repetitions**: a configuration is run again where that is expected to improve what is recommended by more for
       its money than any new one (`gains`). The first repetition shows whether runs vary at all; where they do not,
       none follows. Where they do, the best is told by all runs of a configuration (`Standing`).
@@ -175,7 +178,10 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         jobs = past_jobs(self.problem, self._map, self._reference, self._features)
         if not jobs:
             return None
-        return Lessons(jobs, self._features, np.log(np.maximum(self._reference.hourly, 1e-12)))
+        lessons = Lessons(jobs, self._features, np.log(np.maximum(self._reference.hourly, 1e-12)))
+        trend = trend_of(self._map.price_column, self._features.shape[1], priced=False)
+        alike = lessons.kinship(trend)
+        return lessons if alike is None or alike > UNRELATED else None
 
     def _starts_needed(self, beliefs: Beliefs) -> int:
         # Where earlier jobs know what to begin with, there is nothing to find out first.

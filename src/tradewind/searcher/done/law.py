@@ -25,9 +25,6 @@ _STEPS = 25
 _ENOUGH = 1e-3
 """A step that improves the fit by less is the last."""
 
-_ELASTICITIES = np.array([1.0, 0.0])
-"""How the time of the two parts falls with the vCPUs, as far as is expected: Amdahl's law."""
-
 
 @dataclass(frozen=True)
 class Law:
