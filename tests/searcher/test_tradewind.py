@@ -95,8 +95,12 @@ def free_or_paid() -> KnownProblem:
 
 
 def test_it_finds_the_best_for_less_money_than_chance_and_gp() -> None:
-    problem = smooth(noise=0.03)
-    spent = {name: sum(money_until_good(problem, name, s) for s in range(3)) for name in ("tradewind", "gp", "random")}
+    """Over several noises: its seed changes nothing, so that one problem is one draw of luck."""
+    found = [smooth(noise=noise) for noise in (0.0, 0.03, 0.05, 0.1)]
+    spent = {
+        name: sum(money_until_good(problem, name, s) for problem in found for s in range(3))
+        for name in ("tradewind", "gp", "random")
+    }
     assert spent["tradewind"] < 0.5 * spent["random"]
     assert spent["tradewind"] < spent["gp"]
 
