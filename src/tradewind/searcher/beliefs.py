@@ -259,8 +259,7 @@ class Beliefs:
         if at is not None and not self._from_time and self.objective is not None:
             brings = brings * self.objective.chance(x, at)
         setup = price * self._problem.terms.billing.setup_seconds
-        with np.errstate(divide="ignore", invalid="ignore"):
-            affords = np.where(price > 0, (caps.money - setup) / price, np.inf)
+        affords = self._affords(price, setup, caps)
         low, high = window(self._problem, hourly)
         high = np.minimum(high, affords)
         if at is not None and self._from_time:
@@ -276,6 +275,13 @@ class Beliefs:
             seconds = seconds + weight * acquisition.expected_spend(mean, sd, stop)
         total = sum(weight for weight, _ in self.parts)
         return brings * chances / total, seconds / total
+
+    @staticmethod
+    def _affords(price: Array, setup: Array, caps: Caps) -> Array:
+        """The longest runs that the money left pays for, in seconds; below zero where set-up alone is too much."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: Array = np.where(price > 0, (caps.money - setup) / price, np.inf)
+        return found
 
     def _seconds_for(self, loss: float, price: Array) -> Array:
         """The longest run that is as good as a loss, where the objective is read off the model of time."""
@@ -303,7 +309,7 @@ class Beliefs:
         seconds = self._log_seconds(mean, price)
         with np.errstate(divide="ignore"):
             money = mean if self._priced else mean + np.log(price)
-            affords = np.where(price > 0, (caps.money - setup) / price, np.inf)
+        affords = self._affords(price, setup, caps)
         low, high = window(self._problem, price * 3600.0)
         limit = np.maximum(np.minimum(affords, high), 0.0)
         in_time = acquisition.probability_below(seconds, sd, limit)

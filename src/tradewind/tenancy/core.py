@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tradewind.engine.loop import Search
     from tradewind.engine.parts import RequestMaker
     from tradewind.engine.snapshot import Snapshot
-    from tradewind.problem.spec import Spec
+    from tradewind.problem.spec import Spec, StopSpec
     from tradewind.searcher.base import Foresees
     from tradewind.store.base import Store, StudyRow
 
@@ -254,12 +254,19 @@ class Core:
             _log.warning("search %d: its searcher could not say what it expects of a run", self._job, exc_info=True)
             return None, None
 
-    @property
+    @cached_property
+    def _stops(self) -> tuple[StopSpec, ...]:
+        """The rules of the job that end the search, and the target that it was submitted with."""
+        from tradewind.problem.spec import StopSpec
+
+        target = self._settings.job.options.get("target")
+        return self._spec.stop if target is None else (*self._spec.stop, StopSpec("target", {"value": float(target)}))
+
+    @cached_property
     def _target(self) -> float | None:
         """The loss at which the search is over; the easiest of several."""
-        aims = [each.settings.get("value") for each in self._spec.stop if each.name == "target"]
-        aims.append(self._settings.job.options.get("target"))
-        return max((self._spec.objective.loss(float(aim)) for aim in aims if aim is not None), default=None)
+        aims = [float(each.settings["value"]) for each in self._stops if each.name == "target"]
+        return max(map(self._spec.objective.loss, aims), default=None)
 
     def _study(self, store: Store) -> StudyRow:
         """Its study; a new one is stored once nothing of the search can be refused any more."""
@@ -273,12 +280,7 @@ class Core:
     def _build(self, study: StudyRow, store: Store) -> Search:
         from tradewind.engine.assemble import build_search
 
-        spec = self._spec
-        target = self._settings.job.options.get("target")
-        if target is not None:
-            from tradewind.problem.spec import StopSpec
-
-            spec = replace(spec, stop=(*spec.stop, StopSpec("target", {"value": float(target)})))
+        spec = replace(self._spec, stop=self._stops)
         limits = partial(limited, job=self._settings.job)
         folder = self._settings.data_folder
         return build_search(spec, study, store, folder, observer=self._show, gate=self, limits=limits)

@@ -219,7 +219,8 @@ def _weighed(evidence: Sequence[float]) -> tuple[list[float], float]:
     """Shares of processes by the logarithms of prior times evidence, and the logarithm of the sum of these."""
     top = max(evidence)
     weights = [math.exp(one - top) for one in evidence]
-    return [weight / sum(weights) for weight in weights], top + math.log(sum(weights))
+    total = sum(weights)
+    return [weight / total for weight in weights], top + math.log(total)
 
 
 def price_slopes(features: FeatureMap, d: int, *, priced: bool) -> Array:

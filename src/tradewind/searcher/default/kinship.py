@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tradewind.searcher.surrogate.gp import Array, likelihood
+from tradewind.searcher.surrogate.gp import Array, factorise
 from tradewind.searcher.surrogate.matern import distances, matern
 from tradewind.searcher.surrogate.trend import Trend
 
@@ -15,7 +15,7 @@ LEAST_JOBS = 3
 """Of fewer, each is foreseen by one other at most: they say nothing of how alike jobs are."""
 UNRELATED = -1.0
 """Log evidence a job at which a past is left alone: e times likelier without it."""
-LEVEL_SD = 3.0
+_LEVEL_SD = 3.0
 _MOST_RUNS = 60
 _AMPLITUDES = (0.05, 0.1, 0.2, 0.4, 0.8)
 _NOISES = (0.05, 0.15, 0.4, 1.0)
@@ -41,24 +41,51 @@ def kinship(runs: Sequence[tuple[Array, Array]], seen: Sequence[Array], trend: T
     for k, (x, y) in enumerate(runs):
         some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_RUNS)).astype(int))
         rows, times = x[some], y[some]
-        others = np.delete(seen[k][:, some], k, axis=0)
-        centre = np.median(others, axis=0)
-        away = (others - centre).T / math.sqrt(max(1, len(others) - 1))
+        centre, away = split(np.delete(seen[k][:, some], k, axis=0))
         middle = rows - 0.5
         slopes = middle * trend.sd
-        flat = _best(rows, times, np.zeros((len(rows), len(rows))))
-        alone = max(flat, _best(rows, times - middle @ trend.mean, slopes @ slopes.T))
-        total += _best(rows, times - centre, away @ away.T) - alone
+        flat, trended, foreseen = (
+            max(scored(rows, rest, spread, _AMPLITUDES, _NOISES))[0]
+            for rest, spread in (
+                (times, np.zeros((len(rows), 1))),
+                (times - middle @ trend.mean, slopes),
+                (times - centre, away),
+            )
+        )
+        total += foreseen - max(flat, trended)
     return total / len(runs)
 
 
-def _best(x: Array, rest: Array, fixed: Array) -> float:
-    """Log evidence of what is left over, without its constant, under the amplitude and noise that suit it best."""
+def split(table: Array) -> tuple[Array, Array]:
+    """Median over jobs of a (jobs, n) table, and the scaled deviations from it, shape (n, jobs)."""
+    centre = np.median(table, axis=0)
+    away = (table - centre).T / math.sqrt(max(1, len(table) - 1))
+    return centre, away
+
+
+def scored(
+    x: Array, rest: Array, spread: Array, amplitudes: Sequence[float], noises: Sequence[float]
+) -> list[tuple[float, float, float]]:
+    """Log evidence of what is left over of a job's runs, without its constant, under each amplitude and noise.
+
+    Args:
+        x: Features of the runs, shape (n, d).
+        rest: ln seconds less what is expected of them, shape (n,), up to a level.
+        spread: What else they vary by: its outer product is a covariance, shape (n, k).
+        amplitudes: Standard deviations of a smooth rest to try.
+        noises: And of one that is not smooth.
+
+    Returns:
+        Evidence, amplitude and noise of each pair.
+    """
     length = 0.5 * math.sqrt(x.shape[1])
     polynomial, decay = matern(distances(x / length, x / length))
-    level = fixed + LEVEL_SD**2
-    return max(
-        -likelihood(level + a**2 * polynomial * decay + (n**2 + 1e-8) * np.eye(len(rest)), rest - rest.mean())[0]
-        for a in _AMPLITUDES
-        for n in _NOISES
-    )
+    fixed, shape = spread @ spread.T + _LEVEL_SD**2, polynomial * decay
+    rest = rest - rest.mean()
+    found = []
+    for amplitude in amplitudes:
+        for noise in noises:
+            root, inverse = factorise(fixed + amplitude**2 * shape + (noise**2 + 1e-8) * np.eye(len(rest)))
+            z = inverse @ rest
+            found.append((round(-0.5 * float(z @ z) - float(np.log(np.diag(root)).sum()), 6), amplitude, noise))
+    return found

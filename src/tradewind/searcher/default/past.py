@@ -13,10 +13,9 @@ from typing import Self
 import numpy as np
 
 from tradewind.problem import Candidates, PastStudy, Problem, Trial, TrialState
-from tradewind.searcher.default.kinship import LEAST_JOBS, LEVEL_SD, kinship
+from tradewind.searcher.default.kinship import LEAST_JOBS, kinship, scored, split
 from tradewind.searcher.surrogate.features import FeatureMap
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess, factorise
-from tradewind.searcher.surrogate.matern import distances, matern
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 from tradewind.searcher.surrogate.trend import Trend
 
 _LEAST_ROWS = 5
@@ -152,7 +151,7 @@ class Lessons:
         keys = [row.tobytes() for row in x]
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
         if new:
-            centre, away = _split(self._raw(x[new]))
+            centre, away = split(self._raw(x[new]))
             self._known.update((keys[i], (float(c), a)) for i, c, a in zip(new, centre, away, strict=True))
         known = [self._known[key] for key in keys]
         return np.array([c for c, _ in known]), np.array([a for _, a in known])
@@ -199,29 +198,9 @@ class Lessons:
     def _best_scales(self, k: int) -> tuple[float, float]:
         """The scales under which the other jobs predict one best."""
         job = self.jobs[k]
-        centre, away = _split(np.delete(self._raw(job.x), k, axis=0))
-        length = 0.5 * math.sqrt(job.x.shape[1])
-        fixed = away @ away.T + LEVEL_SD**2
-        polynomial, decay = matern(distances(job.x / length, job.x / length))
-        shape = polynomial * decay
-        rest = job.y - centre
-        rest = rest - rest.mean()
-        scored = []
-        for amplitude in _AMPLITUDES:
-            for noise in _NOISES:
-                total = fixed + amplitude**2 * shape + (noise**2 + 1e-8) * np.eye(len(rest))
-                root, inverse = factorise(total)
-                z = inverse @ rest
-                scored.append((round(-0.5 * float(z @ z) - float(np.log(np.diag(root)).sum()), 6), amplitude, noise))
-        _, amplitude, noise = max(scored)
+        centre, away = split(np.delete(self._raw(job.x), k, axis=0))
+        _, amplitude, noise = max(scored(job.x, job.y - centre, away, _AMPLITUDES, _NOISES))
         return amplitude, noise
-
-
-def _split(table: Array) -> tuple[Array, Array]:
-    """Median over jobs of a (jobs, n) table, and the scaled deviations from it, shape (n, jobs)."""
-    centre = np.median(table, axis=0)
-    away = (table - centre).T / math.sqrt(max(1, len(table) - 1))
-    return centre, away
 
 
 def _agreement(a: Array, b: Array) -> float:
