@@ -62,8 +62,9 @@ class Condor:
 
     def starts(self, folder: Path) -> int:
         """How often the jobs of a run have been started; a run is known by its folder."""
-        every = [*self.jobs(), *self.past()]
-        return sum(ad["NumJobStarts"] for ad in every if ad.get("TradewindFolder") == str(folder))
+        # a job that leaves the queue between the two looks, or right now, is in both
+        every = {job["name"]: job["ad"] for where in ("jobs", "history") for job in self.pool.jobs(where)}
+        return sum(ad["NumJobStarts"] for ad in every.values() if ad.get("TradewindFolder") == str(folder))
 
     def order(self, run_id: str, what: str) -> None:
         """Have a running job evicted, or held by hand."""
