@@ -1,4 +1,4 @@
-"""Reads the tables and records searches on them, for run.py.
+"""Reads the tables and records searches on them, for policies.py and real.py.
 
     python benchmarks/tenancy/prepare.py DATASETS
 
@@ -137,7 +137,8 @@ def main() -> int:
             continue
         out[name] = np.array([values, seconds])
         for seed in range(SEEDS):
-            searched[f"{name}/{seed}"] = np.array(tpe(found, names, values, seed))
+            if f"{name}/{seed}" not in searched:
+                searched[f"{name}/{seed}"] = np.array(tpe(found, names, values, seed))
         print(f"{name}: {len(found)} configurations, {names}, {np.mean(seconds):.0f} s in the mean", flush=True)
     np.savez_compressed(WORK / "tables.npz", **out)
     np.savez_compressed(WORK / "tpe.npz", **searched)
