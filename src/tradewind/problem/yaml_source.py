@@ -173,6 +173,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> SpecErro
     if "single document" in (error.context or ""):
         return SpecError("has more than one document", hint="remove the line '---'", file=file, line=line)
     reason = " ".join(part for part in (error.problem, error.context) if part)
+    if "nesting depth" in reason:  # libyaml's own limit, since PyYAML 6.0.4
+        return SpecError("is nested too deeply", file=file, line=line)
     hint = "check the indentation and the brackets; quote text that holds ': ' or starts with one of { [ & * ! | > % @"
     return SpecError(f"is not YAML: {reason}", hint=hint, file=file, line=line)
 

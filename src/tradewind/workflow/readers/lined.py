@@ -181,6 +181,8 @@ def read_lined(text: str, file: str) -> Fields:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.problem, error.context) if part)
         line = mark.line + 1 if mark else None
+        if "nesting depth" in reason:  # libyaml's own limit, since PyYAML 6.0.4
+            raise WorkflowError("it is nested too deeply", file=file, line=line) from None
         raise WorkflowError(f"it is no YAML: {reason}", file=file, line=line, hint=_SYNTAX) from None
     except yaml.YAMLError as error:
         raise WorkflowError(f"it is no YAML: {str(error).splitlines()[0]}", file=file) from None
