@@ -11,8 +11,8 @@ import numpy as np
 
 HERE = Path(__file__).parent
 ORDER = (
-    "fifo", "drf", "dynamic", "least_attained", "gain", "gain_unasked", "gain_constant", "gain_seconds", "next_run",
-    "known", "informed", "clairvoyant",
+    "fifo", "drf", "dynamic", "least_attained", "gain", "gain_1", "gain_3", "gain_10", "gain_misled", "gain_unasked",
+    "gain_constant", "gain_seconds", "next_run", "known", "informed", "clairvoyant",
 )  # fmt: skip
 BASES = (("fifo", 0), ("fifo", 1), ("drf", 0), ("drf", 1))
 

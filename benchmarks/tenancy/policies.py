@@ -15,14 +15,18 @@ Each policy meets the same searches, with the same luck, in each seed:
   likely it is to reach the target and how long it takes. Searches arrive as fast as the cluster carries out what they
   need in the mean.
 
-``gain_unasked``: leaves out what models say. ``gain_constant``: takes each of their chances for the mean of all, 0.08,
-so that only whether there is a model counts. ``gain_seconds``: takes half of the seconds that they expect of the next
-run, too. ``next_run``: goes by the chance of the next run alone, as the mean of a Beta prior that is worth ten runs,
-and by its seconds. ``known``: knows the share of a search's configurations that reach its target, and the mean seconds
-of a run, and goes by them. ``informed``: knows from many searches on the same table, of the same kind and with the same
-target, how many runs they took (of TPE and ``gp`` the recorded ones, this one among them) and how long these are, and
-goes by Gittins' index of that. ``clairvoyant`` knows how many seconds of runs each search still needs. Nobody who
-cannot look into the future will reach the last, and nobody who has to learn from results those before it.
+``gain_1``, ``gain_3``, ``gain_10``: ``gain`` where the cluster has had so many searches like each before (same table,
+searcher and target, other luck; of TPE and ``gp`` five at most, the others that were recorded), and knows how many
+results they took and how long their runs were. ``gain_misled``: three each, but those of another search of the same
+seed. ``gain_unasked``: leaves out what models say. ``gain_constant``: takes each of their chances for the mean of
+all, 0.08, so that only whether there is a model counts. ``gain_seconds``: takes half of the seconds that they expect
+of the next run, too. ``next_run``: goes by the chance of the next run alone, as the mean of a Beta prior that is
+worth ten runs, and by its seconds. ``known``: knows the share of a search's configurations that reach its target, and
+the mean seconds of a run, and goes by them. ``informed``: knows from many searches on the same table, of the same
+kind and with the same target, how many runs they took (of TPE and ``gp`` the recorded ones, this one among them) and
+how long these are, and goes by Gittins' index of that. ``clairvoyant`` knows how many seconds of runs each search
+still needs. Nobody who cannot look into the future will reach the last, and nobody who has to learn from results
+those before it.
 """
 
 from __future__ import annotations
@@ -54,9 +58,10 @@ OTHER = ("trimtuner", "lynceus")
 FAMILIES = ("hpo", *OTHER)
 CORE, RUN = {"cpu": 1.0, "memory": 1.0}, {"cpu": 4.0, "memory": 5.0}
 POLICIES = (
-    "fifo", "drf", "dynamic", "least_attained", "gain", "gain_unasked", "gain_constant", "gain_seconds", "next_run",
-    "known", "informed", "clairvoyant",
+    "fifo", "drf", "dynamic", "least_attained", "gain", "gain_1", "gain_3", "gain_10", "gain_misled", "gain_unasked",
+    "gain_constant", "gain_seconds", "next_run", "known", "informed", "clairvoyant",
 )  # fmt: skip
+EARLIER = {"gain_1": 1, "gain_3": 3, "gain_10": 10, "gain_misled": 3}
 GAINS = {"gain": {}, "gain_unasked": {"believed": 0.0}, "gain_constant": {}, "gain_seconds": {"foreseen": 0.5}}
 INFORMED = ("mixed-all", "arriving-all", "mixed", "arriving", "mixed-other", "arriving-other")
 MODELS = ("gain_unasked", "gain_constant", "gain_seconds", "next_run")
@@ -96,6 +101,7 @@ class Trials(Recorded):
     one_in: float
     mean: float
     kind: tuple[str, str, int]
+    number: int
 
     @property
     def needed(self) -> float:
@@ -180,6 +186,28 @@ def _gittins(table: str, kind: str, one_in: int, done: int) -> float:
     return float((some / (np.cumsum(left) + (len(left) - some) * left)).max() / mean)
 
 
+def earlier_of(trials: Trials, count: int, rng: np.random.Generator) -> tuple[list[int], float]:
+    """Results of so many searches like one, and the mean seconds of their runs."""
+    table, kind, one_in = trials.kind
+    (values, seconds), target = tables()[table], _target(table, kind, one_in)
+    others = rng.permutation([number for number in range(6) if number != trials.number])
+    runs, spent = [], 0.0
+    for number in range(count) if kind == "random" else others[:count]:
+        order = _order(rng, table, kind, int(number))
+        reached = np.flatnonzero(values[order] <= target)
+        runs.append(int(reached[0]) + 1 if len(reached) else len(order))
+        spent += float(seconds[order[: runs[-1]]].sum())
+    return runs, spent / sum(runs)
+
+
+def remember(jobs: list[SimulatedJob], name: str, seed: int) -> None:
+    """Give searches what a cluster knows of those that were like them, or, misled, like the next one."""
+    for place, job in enumerate(jobs):
+        like = jobs[(place + (name == "gain_misled")) % len(jobs)].trials
+        assert isinstance(like, Trials)
+        job.earlier, job.usual_seconds = earlier_of(like, EARLIER[name], np.random.default_rng([9, seed, place]))
+
+
 class NextRunPriority(GainPriority):
     """The chance of the next run as a searcher's model has it, for each second of that run."""
 
@@ -196,9 +224,10 @@ def search(rng: np.random.Generator, name: str, *, table: str, tpe: bool, one_in
     values, seconds = tables()[table]
     kind = "tpe" if tpe else "random"
     target = _target(table, kind, int(one_in))
-    order = _order(rng, table, kind, int(rng.integers(6)) if tpe else 0)
-    found = values[order].tolist(), seconds[order].tolist()
-    trials = Trials(*found, target=target, one_in=one_in, mean=float(np.mean(seconds)), kind=(table, kind, int(one_in)))
+    number = int(rng.integers(6)) if tpe else 0
+    order = _order(rng, table, kind, number)
+    found, of = (values[order].tolist(), seconds[order].tolist()), (table, kind, int(one_in))
+    trials = Trials(*found, target=target, one_in=one_in, mean=float(np.mean(seconds)), kind=of, number=number)
     return SimulatedJob(name, more.pop("tenant", "all"), trials, RUN, parallel=4, target=target, core=CORE, **more)
 
 
@@ -210,7 +239,7 @@ def modelled_search(rng: np.random.Generator, name: str, *, table: str, one_in: 
     target = _target(table, "gp", one_in)
     trials = Trials(
         values[order].tolist(), seconds[order].tolist(), list(said), target=target, one_in=float(one_in),
-        mean=float(np.mean(seconds[modelled()[f"{table}/rows"]])), kind=(table, "gp", one_in),
+        mean=float(np.mean(seconds[modelled()[f"{table}/rows"]])), kind=(table, "gp", one_in), number=number,
     )  # fmt: skip
     return SimulatedJob(name, more.pop("tenant", "all"), trials, RUN, parallel=4, target=target, core=CORE, **more)
 
@@ -265,6 +294,8 @@ def one(setting: str, name: str, seed: int) -> dict[str, Any]:
     """One simulation: mean and 90 % quantile of the time from submission to target, in units of the setting's own."""
     jobs = jobs_of(setting, seed, tenants=name == "drf")
     trials: dict[str, Trials] = {job.job: job.trials for job in jobs}  # type: ignore[misc]
+    if name in EARLIER:
+        remember(jobs, name, seed)
     if name == "gain_constant":
         for each in trials.values():
             each.foreseen = [(chance and _MEAN_CHANCE, expected) for chance, expected in each.foreseen]
@@ -277,9 +308,8 @@ def one(setting: str, name: str, seed: int) -> dict[str, Any]:
     elif name == "next_run":
         priority = NextRunPriority(settings=GainPriority.Settings())
     else:
-        priority = plugins.create(
-            "priority", "gain" if name in GAINS else {"drf": "fifo"}.get(name, name), GAINS.get(name, {})
-        )
+        part = "gain" if name in (*GAINS, *EARLIER) else "fifo" if name == "drf" else name
+        priority = plugins.create("priority", part, GAINS.get(name, {}))
     policy = Policy(plugins.create("fairness", "drf", {}), priority, core_reserve=0.75, offer_seconds=30.0)
     tenants = [ev.TenantSet(tenant) for tenant in sorted({job.tenant for job in jobs})]
     found = simulate(NODES, tenants, jobs, policy)

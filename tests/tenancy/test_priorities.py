@@ -103,6 +103,23 @@ def test_gain_counts_what_a_model_has_promised_up_to_what_is_believed() -> None:
     assert without.key(some) == priority.key(silent) == (0.0, 35.0), "a searcher without a model, as ever"
 
 
+def test_gain_counts_earlier_searches_as_successes_of_the_same_chance() -> None:
+    priority = GainPriority(settings=GainPriority.Settings())
+    # By hand: 30 + 12 + 3 + 2 runs for 1 + 2 successes, of (1 + 2 + 3 + 3 * 4) / 6 s, of half the cluster.
+    some = JobView("some", 1, seconds=[1.0, 2.0, 3.0], running=2, share=0.5, earlier=(4, 8), usual_seconds=4.0)
+    assert priority.key(some) == pytest.approx((0.0, 47 / 3 * 3 * 0.5))
+    # Twenty of five results each count as ten: 30 + 50 runs for 1 + 10 successes.
+    often = JobView("often", 2, share=1.0, earlier=(5,) * 20, usual_seconds=4.0)
+    assert priority.key(often) == pytest.approx((0.0, 80 / 11 * 4)), "its runs are known before the first"
+    unknown = JobView("unknown", 3, share=1.0, earlier=(5,) * 20)
+    assert priority.key(unknown) == (-1.0, 0.0), "without their seconds its own first run has to show them"
+    without = GainPriority(settings=GainPriority.Settings(recalled=0.0))
+    some.seconds, some.running = [2.0], 0
+    assert without.key(some) == pytest.approx((0.0, 31 * 2 * 0.5))
+    some.seconds = []
+    assert without.key(some) == (-1.0, 0.0)
+
+
 def test_gain_takes_the_seconds_that_a_model_expects_where_it_is_told_to() -> None:
     job = JobView("j", 1, seconds=[10.0], share=1.0, expected=20.0)
     found = [GainPriority(settings=GainPriority.Settings(foreseen=each)).key(job)[1] for each in (0.0, 0.5, 1.0)]

@@ -14,10 +14,11 @@ from tradewind.errors import InputError, StoreError, StudyBusyError, StudyNotFou
 from tradewind.store import codec, holds, spending
 from tradewind.store.cluster_values import OPEN, ClusterRow, JobRow, State, TenantRow, Wanted
 from tradewind.store.database import Database
+from tradewind.store.lengths import Length, lengths_of
 from tradewind.store.schema import cluster_jobs, clusters, tenants
 from tradewind.store.tenants import make_tenant
 
-__all__ = ["OPEN", "ClusterRow", "ClusterStore", "JobRow", "State", "TenantRow", "Wanted"]
+__all__ = ["OPEN", "ClusterRow", "ClusterStore", "JobRow", "Length", "State", "TenantRow", "Wanted"]
 
 _DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot"}
 _JOB_COLUMNS = [cluster_jobs.c[name] for name in JobRow.__dataclass_fields__]
@@ -129,6 +130,16 @@ class ClusterStore:
             query = query.where(_for(cluster))
         with self._database.read() as connection:
             return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
+
+    def lengths(self, job: JobRow, most: int = 20) -> list[Length]:
+        """How long earlier searches took that are like one, the newest first; see `lengths_of`.
+
+        Args:
+            job: The search.
+            most: So many at most.
+        """
+        with self._database.read() as connection:
+            return lengths_of(connection, job, most)
 
     def wishes(self, cluster: str) -> list[tuple[int, Wanted, int]]:
         """Number, wish and place of each search that is not over, the oldest first: what changes while it runs.

@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -152,7 +152,7 @@ cluster_jobs = Table(
     Column("ended", Float(53)),
     Column("cluster", Text, nullable=False, server_default=""),
     Index("cluster_jobs_by_state", "state"),
-    Index("cluster_jobs_by_tenant", "tenant"),
+    Index("cluster_jobs_by_name", "tenant", "name"),
     Index("cluster_jobs_by_study", "study_id"),
     sqlite_autoincrement=True,
 )

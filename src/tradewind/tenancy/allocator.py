@@ -155,6 +155,13 @@ class Allocator:
             self._dirty = True
         return []
 
+    def _preceded(self, event: ev.Preceded) -> list[Instruction]:
+        job = self._job(event.job)
+        job.view.earlier = tuple(each for each in event.results if each > 0)
+        job.view.usual_seconds = seconds_of(event.seconds) if job.view.earlier else None
+        self._changed(job)
+        return []
+
     def _asked(self, event: ev.Asked) -> list[Instruction]:
         job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
         if event.request in self.requests:
@@ -383,6 +390,7 @@ _TAKES: dict[type[Event], Callable[[Allocator, Any], list[Instruction]]] = {
     ev.NodeLost: Allocator._node_lost,
     ev.TenantSet: Allocator._tenant_set,
     ev.JobSubmitted: Allocator._job_submitted,
+    ev.Preceded: Allocator._preceded,
     ev.Asked: Allocator._asked,
     ev.Adopted: Allocator._adopted,
     ev.Withdrawn: Allocator._withdrawn,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 # ---------------------------------------------------------------------- events
@@ -69,6 +69,21 @@ class JobSubmitted:
     core: Mapping[str, float] = field(default_factory=dict)
     run: Mapping[str, float] = field(default_factory=dict)
     nice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preceded:
+    """Searches like one were over before it: by the same searcher, for the same job and the same aim.
+
+    Attributes:
+        job: The search.
+        results: How many results each of them took.
+        seconds: How long a run of them took in the mean.
+    """
+
+    job: str
+    results: Sequence[int]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +199,8 @@ class Tick:
 
 
 Event = (
-    NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | Asked | Adopted | Withdrawn | Ended | Told
-    | ToldAgain | JobPaused | JobResumed | JobReniced | JobEnded | Tick
+    NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | Preceded | Asked | Adopted | Withdrawn | Ended
+    | Told | ToldAgain | JobPaused | JobResumed | JobReniced | JobEnded | Tick
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- instructions

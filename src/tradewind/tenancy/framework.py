@@ -6,7 +6,7 @@ import contextlib
 import logging
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
 from tradewind.store.cluster import OPEN, ClusterStore, JobRow, State, Wanted
+from tradewind.store.lengths import aim_of
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, Policy
 from tradewind.tenancy.core import CoreSettings
@@ -202,13 +203,21 @@ class Cluster:
             return self._end_new(job, "failed", str(error))
         # Offers may have what this cluster does not know of; `submit` has found out which there are.
         run = {**known_amounts(job.options.get("run", {}), self.settings.policy.kinds), **demand}
-        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice)]
+        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice), *self._preceded([job])]
         if job.wanted == "pause":
             events.append(ev.JobPaused(name))
             self._change(job.id, state="paused")
         if not core:
             self._start_core(job.id)
         return events
+
+    def _preceded(self, jobs: Sequence[JobRow]) -> list[ev.Event]:
+        """How long the searches took that are over and were like these, which are all alike."""
+        if not jobs or not (found := self.store.lengths(jobs[0])):
+            return []
+        results = [each.results for each in found]
+        seconds = sum(each.seconds for each in found) / sum(results)
+        return [ev.Preceded(str(job.id), results, seconds) for job in jobs]
 
     def _end_new(self, job: JobRow, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
         """End a search that this cluster does not begin; the allocator knows it as long as it has runs."""
@@ -281,8 +290,16 @@ class Cluster:
                 return gone + self._conclude(number, "failed", message.reason)
             case state:
                 why = self._reasons.pop(number, "") if state == "cancelled" else ""
+                job = self._jobs[number]
                 self._finish(number, state, why or message.reason)
+                gone += self._preceded(self._like(job)) if state == "done" else []
         return [*gone, ev.JobEnded(name)]
+
+    def _like(self, over: JobRow) -> list[JobRow]:
+        """The searches that are not over and learn from one that is how long they will take."""
+        same = [job for job in self._jobs.values() if (job.tenant, job.name) == (over.tenant, over.name)]
+        aim = aim_of(over.spec, over.options) if same else []
+        return [job for job in same if aim_of(job.spec, job.options) == aim]
 
     def _conclude(self, number: int, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
         """End a search that has no Core: at once if it has no study yet, else when no run of it is left."""

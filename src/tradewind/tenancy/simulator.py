@@ -83,6 +83,8 @@ class SimulatedJob:
         core: What its Core takes, by name.
         finishes: Runs that run when it reaches its target go on to their end, and its Core stays until then: what
             ``tradewind submit --target`` does. Otherwise they are gone at once.
+        earlier: Results that each search took that was like it and is over.
+        usual_seconds: How long a run of those took in the mean.
     """
 
     job: str
@@ -94,6 +96,8 @@ class SimulatedJob:
     submitted: float = 0.0
     core: Mapping[str, float] = field(default_factory=dict)
     finishes: bool = False
+    earlier: Sequence[int] = ()
+    usual_seconds: float = 0.0
 
 
 @dataclass
@@ -217,8 +221,10 @@ class _Simulator:
         heapq.heappush(self._heap, (when, self._order, what, name))
 
     def _submitted(self, job: SimulatedJob) -> list[ev.Event]:
-        submitted = ev.JobSubmitted(job.job, job.tenant, job.core, job.demand)
-        return [submitted, *(asked for _ in range(job.parallel) for asked in self._asked(job))]
+        known: list[ev.Event] = [ev.JobSubmitted(job.job, job.tenant, job.core, job.demand)]
+        if job.earlier:
+            known.append(ev.Preceded(job.job, job.earlier, job.usual_seconds))
+        return [*known, *(asked for _ in range(job.parallel) for asked in self._asked(job))]
 
     def _asked(self, job: SimulatedJob) -> list[ev.Event]:
         """The next run of a search, if there is one."""

@@ -51,6 +51,8 @@ class JobView:
         expected: Seconds that the model expects of its next run; None where not said.
         promised: Sum of the chances that were said of its runs, those with a result and those that run now.
         promises: Of how many of them a chance was said.
+        earlier: How many results each search took that was like it and is over.
+        usual_seconds: How long a run of those took in the mean; None where there is none.
     """
 
     job: str
@@ -64,6 +66,8 @@ class JobView:
     expected: float | None = None
     promised: float = 0.0
     promises: int = 0
+    earlier: tuple[int, ...] = ()
+    usual_seconds: float | None = None
 
     def promise(self, chance: float | None, sign: int = 1) -> None:
         """Count what was said of a run, or, with -1, count it no more."""
