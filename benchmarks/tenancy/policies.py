@@ -326,7 +326,8 @@ def cells(seeds: int, settings: list[str], policies: list[str]) -> Iterable[tupl
     for seed in range(seeds):
         for setting in settings:
             for name in policies:
-                if (setting.endswith("-all") or name not in MODELS) and (setting in INFORMED or name != "informed"):
+                known = name == "informed" or name in EARLIER
+                if (setting.endswith("-all") or name not in MODELS) and (setting in INFORMED or not known):
                     yield setting, name, seed
 
 
