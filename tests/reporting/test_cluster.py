@@ -55,6 +55,17 @@ def test_the_screen_fits_and_says_who_gave_way(document: dict[str, Any], width: 
         assert "fold [red]" in text
 
 
+def test_how_long_such_searches_usually_take_stands_beside_how_far_it_is(document: dict[str, Any]) -> None:
+    first, second, third, *_ = document["jobs"]
+    first["usual"] = second["usual"] = third["usual"] = {"searches": 3, "results": 40.5}
+    del second["most"], third["most"], third["trials"]
+    out = io.StringIO()
+    Console(file=out, width=80, highlight=False).print(screen(document, 80, 24))
+    words = out.getvalue().split()
+    assert [words.count(each) for each in ("12/50/~40", "12/~40", "0/~40")] == [1, 1, 1]
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
 def test_an_empty_cluster_has_a_screen() -> None:
     out = io.StringIO()
     Console(file=out, width=80).print(screen({"name": "new", "holder": ""}, 80))

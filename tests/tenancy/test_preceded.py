@@ -11,11 +11,13 @@ import pytest
 from tests.tenancy.cluster import asks, cluster, policy, started
 from tests.tenancy.world import World
 
+from tradewind.store.cluster import JobRow
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.framework import Cluster
 from tradewind.tenancy.priority.gain import GainPriority
 from tradewind.tenancy.simulator import Recorded, SimulatedJob, simulate
 from tradewind.tenancy.views import JobView
+from tradewind.tenancy.watching import snapshot_of
 
 ONE = {"cpu": 1.0}
 
@@ -46,6 +48,15 @@ def test_a_core_that_starts_again_does_not_forget_them() -> None:
     allocator = cluster({"n": {"cpu": 1}}, ["A"])
     allocator.handle_all([ev.JobSubmitted("j", "A"), ev.Preceded("j", [3], 5.0), ev.ToldAgain("j")], 0.0)
     assert allocator.jobs["j"].view.earlier == (3,)
+
+
+def test_who_watches_is_told_of_the_median() -> None:
+    allocator = cluster({"n": {"cpu": 1}}, ["A"])
+    submitted = [ev.JobSubmitted(name, "A") for name in ("1", "2")]
+    allocator.handle_all([*submitted, ev.Preceded("1", [3, 9, 4], 5.0)], 0.0)
+    rows = {number: JobRow(number, "A", "train", {}) for number in (1, 2, 3)}
+    found = [job.get("usual") for job in snapshot_of(allocator, rows, {}, 0.0)["jobs"]]
+    assert found == [{"searches": 3, "results": 4}, None, None]
 
 
 def test_simulated_searches_have_them() -> None:

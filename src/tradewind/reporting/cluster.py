@@ -93,7 +93,7 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Table:
             str(job["state"]),
             str(job.get("running", "")),
             str(job.get("waiting", "")),
-            _of(job.get("trials"), job.get("most")),
+            _of(job.get("trials"), job.get("most"), job.get("usual")),
             "" if best is None else format_money(best) if job.get("metric") == "cost" else f"{best:.6g}",
             "" if money is None else format_money(money),
             *([format_duration(now - job["submitted"])] if wide else []),
@@ -129,7 +129,8 @@ def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _of(count: int | None, most: int | None) -> str:
-    if count is None:
-        return ""
-    return str(count) if most is None else f"{count}/{most}"
+def _of(count: int | None, most: int | None, usual: Mapping[str, Any] | None) -> str:
+    """How many there are of how many at most, and, where searches like it have ended before, of how many usually."""
+    ends = [] if most is None else [str(most)]
+    ends += [] if usual is None else [f"~{usual['results']:.0f}"]
+    return "" if count is None and not ends else "/".join([str(count or 0), *ends])

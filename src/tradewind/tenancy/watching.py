@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,4 +57,6 @@ def _job(allocator: Allocator, job: JobRow, shown: Mapping[str, Any]) -> dict[st
         "waiting": 0 if it is None else len(it.waiting),
         "why": "" if it is None else why_waiting(allocator, str(job.id)),
     }
+    if it is not None and it.view.earlier:
+        found["usual"] = {"searches": len(it.view.earlier), "results": statistics.median(it.view.earlier)}
     return {**found, **shown}

@@ -33,7 +33,7 @@ def start(
     ] = False,
     name: Annotated[str, typer.Option(help="The cluster's name in the store.")] = "default",
     fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "drf",
-    priority: Annotated[str, typer.Option(help="The rule between the searches of a tenant.")] = "least_attained",
+    priority: Annotated[str, typer.Option(help="The rule between the searches of a tenant.")] = "gain",
     policy: Annotated[
         list[str] | None, typer.Option("--policy", help="A setting of the priority: declines=2; repeatable.")
     ] = None,
