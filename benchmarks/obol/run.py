@@ -3,13 +3,15 @@
     python benchmarks/obol/run.py [DATASETS] [--seeds 50] [--depths 0 1 2 3 4 5] [--policies obol cherrypick random]
 
 searches, appends each search to ``work/results.csv`` as it ends (a search that is there already is not repeated: an
-interrupted run goes on) and prints the tables. ``--report`` only prints.
+interrupted run goes on) and prints the tables. ``--report`` only prints. ``--plot figures.png`` also draws them as the
+paper does: DOPT and NEX against the budget.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import os
 import statistics
 import time
@@ -190,7 +192,7 @@ def compared() -> Iterator[str]:
     budgets = [str(budget) for budget in BUDGETS]
     yield "\nPoints by which one ends on the exact optimum more often (mean over budgets, 95 % bootstrap of seeds):\n"
     for name in ("cnn", "multilayer"):
-        for first, second in ((0, 1), (0, 2), (1, 2)):
+        for first, second in itertools.combinations(range(6), 2):
             gains = []
             for seed in {key[3] for key in of}:
                 pairs = [[of.get((name, f"obol {d}", budget, seed)) for d in (first, second)] for budget in budgets]
@@ -209,6 +211,41 @@ def compared() -> Iterator[str]:
         yield f"- {name}, depth 0 at 8: {words}"
 
 
+def plot(path: Path) -> None:
+    """The paper's figures: above how far from the optimum searches end, below how many configurations they explore."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    cells: dict[tuple[str, str], dict[int, list[dict[str, str]]]] = defaultdict(lambda: defaultdict(list))
+    for row in recorded():
+        cells[row["table"], row["policy"]][int(row["budget"])].append(row)
+    names = list(dict.fromkeys(name for name, _ in cells))
+    figure, axes = plt.subplots(2, len(names), figsize=(5.2 * len(names), 7.2), squeeze=False, sharex=True)
+    lines = {}
+    for column, name in enumerate(names):
+        for policy in [policy for policy in POLICIES if (name, policy) in cells]:
+            by = cells[name, policy]
+            budgets = sorted(by)
+            dopt = [[1 + float(row["dopt"]) for row in by[budget]] for budget in budgets]
+            nex = [statistics.median(float(row["nex"]) for row in by[budget]) for budget in budgets]
+            (lines[policy],) = axes[1][column].plot(budgets, nex, marker="o")
+            colour = lines[policy].get_color()
+            for share, style in ((0.5, "-"), (0.9, "--")):
+                ends = [np.quantile(each, share, method="inverted_cdf") for each in dopt]
+                axes[0][column].plot(budgets, ends, style, color=colour, marker="o")
+        axes[0][column].set(title=name, yscale="log")
+        axes[1][column].set(xlabel="budget, mean costs", xticks=BUDGETS)
+    axes[0][0].set_ylabel("cost / optimum (dashed: 90 % quantile)")
+    axes[1][0].set_ylabel("configurations explored, median")
+    for axis in axes.flat:
+        axis.grid(alpha=0.3)
+    figure.legend(lines.values(), list(lines), loc="lower center", ncol=6, frameon=False)
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="?", type=Path, default=HERE.parents[2] / "shared/datasets")
@@ -217,6 +254,7 @@ def main() -> None:
     parser.add_argument("--policies", nargs="*", default=["obol", "cherrypick", "random"])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--plot", type=Path, help="a .png or .svg")
     given = parser.parse_args()
     if not given.report:
         if not (given.datasets / "lynceus/tensorflow").is_dir():
@@ -243,6 +281,8 @@ def main() -> None:
                 writer.writerow(ended.result())
                 file.flush()
     print("\n".join([*report(), *compared()]))
+    if given.plot:
+        plot(given.plot)
 
 
 if __name__ == "__main__":
