@@ -13,6 +13,7 @@ from tradewind import plugins
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Trial, TrialState
 from tradewind.store.base import Change, Store, StudyRow
 from tradewind.store.cluster import ClusterStore, JobRow, Length
+from tradewind.store.lengths import alike
 
 
 @pytest.fixture(params=["sqlite_url", "postgresql_url"])
@@ -80,6 +81,12 @@ def test_others_do_not(clusters: ClusterStore, studies: Store, other: JobRow) ->
     over(clusters, studies, other, 10.0, 20.0)
     assert clusters.lengths(clusters.submit(row())) == []
     assert clusters.lengths(clusters.submit(other)) == [Length(2, 30.0)]
+
+
+def test_searches_in_groups_that_are_alike() -> None:
+    one, two, three = row(), replace(row(), id=2, options={"target": 0.5, "core": "process"}), row(target=0.4)
+    assert alike([one, three, two]) == [[one, two], [three]]
+    assert alike([]) == []
 
 
 def test_how_many_run_at_a_time_is_no_difference(clusters: ClusterStore, studies: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
     found = connection.execute(query.order_by(row.id.desc()).limit(_LOOKED_AT)).all()
     aim = aim_of(job.spec, job.options)
     like = [each.study_id for each in found if aim_of(json.loads(each.spec), json.loads(each.options)) == aim]
+    if not like:
+        return []
     told = (
         sa.select(trials.c.study_id, sa.func.count().label("results"), sa.func.sum(trials.c.runtime).label("seconds"))
         .where(trials.c.study_id.in_(like[:most]), trials.c.runtime.is_not(None))
@@ -54,6 +56,15 @@ def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
         .order_by(trials.c.study_id.desc())
     )
     return [Length(each.results, float(each.seconds)) for each in connection.execute(told)]
+
+
+def alike(jobs: Sequence[JobRow]) -> list[list[JobRow]]:
+    """Searches in groups of equal tenant, name and aim, in their order."""
+    groups: dict[tuple[str, str, str], list[JobRow]] = {}
+    for job in jobs:
+        aim = json.dumps(aim_of(job.spec, job.options), sort_keys=True)
+        groups.setdefault((job.tenant, job.name, aim), []).append(job)
+    return list(groups.values())
 
 
 def aim_of(spec: Mapping[str, Any], options: Mapping[str, Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
 from tradewind.store.cluster import OPEN, ClusterStore, JobRow, State, Wanted
-from tradewind.store.lengths import aim_of
+from tradewind.store.lengths import alike
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, Policy
 from tradewind.tenancy.core import CoreSettings
@@ -45,6 +45,9 @@ _CRASHES = 3
 
 _AGAIN = 20.0
 """Seconds until a search whose study was taken by another process goes on."""
+
+_ENOUGH = 20
+"""Earlier searches that were like one, the newest, from which is learned how long it will take."""
 
 _CANCELLED = "cancelled by its owner"
 
@@ -171,6 +174,7 @@ class Cluster:
     def _look(self) -> None:
         """Take what has changed in the store: tenants, new searches, wishes."""
         events: list[ev.Event] = []
+        new: list[JobRow] = []
         wishes = self.store.wishes(self.settings.name)  # before the tenants: each of them has one
         for tenant in self.store.tenants():
             if self._tenants.get(tenant.name) != tenant:
@@ -188,6 +192,9 @@ class Cluster:
                 continue
             elif (job := self.store.take(number, self.settings.name)) is not None:
                 events += self._new(job)
+                new.append(job)
+        for each in alike([job for job in new if job.id in self._jobs]):
+            events += self._preceded(each)
         self._feed(*events)
 
     def _new(self, job: JobRow) -> list[ev.Event]:
@@ -203,7 +210,7 @@ class Cluster:
             return self._end_new(job, "failed", str(error))
         # Offers may have what this cluster does not know of; `submit` has found out which there are.
         run = {**known_amounts(job.options.get("run", {}), self.settings.policy.kinds), **demand}
-        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice), *self._preceded([job])]
+        events: list[ev.Event] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice)]
         if job.wanted == "pause":
             events.append(ev.JobPaused(name))
             self._change(job.id, state="paused")
@@ -213,7 +220,7 @@ class Cluster:
 
     def _preceded(self, jobs: Sequence[JobRow]) -> list[ev.Event]:
         """How long the searches took that are over and were like these, which are all alike."""
-        if not jobs or not (found := self.store.lengths(jobs[0])):
+        if not jobs or not (found := self.store.lengths(jobs[0], _ENOUGH)):
             return []
         results = [each.results for each in found]
         seconds = sum(each.seconds for each in found) / sum(results)
@@ -296,10 +303,14 @@ class Cluster:
         return [*gone, ev.JobEnded(name)]
 
     def _like(self, over: JobRow) -> list[JobRow]:
-        """The searches that are not over and learn from one that is how long they will take."""
-        same = [job for job in self._jobs.values() if (job.tenant, job.name) == (over.tenant, over.name)]
-        aim = aim_of(over.spec, over.options) if same else []
-        return [job for job in same if aim_of(job.spec, job.options) == aim]
+        """The searches that are not over and learn from one that is how long they will take, as long as few are known.
+
+        Each of ten thousand that wait alike need not hear of each that ends.
+        """
+        views = {number: each.view for number in self._jobs if (each := self.allocator.jobs.get(str(number)))}
+        open_ones = [self._jobs[number] for number, view in views.items() if len(view.earlier) < _ENOUGH]
+        same = [job for job in open_ones if (job.tenant, job.name) == (over.tenant, over.name)]
+        return next((each[1:] for each in alike([over, *same]) if each[0] is over), [])
 
     def _conclude(self, number: int, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
         """End a search that has no Core: at once if it has no study yet, else when no run of it is left."""
