@@ -157,8 +157,7 @@ class Allocator:
 
     def _preceded(self, event: ev.Preceded) -> list[Instruction]:
         job = self._job(event.job)
-        job.view.earlier = tuple(each for each in event.results if each > 0)
-        job.view.usual_seconds = seconds_of(event.seconds) if job.view.earlier else None
+        job.view.precede(event.results, event.seconds)
         self._changed(job)
         return []
 
@@ -207,9 +206,7 @@ class Allocator:
 
     def _told(self, event: ev.Told) -> list[Instruction]:
         job = self._job(event.job)
-        job.view.values.append(event.value)
-        job.view.seconds.append(event.seconds)
-        job.view.promise(chance_of(event.chance))
+        job.view.tell(event.value, event.seconds, chance_of(event.chance))
         demand = self.policy.kinds.amounts(event.demand)
         job.view.attained += dominant_share(demand, self.pool.total) * event.seconds
         self.policy.priority.told(job.view)
@@ -225,15 +222,12 @@ class Allocator:
         self._changed(job)
         return []
 
-    def _job_paused(self, event: ev.JobPaused | ev.JobResumed) -> list[Instruction]:
+    def _job_wanted(self, event: ev.JobPaused | ev.JobResumed | ev.JobReniced) -> list[Instruction]:
         job = self._job(event.job)
-        job.paused = isinstance(event, ev.JobPaused)
-        self._changed(job)
-        return []
-
-    def _job_reniced(self, event: ev.JobReniced) -> list[Instruction]:
-        job = self._job(event.job)
-        job.nice = event.nice
+        if isinstance(event, ev.JobReniced):
+            job.nice = event.nice
+        else:
+            job.paused = isinstance(event, ev.JobPaused)
         self._changed(job)
         return []
 
@@ -397,9 +391,9 @@ _TAKES: dict[type[Event], Callable[[Allocator, Any], list[Instruction]]] = {
     ev.Ended: Allocator._ended,
     ev.Told: Allocator._told,
     ev.ToldAgain: Allocator._told_again,
-    ev.JobPaused: Allocator._job_paused,
-    ev.JobResumed: Allocator._job_paused,
-    ev.JobReniced: Allocator._job_reniced,
+    ev.JobPaused: Allocator._job_wanted,
+    ev.JobResumed: Allocator._job_wanted,
+    ev.JobReniced: Allocator._job_wanted,
     ev.JobEnded: Allocator._job_ended,
     ev.Tick: Allocator._tick,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -68,6 +69,17 @@ class JobView:
     promises: int = 0
     earlier: tuple[int, ...] = ()
     usual_seconds: float | None = None
+
+    def tell(self, value: float, seconds: float, chance: float | None) -> None:
+        """A result has come."""
+        self.values.append(value)
+        self.seconds.append(seconds)
+        self.promise(chance)
+
+    def precede(self, results: Sequence[int], seconds: float) -> None:
+        """How many results searches took that were like it, and how long their runs; what is none counts as unknown."""
+        self.earlier = tuple(each for each in results if each > 0)
+        self.usual_seconds = seconds_of(seconds) if self.earlier else None
 
     def promise(self, chance: float | None, sign: int = 1) -> None:
         """Count what was said of a run, or, with -1, count it no more."""
