@@ -13,7 +13,6 @@ from tradewind import plugins
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Trial, TrialState
 from tradewind.store.base import Change, Store, StudyRow
 from tradewind.store.cluster import ClusterStore, JobRow, Length
-from tradewind.store.lengths import alike
 
 
 @pytest.fixture(params=["sqlite_url", "postgresql_url"])
@@ -34,7 +33,8 @@ def studies(url: str) -> Iterator[Store]:
 
 
 def row(name: str = "train", target: float | None = 0.5, tenant: str = "A", **inner: Any) -> JobRow:
-    spec = {"job": {"searcher": {"use": "random"}, "space": {"x": 1}, "budget": {"trials": 40}, **inner}, "parallel": 1}
+    usual = {"searcher": {"use": "random"}, "space": {"x": 1}, "budget": {"trials": 40}, "job": {"command": ["train"]}}
+    spec = {"job": {**usual, **inner}, "parallel": 1}
     return JobRow(0, tenant, name, spec, {"target": target})
 
 
@@ -75,6 +75,11 @@ def test_those_like_it_count_that_came_to_their_end(clusters: ClusterStore, stud
         row(stop=[{"use": "target", "value": 3}]),
         row(objective={"minimise": "loss"}),
         row(constraints={"deadline": 3}),
+        row(budget={"trials": 40, "dollars": 1.0}),
+        row(where=["x > 3"]),
+        row(offers={"vcpu": [1, 2]}),
+        row(job={"command": ["other"]}),
+        row(job={"command": ["train"], "parameters": {"size": 4000}}),
     ],
 )
 def test_others_do_not(clusters: ClusterStore, studies: Store, other: JobRow) -> None:
@@ -83,12 +88,6 @@ def test_others_do_not(clusters: ClusterStore, studies: Store, other: JobRow) ->
     assert clusters.lengths(clusters.submit(other)) == [Length(2, 30.0)]
 
 
-def test_searches_in_groups_that_are_alike() -> None:
-    one, two, three = row(), replace(row(), id=2, options={"target": 0.5, "core": "process"}), row(target=0.4)
-    assert alike([one, three, two]) == [[one, two], [three]]
-    assert alike([]) == []
-
-
-def test_how_many_run_at_a_time_is_no_difference(clusters: ClusterStore, studies: Store) -> None:
-    over(clusters, studies, replace(row(), spec={**row().spec, "parallel": 4}), 10.0)
+def test_how_it_is_run_is_no_difference(clusters: ClusterStore, studies: Store) -> None:
+    over(clusters, studies, row(parallel=4, seed=7, deploy={"retries": 1}), 10.0)
     assert clusters.lengths(clusters.submit(row())) == [Length(1, 10.0)]

@@ -29,7 +29,7 @@ def test_what_usually_takes_less_goes_first() -> None:
     runs = [*asks("a", 3, ONE), *asks("b", 3, ONE)]
     assert started(allocator.handle_all([*jobs, *known, *runs], 0.0)) == ["b0"]
     assert started(allocator.handle_all([ev.Ended("b0"), ev.Told("b", 1.0, 9.0)], 9.0)) == ["b1"]
-    # It is told anew whenever one more is over.
+    # It is told anew when more are over.
     allocator.handle(ev.Preceded("b", [400, 600], 9.0), 10.0)
     assert started(allocator.handle_all([ev.Ended("b1"), ev.Told("b", 1.0, 9.0)], 18.0)) == ["a0"]
 
@@ -42,6 +42,12 @@ def test_what_is_no_time_counts_as_not_known(seconds: float) -> None:
     assert (view.earlier, view.usual_seconds) == ((3, 5), None)
     allocator.handle(ev.Preceded("j", [], 5.0), 0.0)
     assert (view.earlier, view.usual_seconds) == ((), None)
+
+
+def test_of_a_search_that_is_over_nothing_is_kept() -> None:
+    allocator = cluster({"n": {"cpu": 1}}, ["A"])
+    assert allocator.handle_all([ev.JobSubmitted("j", "A"), ev.JobEnded("j"), ev.Preceded("j", [3], 5.0)], 0.0) == []
+    assert "j" not in allocator.jobs
 
 
 def test_a_core_that_starts_again_does_not_forget_them() -> None:
@@ -100,11 +106,16 @@ def test_a_cluster_learns_it_from_what_has_ended_on_it(world: World) -> None:
         return {int(name): view.earlier for name, view in views.items()}
 
     running = world.cluster(how=policy(priority=GainPriority))
-    found = seen(running, lambda: world.store.job(first.id).state != "done" or str(first.id) in running.allocator.jobs)
+
+    def unknown() -> bool:
+        held = running.allocator.jobs.get(str(second.id))
+        return held is None or not held.view.earlier
+
+    found = seen(running, unknown)
     assert found == {first.id: (), second.id: (3,), other.id: ()}
     # And one that comes later, or again, after the cluster was started anew.
     late = world.submit("train", trials=3)
     world.store.want(late.id, "pause")
     again = world.cluster()
-    found = seen(again, lambda: len(again.allocator.jobs) < 3)
+    found = seen(again, lambda: len(again.allocator.jobs) < 3)  # they come with what is known
     assert found == {second.id: (3,), other.id: (), late.id: (3,)}

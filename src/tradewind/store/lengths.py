@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ from sqlalchemy.engine import Connection
 from tradewind.store.cluster_values import JobRow
 from tradewind.store.schema import cluster_jobs, trials
 
-_AIM = ("space", "objective", "constraints", "searcher", "stop")
+_AIM = ("space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop")
+_AIM += ("abort", "future_runs")
+_RUNS = ("command", "image", "inputs", "parameters", "load", "fraction")
 _LOOKED_AT = 50
 """Searches of that name, the newest, among which those with the same aim are looked for."""
 
@@ -34,7 +36,7 @@ class Length:
 def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
     """How long the searches took that came to their end by themselves and are like this one, the newest first.
 
-    They have its tenant, its name and its aim: what is searched for, where, by whom, and when it ends.
+    They have its tenant and its name, and are equal in `likeness`.
 
     Args:
         connection: To the database.
@@ -45,8 +47,8 @@ def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
     same = (row.tenant == job.tenant, row.name == job.name, row.state == "done", row.id != job.id)
     query = sa.select(row.study_id, row.spec, row.options).where(*same, row.study_id.is_not(None))
     found = connection.execute(query.order_by(row.id.desc()).limit(_LOOKED_AT)).all()
-    aim = aim_of(job.spec, job.options)
-    like = [each.study_id for each in found if aim_of(json.loads(each.spec), json.loads(each.options)) == aim]
+    wanted = likeness(job.spec, job.options)
+    like = [each.study_id for each in found if likeness(json.loads(each.spec), json.loads(each.options)) == wanted]
     if not like:
         return []
     told = (
@@ -58,21 +60,16 @@ def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
     return [Length(each.results, float(each.seconds)) for each in connection.execute(told)]
 
 
-def alike(jobs: Sequence[JobRow]) -> list[list[JobRow]]:
-    """Searches in groups of equal tenant, name and aim, in their order."""
-    groups: dict[tuple[str, str, str], list[JobRow]] = {}
-    for job in jobs:
-        aim = json.dumps(aim_of(job.spec, job.options), sort_keys=True)
-        groups.setdefault((job.tenant, job.name, aim), []).append(job)
-    return list(groups.values())
+def likeness(spec: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """What runs, what is searched for, where, by whom, and when the search ends: equal for searches that take as long.
 
-
-def aim_of(spec: Mapping[str, Any], options: Mapping[str, Any]) -> list[Any]:
-    """What is searched for, where, by whom, and when the search ends: equal for searches that take as long.
+    How many runs go at a time, on which engine, and the seed make no difference.
 
     Args:
         spec: The specification of a search, as it was submitted.
         options: How it is run.
     """
     inner = spec.get("job") or {}
-    return [*(inner.get(name) for name in _AIM), (inner.get("budget") or {}).get("trials"), options.get("target")]
+    job = inner.get("job") or {}
+    aim = [*(inner.get(name) for name in _AIM), *(job.get(name) for name in _RUNS), options.get("target")]
+    return json.dumps(aim, sort_keys=True)

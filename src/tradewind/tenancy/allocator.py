@@ -156,9 +156,9 @@ class Allocator:
         return []
 
     def _preceded(self, event: ev.Preceded) -> list[Instruction]:
-        job = self._job(event.job)
-        job.view.precede(event.results, event.seconds)
-        self._changed(job)
+        if (job := self.jobs.get(event.job)) is not None:
+            job.view.precede(event.results, event.seconds)
+            self._changed(job)
         return []
 
     def _asked(self, event: ev.Asked) -> list[Instruction]:

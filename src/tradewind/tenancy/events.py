@@ -73,7 +73,7 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class Preceded:
-    """Searches like one were over before it: by the same searcher, for the same job and the same aim.
+    """Searches like one are over: of the same job, by the same searcher, with the same aim.
 
     Attributes:
         job: The search.

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import queue
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
 from tradewind.store.cluster import OPEN, ClusterStore, JobRow, State, Wanted
-from tradewind.store.lengths import alike
+from tradewind.store.lengths import likeness
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, Policy
 from tradewind.tenancy.core import CoreSettings
@@ -95,6 +95,8 @@ class Cluster:
         self._crashes: dict[int, int] = {}
         self._again: dict[int, float] = {}  # when a search goes on that was left
         self._reasons: dict[int, str] = {}  # why a search was ended from here
+        self._like: dict[int, tuple[str, str, str]] = {}  # what a search shares with those that take as long
+        self._fresh: set[tuple[str, str, str]] = set()  # the same of searches that came, or that are over
         self._known: Capacities = {}
         self._tenants: dict[str, Any] = {}
         self._token = ""
@@ -174,7 +176,6 @@ class Cluster:
     def _look(self) -> None:
         """Take what has changed in the store: tenants, new searches, wishes."""
         events: list[ev.Event] = []
-        new: list[JobRow] = []
         wishes = self.store.wishes(self.settings.name)  # before the tenants: each of them has one
         for tenant in self.store.tenants():
             if self._tenants.get(tenant.name) != tenant:
@@ -192,10 +193,9 @@ class Cluster:
                 continue
             elif (job := self.store.take(number, self.settings.name)) is not None:
                 events += self._new(job)
-                new.append(job)
-        for each in alike([job for job in new if job.id in self._jobs]):
-            events += self._preceded(each)
-        self._feed(*events)
+                self._like[number] = (job.tenant, job.name, likeness(job.spec, job.options))
+                self._fresh.add(self._like[number])
+        self._feed(*events, *self._preceded())
 
     def _new(self, job: JobRow) -> list[ev.Event]:
         self._jobs[job.id] = job
@@ -218,13 +218,24 @@ class Cluster:
             self._start_core(job.id)
         return events
 
-    def _preceded(self, jobs: Sequence[JobRow]) -> list[ev.Event]:
-        """How long the searches took that are over and were like these, which are all alike."""
-        if not jobs or not (found := self.store.lengths(jobs[0], _ENOUGH)):
-            return []
-        results = [each.results for each in found]
-        seconds = sum(each.seconds for each in found) / sum(results)
-        return [ev.Preceded(str(job.id), results, seconds) for job in jobs]
+    def _preceded(self) -> list[ev.Event]:
+        """How long searches took that are over, for those that are like them and know of fewer so far."""
+        fresh, self._fresh = self._fresh, set()
+        self._like = (
+            {number: like for number, like in self._like.items() if number in self._jobs} if fresh else self._like
+        )
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        for number, like in self._like.items():
+            known = self.allocator.jobs.get(str(number))
+            if like in fresh and (known is None or len(known.view.earlier) < _ENOUGH):
+                groups.setdefault(like, []).append(number)
+        events: list[ev.Event] = []
+        for numbers in groups.values():
+            if found := self.store.lengths(self._jobs[numbers[0]], _ENOUGH):
+                results = [each.results for each in found]
+                seconds = sum(each.seconds for each in found) / sum(results)
+                events += [ev.Preceded(str(number), results, seconds) for number in numbers]
+        return events
 
     def _end_new(self, job: JobRow, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
         """End a search that this cluster does not begin; the allocator knows it as long as it has runs."""
@@ -297,20 +308,10 @@ class Cluster:
                 return gone + self._conclude(number, "failed", message.reason)
             case state:
                 why = self._reasons.pop(number, "") if state == "cancelled" else ""
-                job = self._jobs[number]
                 self._finish(number, state, why or message.reason)
-                gone += self._preceded(self._like(job)) if state == "done" else []
+                if state == "done" and number in self._like:
+                    self._fresh.add(self._like.pop(number))
         return [*gone, ev.JobEnded(name)]
-
-    def _like(self, over: JobRow) -> list[JobRow]:
-        """The searches that are not over and learn from one that is how long they will take, as long as few are known.
-
-        Each of ten thousand that wait alike need not hear of each that ends.
-        """
-        views = {number: each.view for number in self._jobs if (each := self.allocator.jobs.get(str(number)))}
-        open_ones = [self._jobs[number] for number, view in views.items() if len(view.earlier) < _ENOUGH]
-        same = [job for job in open_ones if (job.tenant, job.name) == (over.tenant, over.name)]
-        return next((each[1:] for each in alike([over, *same]) if each[0] is over), [])
 
     def _conclude(self, number: int, state: Literal["cancelled", "failed"], reason: str) -> list[ev.Event]:
         """End a search that has no Core: at once if it has no study yet, else when no run of it is left."""

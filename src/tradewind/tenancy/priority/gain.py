@@ -29,7 +29,7 @@ class GainSettings(Settings):
     recalled: float = Field(
         10.0,
         ge=0,
-        description="Earlier searches of the same job, searcher and aim count as so many at most; 0 for not at all",
+        description="Earlier searches that were like it count as so many at most; 0 for not at all",
     )
     foreseen: float = Field(
         0.0,
