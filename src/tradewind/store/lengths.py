@@ -13,8 +13,10 @@ from sqlalchemy.engine import Connection
 from tradewind.store.cluster_values import JobRow
 from tradewind.store.schema import cluster_jobs, trials
 
-_AIM = ("space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop")
-_AIM += ("abort", "future_runs")
+_AIM = (
+    "space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop",
+    "abort", "future_runs",
+)  # fmt: skip
 _RUNS = ("command", "image", "inputs", "parameters", "load", "fraction")
 _LOOKED_AT = 50
 """Searches of that name, the newest, among which those with the same aim are looked for."""
