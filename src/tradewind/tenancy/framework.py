@@ -220,10 +220,10 @@ class Cluster:
 
     def _preceded(self) -> list[ev.Event]:
         """How long searches took that are over, for those that are like them and know of fewer so far."""
+        if not self._fresh:  # as at nearly every look
+            return []
         fresh, self._fresh = self._fresh, set()
-        self._like = (
-            {number: like for number, like in self._like.items() if number in self._jobs} if fresh else self._like
-        )
+        self._like = {number: like for number, like in self._like.items() if number in self._jobs}
         groups: dict[tuple[str, str, str], list[int]] = {}
         for number, like in self._like.items():
             known = self.allocator.jobs.get(str(number))
