@@ -43,7 +43,7 @@ class TradewindSettings(ModelledSettings):
         default=10.0, ge=1, description="Deadlines that the first run may take: it shows what the job needs."
     )
     first_share: float = Field(
-        default=0.1,
+        default=0.02,
         gt=0,
         le=1,
         description="Share of the money for trying every candidate up to the deadline that the first run may take.",
