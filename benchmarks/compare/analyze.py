@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 BILLINGS = ("second", "minimum60", "setup120")
 MARK = ("tensorflow", "cherrypick", "scout", "multicloud")
 """The families of which older figures exist."""
-PEERS = ("random-plain", "random", "exhaustive", "cherrypick", "obol-0", "obol-2")
-PEERS += ("optuna-tpe", "optuna-tpe-abort", "optuna-gp", "smac")
+PEERS = ("random-plain", "random", "exhaustive", "cherrypick", "cherrypick-abort", "obol-0", "obol-0-abort", "obol-2")
+PEERS += ("optuna-tpe", "optuna-tpe-abort", "optuna-gp", "smac", "smac-abort")
 OURS = "tradewind"
 BARS = {"second": (2.0, 0.90), "minimum60": (3.0, 0.85), "setup120": (4.5, 0.75)}
 """Largest geometric mean and smallest share within 8 mean costs, by billing."""
@@ -78,12 +78,12 @@ class Results:
     ) -> Array:
         """One figure, shape (tables, seeds); a policy without chance gives the same for all seeds."""
         rows = self._rows[policy, condition, past]
-        single = self.single(policy, condition)
+        single = self.single(policy, condition, past)
         return np.array([[rows[name, 0 if single else seed][column] for seed in seeds] for name in names])
 
-    def single(self, policy: str, condition: str) -> bool:
-        """True for a policy that was run once because its seeds do not differ."""
-        return POLICIES[policy].seeds == 1 and not CONDITIONS[condition][2]
+    def single(self, policy: str, condition: str, past: str = "cold") -> bool:
+        """True for a policy that was run once because its seeds do not differ: they choose what a past holds."""
+        return POLICIES[policy].seeds == 1 and past == "cold" and not CONDITIONS[condition][2]
 
     def both(
         self, first: tuple[str, str, str], second: tuple[str, str, str], names: tuple[str, ...]
@@ -92,7 +92,7 @@ class Results:
         sets = []
         for policy, condition, past in (first, second):
             seeds = set(self.seeds(policy, condition, past, names))
-            sets.append(None if self.single(policy, condition) and seeds else seeds)
+            sets.append(None if self.single(policy, condition, past) and seeds else seeds)
         given = [s for s in sets if s is not None]
         return tuple(sorted(set.intersection(*given))) if given else (0,)
 
@@ -325,6 +325,20 @@ def warm_bars(results: Results, names: tuple[str, ...]) -> None:
                 verdict(text, warm.value <= 0.5 if past in ("warm", "complete") else warm.low <= 1.0)
 
 
+def with_past(results: Results, names: tuple[str, ...]) -> None:
+    """Money with a past as a share of what it takes without: by billing, and by family per second."""
+    rows = []
+    for past in PASTS[1:]:
+        found = [ratio(results, (OURS, c, past), (OURS, c, "cold"), names) for c in BILLINGS]
+        parts = [ratio(results, (OURS, "second", past), (OURS, "second", "cold"), m) for m in families(names).values()]
+        if any(found):
+            seeds = len(results.seeds(OURS, "second", past, names))
+            rows.append([past, *(f"{one.value:.2f}" if one else "" for one in [*found, *parts]), str(seeds)])
+    if rows:
+        head = ["past", *(CONDITIONS[c][0] for c in BILLINGS), *families(names), "seeds"]
+        show(f"{POLICIES[OURS].words} with a past: money as a share of what it takes without", head, rows)
+
+
 def walls(results: Results) -> None:
     """Wall time by policy."""
     rows = []
@@ -415,6 +429,7 @@ def main() -> None:
     if given.against in results.policies:
         against(results, given.against, names)
     if OURS in results.policies:
+        with_past(results, names)
         bars(results, names)
     walls(results)
     if given.plot:

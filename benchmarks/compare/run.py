@@ -57,13 +57,18 @@ POLICIES: dict[str, Policy] = {
     "random": Policy("random, abort", "random", True),
     "exhaustive": Policy("exhaustive, cheapest first, abort", "exhaustive", True, {"order": "cheapest"}, 1),
     "cherrypick": Policy("CherryPick, without its stop rule", "cherrypick", False, {"stop": False}),
+    "cherrypick-abort": Policy("CherryPick, abort", "cherrypick", True, {"stop": False, "abort": True}),
     # Five random starts, as in paper 1; one thread, as for all.
     "obol-0": Policy("OBOL, depth 0", "obol", False, {"depth": 0, "starts": 5, "threads": 1}),
+    "obol-0-abort": Policy(
+        "OBOL, depth 0, abort", "obol", True, {"depth": 0, "starts": 5, "threads": 1, "abort": True}
+    ),
     "obol-2": Policy("OBOL, depth 2", "obol", False, {"depth": 2, "starts": 5, "threads": 1}),
     "optuna-tpe": Policy("Optuna TPE", "peer:optuna-tpe", False),
     "optuna-tpe-abort": Policy("Optuna TPE, abort", "peer:optuna-tpe", True),
     "optuna-gp": Policy("Optuna GP", "peer:optuna-gp", False),
     "smac": Policy("SMAC3", "peer:smac", False),
+    "smac-abort": Policy("SMAC3, abort", "peer:smac", True),
     "gp": Policy("gp", "gp", True),
     "tradewind": Policy("tradewind", "tradewind", True, {}, 1),
 }

@@ -90,7 +90,7 @@ def plot(share: Table, target: Path) -> None:
         "done, exploring": ("#0d7a5f", (0, (5, 1, 1, 1, 1, 1)), "DONE, exploring"),
         "proposed": ("#0f6cbd", "-", "proposed"),
     }
-    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.5), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.8), sharey=True, layout="constrained")
     for ax, (job, title) in zip(axes, titles.items(), strict=True):
         for policy, (colour, line, label) in styles.items():
             values = 100 * share[job, policy]
@@ -108,7 +108,7 @@ def plot(share: Table, target: Path) -> None:
         ax.set_ylim(0, 62)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("distance from the optimum, % of the range")
-    axes[1].legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.93))
+    figure.legend(*axes[1].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncol=5)
     figure.savefig(target, metadata={"Date": None})
     plt.close(figure)
 

@@ -32,7 +32,7 @@ BASES = {
 INTRO = """\
 Everything that can be exchanged is a part: a class that an entry point announces. These are the parts that come with
 Tradewind; `tradewind plugins` shows those of other packages too. A part is chosen in the job YAML by its name, `gp`, or
-with settings, `{use: gp, xi: 0.01}`. [Extending](../guides/extending.md) shows how to add one."""
+with settings, `{use: gp, starts: 3}`. [Extending](../guides/extending.md) shows how to add one."""
 
 
 COMBINATIONS = """\

@@ -15,7 +15,7 @@ from tradewind.cli.plugins import setting_rows
 
 INTRO = """\
 A job is one YAML file; `tradewind init` writes a commented one. Unknown keys are errors. A part is chosen by its name,
-`searcher: gp`, or with its settings, `searcher: {use: gp, xi: 0.01}`; [plugins.md](plugins.md) lists them all.
+`searcher: gp`, or with its settings, `searcher: {use: gp, starts: 3}`; [plugins.md](plugins.md) lists them all.
 
 Time is written `90s`, `45m` or `2h30m`, a bare number is seconds. Memory is written `512MiB` or `4GiB`, a bare number
 is GiB. Money is USD, written `2` or `$2`."""
