@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Billing, Categorical, TrialState
+from tradewind.problem import Billing, Categorical, Instance, Offer, TrialState
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.testing.problems import KnownProblem, Outcome, drive, machine_parameters, make_problem
 
@@ -42,6 +42,29 @@ def test_what_costs_more_than_the_best_before_it_begins_is_not_run(name: str, se
     assert isinstance(answer, NothingLeft)
     assert answer.final
     assert "no untried configuration can cost less than the best" in answer.reason
+
+
+@pytest.mark.parametrize("name", ["tradewind", "gp"])
+@pytest.mark.parametrize("price", [0.045, 0.08, 0.085, 0.12, 0.3, 7.0])
+def test_runs_within_one_unit_of_billing_all_cost_the_same(name: str, price: float) -> None:
+    """Whatever the last bit of a price says: a run of 0.2 s on the same machine cannot cost less than one of 0.8 s."""
+    offers = {"only": Offer("t", "only", 1, 1.0, price)}
+    parameters = [
+        Instance(name="type", values=("only",), offers=offers),
+        Categorical(name="mode", values=tuple("abcd")),
+    ]
+    times = {"a": 0.8, "b": 0.4, "c": 0.2, "d": 0.1}
+    problem = make_problem(
+        parameters,
+        lambda c, _offer: Outcome(times[str(c["mode"])]),
+        deadline=10.0,
+        billing=Billing(),
+    )
+    searcher = plugins.create("searcher", name, {}, problem=problem, seed=0)
+    assert len(drive(searcher, problem, 20)) == 1
+    answer = searcher.ask(SearchState())
+    assert isinstance(answer, NothingLeft)
+    assert "the smallest bill of each, for 1.0 s, is at least that" in answer.reason
 
 
 def test_a_pareto_front_needs_the_dear_ones_too() -> None:

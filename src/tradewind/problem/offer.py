@@ -113,6 +113,11 @@ class Billing:
         units = math.ceil(units - min(0.5, 1e-9 * max(1.0, units)))
         return units * self.granularity_seconds
 
+    @property
+    def shortest_billed(self) -> float:
+        """The least seconds that a run is billed for, however short it is."""
+        return self.billed_seconds(0.0) or self.granularity_seconds
+
     def cost(self, runtime: float, hourly: float) -> float:
         """USD that a run costs.
 

@@ -292,8 +292,7 @@ class Searcher(Plugin, ABC):
 
     def smallest_bill(self, hourly: NDArray[np.float64]) -> NDArray[np.float64]:
         """USD that a run costs at least, set-up included, by USD per hour; of the shape of ``hourly``."""
-        billing = self.problem.terms.billing
-        return hourly * (billing.billed_seconds(0.0) or billing.granularity_seconds) / 3600.0
+        return hourly * self.problem.terms.billing.shortest_billed / 3600.0
 
     def open_candidates(self, state: SearchState) -> tuple[Candidates, NDArray[np.intp]]:
         """The candidates of an enumerable space, and the indices of those neither taken nor too dear, in order."""

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
+from tradewind.problem.offer import NANO
 from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
@@ -29,7 +30,7 @@ from tradewind.searcher.beliefs import Beliefs, Caps, Outlook
 from tradewind.searcher.field import FieldSearcher, Indices
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.units import count, format_money
+from tradewind.units import count, format_duration, format_money
 
 
 class ModelledSettings(plugins.Settings):
@@ -96,8 +97,7 @@ class ModelledSearcher(
         candidates, free, features = field
         free = free[self._may_win(candidates.hourly[free])]
         if not len(free):
-            words = f"no untried configuration can cost less than the best, {format_money(self._cheapest)}"
-            return NothingLeft(f"{words}: the smallest bill of each is above that", final=not state.pending)
+            return NothingLeft(self._none_can_win(), final=not state.pending)
         beliefs = self._beliefs()
         informed = sum(t.observation is not None for t in self.history) + len(state.pending)
         chosen: list[Proposal] = []
@@ -152,8 +152,17 @@ class ModelledSearcher(
 
         Without this, money that is left would be spent on configurations that have lost before they begin.
         """
+        # Bills are rounded to the nano-dollar: one that differs by less is the same one.
         # What is free is looked at beside others that are: it costs nothing to know them all.
-        return np.asarray((self.smallest_bill(hourly) < self._cheapest) | (hourly == 0))
+        return np.asarray((self.smallest_bill(hourly) < self._cheapest - 1.0 / NANO) | (hourly == 0))
+
+    def _none_can_win(self) -> str:
+        """Why nothing that is left can be cheaper than the best."""
+        words = (
+            f"no untried configuration can cost less than the best, {format_money(self._cheapest)}: the smallest bill"
+        )
+        unit = self.problem.terms.billing.shortest_billed
+        return f"{words} of each, for {format_duration(unit)}, is at least that (deploy.billing says what is billed)"
 
     def _pick(self, outlook: Outlook) -> int:
         score = outlook.improvement

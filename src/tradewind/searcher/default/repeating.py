@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tradewind.problem import Billing
 from tradewind.problem.standing import Standing
 from tradewind.searcher.surrogate.gp import Array
 
@@ -11,8 +12,31 @@ UNKNOWN_SPREAD = 0.1
 """By how much runs are taken to vary until one was repeated."""
 LEAST_GAIN = 0.0001
 """Share of the best by which a repetition must be expected to improve the recommendation."""
+_LEAST_STEP = 0.01
+"""Change of ln time over which a bill is looked at, where runs hardly vary."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(25)
 _SHARES = _WEIGHTS / _WEIGHTS.sum()
+
+
+def bill_moves(billing: Billing, seconds: Array, hourly: Array, spread: float | None) -> Array:
+    """By what share of a change of its time the bill of a run changes.
+
+    Below one where set-up is paid besides, and zero where the change stays within what is billed in any case: a
+    minimum, or a unit of time that is begun.
+
+    Args:
+        billing: How time becomes money.
+        seconds: Run times, shape (k,).
+        hourly: USD per hour, shape (k,).
+        spread: Standard deviation of the logarithm of a run's time; None as long as it is not known.
+
+    Returns:
+        Elasticities between 0 and 1, shape (k,).
+    """
+    step = max(UNKNOWN_SPREAD if spread is None else spread, _LEAST_STEP)
+    longer, shorter = (np.array(billing.costs(seconds * np.exp(side), hourly)) for side in (step, -step))
+    moved: Array = np.log(np.maximum(longer, 1e-12) / np.maximum(shorter, 1e-12)) / (2.0 * step)
+    return np.clip(moved, 0.0, 1.0)
 
 
 def gains(standing: Standing, times: Array, moved: Array) -> Array:

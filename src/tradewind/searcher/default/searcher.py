@@ -20,7 +20,7 @@ from tradewind.searcher.beliefs import Beliefs, Caps
 from tradewind.searcher.default.beliefs import PricedBeliefs, PricedCaps, trend_of
 from tradewind.searcher.default.kinship import UNRELATED
 from tradewind.searcher.default.past import Lessons, past_jobs
-from tradewind.searcher.default.repeating import LEAST_GAIN, gains
+from tradewind.searcher.default.repeating import LEAST_GAIN, bill_moves, gains
 from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
 from tradewind.searcher.starts import cheap_maximin
 from tradewind.searcher.surrogate.gp import Array
@@ -117,7 +117,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         spend = np.array(self.problem.terms.billing.costs(seconds, hourly))
         moved = np.ones(len(trials))
         if objective.metric == COST:
-            moved = np.clip(hourly * seconds / 3600.0 / np.maximum(spend, 1e-12), 0.0, 1.0)
+            moved = bill_moves(self.problem.terms.billing, seconds, hourly, standing.spread)
         times = standing.times + np.array([running[trial.key] for trial in trials])
         gain = gains(standing, times, moved)
         worth = (times < self.settings.repeats) & (gain >= LEAST_GAIN * abs(least)) & self._pays(gain, spend, least)
