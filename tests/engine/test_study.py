@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -223,6 +224,21 @@ def test_an_objective_that_is_not_finite_fails_the_trial_and_is_never_the_best(w
         assert (failed.state, failed.spent) == (TrialState.FAILED, 2.0)
         assert failed.observation is not None
         assert failed.observation.reason == f"the metric 'value' is {wrong}, which is not a finite number"
+
+
+@pytest.mark.parametrize("wrong", [-sys.float_info.max, 1.001e100])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_the_largest_number_that_there_is_stands_for_no_result(wrong: float, bounded: bool) -> None:
+    """Models would square it; 1e100 itself still counts."""
+    objective = "cost" if bounded else {"maximise": "value"}
+    constraints = {"metrics": {"value": ">= -1e200"}} if bounded else {}
+    with Study({**JOB, "objective": objective, "constraints": constraints}) as study:
+        first, second = study.ask(2)
+        told = study.tell(first, runtime=1.0, cost=2.0, metrics={"value": wrong})
+        assert (told.state, told.spent) == (TrialState.FAILED, 2.0)
+        assert told.observation is not None
+        assert told.observation.reason.startswith(f"the metric 'value' is {wrong:.3g}, which cannot be compared")
+        assert study.tell(second, runtime=1.0, cost=2.0, metrics={"value": 1e100}).state == TrialState.SUCCEEDED
 
 
 def test_a_function_that_returns_an_infinity_has_failed_there() -> None:

@@ -21,6 +21,10 @@ from tradewind.problem import (
 )
 from tradewind.units import format_duration, format_money
 
+LARGEST = 1e100
+"""A metric above this in size stands for "no result": programs report the largest number that there is as a penalty.
+Squares and sums of what is below can still be worked out."""
+
 
 def is_lost(run: Run) -> bool:
     """True when an ended run is the infrastructure's fault and says nothing of the configuration."""
@@ -30,7 +34,10 @@ def is_lost(run: Run) -> bool:
 def succeeded(
     trial: Trial, run: Run, metrics: Mapping[str, float], objective: Objective, constraints: Constraints
 ) -> Trial:
-    """The trial after a run that ended well and whose output was read; without a finite objective it has failed."""
+    """The trial after a run that ended well and whose output was read.
+
+    Without a finite objective it has failed; so it has with an objective or a bounded metric above `LARGEST` in size.
+    """
     known = {**metrics, RUNTIME: run.runtime, COST: run.cost}
     value = known.get(objective.metric)
     if value is None:
@@ -38,6 +45,10 @@ def succeeded(
         return failed(trial, run, f"the output has no metric {objective.metric!r}; it has {have}", known)
     if not math.isfinite(value):
         return failed(trial, run, f"the metric {objective.metric!r} is {value}, which is not a finite number", known)
+    for name in (objective.metric, *(bound.metric for bound in constraints.thresholds)):
+        if LARGEST < abs(known.get(name, 0.0)) < math.inf:
+            words = f"the metric {name!r} is {known[name]:.3g}, which cannot be compared with others (1e100 can)"
+            return failed(trial, run, words, known)
     broken = constraints.broken(run.runtime, known)
     seen = Observation(
         objective=float(value),
