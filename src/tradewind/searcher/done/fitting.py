@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tradewind.problem import Threshold
 from tradewind.searcher.done.expansion import Array, Expansion
 from tradewind.searcher.done.law import Law
 from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, Ridge, misfits
+from tradewind.searcher.done.runs import LOG_SPREAD
 
 SIGMAS = (0.1, 0.2, 0.4, 0.8)
 """Frequencies that are tried: standard deviation by input, on [-1, 1]."""
@@ -230,3 +232,31 @@ def beyond(mean: Array, sd: Array, bound: Array) -> Array:
     at = (bound - mean) / sd
     expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
     return np.maximum(expected, bound)
+
+
+def spread_of(values: Array, *, log: bool) -> float:
+    """How far a figure is expected to vary, before a model has explained anything."""
+    if log:
+        return LOG_SPREAD
+    return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
+
+
+def within(bound: Threshold, mean: Array, scale: Array, freedom: float, *, log: bool) -> Array:
+    """Probability that a figure with a Student distribution keeps a bound, shape (n,).
+
+    Args:
+        bound: The bound.
+        mean: Of the figure, or of its logarithm, shape (n,).
+        scale: Of the same.
+        freedom: Degrees of freedom.
+        log: Whether it is the logarithm.
+    """
+    from scipy.special import stdtr
+
+    limits = [-math.inf if bound.at_least is None else bound.at_least]
+    limits.append(math.inf if bound.at_most is None else bound.at_most)
+    if log:
+        limits = [math.log(limit) if limit > 0 else -math.inf for limit in limits]
+    low, high = (stdtr(freedom, (limit - mean) / scale) for limit in limits)
+    found: Array = np.maximum(high - low, 0.0)
+    return found

@@ -11,9 +11,10 @@ import numpy as np
 from tradewind.problem import COST, RUNTIME, Problem, Threshold
 from tradewind.searcher import outcomes
 from tradewind.searcher.done.expansion import Array, Expansion
-from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response, beyond
+from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response, beyond, spread_of, within
+from tradewind.searcher.done.measured import Correction
 from tradewind.searcher.done.mixture import Mixture, likely
-from tradewind.searcher.done.places import Outlook, Places, log_vcpus
+from tradewind.searcher.done.places import Outlook, Places, log_vcpus, unrounded
 from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import (
@@ -70,7 +71,8 @@ class Model:
         self.parameters = ParameterMap(self.wanted, runs)
         self.profiles = ProfileMap(timed if both and settings.profile else [])
         self._unknown = 0.0
-        self._lawful = both and settings.law and settings.target == "log" and settings.trend > 0
+        self._logarithmic = settings.target == "log"
+        self._lawful = both and settings.law and self._logarithmic and settings.trend > 0
         self._width = runs[0].row.size if runs else 0
         self.dropped: frozenset[str] = frozenset()
         self.ignored: tuple[str, ...] = ()
@@ -81,6 +83,7 @@ class Model:
         self.success: Response | None = None
         self.bounds: list[Threshold] = []
         self.figures: dict[str, tuple[Response, bool]] = {}
+        self._measured: dict[str, Correction] = {}
         self.used: list[PastRun] = []
         if not runs:
             return
@@ -169,16 +172,9 @@ class Model:
     def _target(self, runs: Sequence[PastRun]) -> Array:
         """The modelled figure of runs: the logarithm of the time without what is expected of more vCPUs."""
         seconds = np.array([run.log_seconds for run in runs])
-        if self._settings.target == "plain":
-            plain: Array = np.exp(seconds)
-            return plain
+        if not self._logarithmic:
+            return np.asarray(np.exp(seconds))
         return seconds + self._settings.speedup * log_vcpus([run.trial.offer for run in runs])
-
-    def _spread(self, values: Array) -> float:
-        """How far the figure is expected to vary, before the model has explained anything."""
-        if self._settings.target == "log":
-            return LOG_SPREAD
-        return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
 
     def _judge(self, timed: Sequence[PastRun]) -> list[frozenset[str]]:
         """Sets of inputs that may not matter, the likeliest first; profiles have to show that they do."""
@@ -192,7 +188,7 @@ class Model:
         newest = timed[-JUDGED:]
         z, y = self._inputs(newest), self._target(newest)
         y = y - y.mean()
-        family = self._family(self._spread(y), of_time=True)
+        family = self._family(spread_of(y, log=self._logarithmic), of_time=True)
         start = family.choose(z, y, profiles)
         tries = [family.choose(z, y, profiles - {name}) for name in self.profiles.names]
         # A profile may say better what a parameter's name stands for: it comes first, the parameter may go then.
@@ -209,7 +205,7 @@ class Model:
         base = exact or bounds
         if base:
             z, y = self._inputs(base), self._target(base)
-            family = self._family(self._spread(y), of_time=True)
+            family = self._family(spread_of(y, log=self._logarithmic), of_time=True)
             shapes = (
                 self._known.shapes(self._varied, self.profiles.names, laws=self._lawful)
                 if self._known
@@ -246,8 +242,7 @@ class Model:
         self.bounds += [outcomes.with_room(bound, values.tolist()) for bound in bounds]
         log = bool((values > 0).all()) and all(outcomes.may_log(bound) for bound in bounds)
         values = np.log(values) if log else values
-        spread = LOG_SPREAD if log else max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
-        family = self._family(spread)
+        family = self._family(spread_of(values, log=log))
         self.figures[name] = (Response(family, family.choose(z, values - values.mean()), z, values), log)
 
     @property
@@ -286,6 +281,21 @@ class Model:
         other.success = None if self.success is None else self.success.believing(z)
         return other
 
+    def corrected(self) -> Model:
+        """A copy that is drawn towards what was measured at the present job parameters; see `Correction`."""
+        other, exact = copy.copy(self), [run for run in self.used if not run.seen.censored and not run.failed]
+        here = [run for run, away in zip(exact, self.distance(exact), strict=True) if away == 0.0] if exact else []
+        if self.time is None or not here:
+            return other
+        rows = np.array([run.row for run in here])
+        z = self._here(rows, log_vcpus([run.trial.offer for run in here]))
+        left = {RUNTIME: self._target(here) - self.time.mean(z)}
+        for name, (response, log) in self.figures.items():
+            values = np.array([run.metric(name) for run in here])
+            left[name] = (np.log(values) if log else values) - response.mean(z)
+        other._measured = {name: Correction.of(rows, e) for name, e in left.items() if np.isfinite(e).any()}
+        return other
+
     # ------------------------------------------------------------------ expecting
 
     def surface(self, row: Array, power: float) -> tuple[float, Array]:
@@ -315,13 +325,13 @@ class Model:
 
         assert self.time is not None
         z, freedom = self._here(places.rows, places.power), self.time.freedom
-        mean = self.time.mean(z) - optimism * self.time.deviation(z)
-        sd = self._deviation(self.time, z)
+        mean, sd = self._expected(RUNTIME, self.time, z)
+        mean = mean - optimism * self.time.deviation(z) if optimism else mean
         far = float(stdtrit(freedom, _RANGE)) * sd
         seconds, low, high = (self._seconds(mean + shift, places) for shift in (0.0, -far, far))
 
         def before(limit: Array) -> Array:
-            if self._settings.target == "log":
+            if self._logarithmic:
                 limit = np.log(np.maximum(limit, 1e-9)) + self._settings.speedup * places.power
             return np.asarray(stdtr(freedom, (limit - mean) / sd))
 
@@ -331,9 +341,13 @@ class Model:
             chance = before(latest)
             if earliest.any():
                 chance = np.maximum(chance - before(earliest), 0.0)
-        cost, cheap, dear = (self._money(t, places.hourly) for t in (seconds, low, high))
-        loss = self._loss(z, seconds, cost)
-        return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), loss)
+        cost, cheap, dear = (unrounded(self._problem.terms.billing, t, places.hourly) for t in (seconds, low, high))
+        return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), self._loss(z, seconds, cost))
+
+    def _expected(self, name: str, response: Response | Mixture, z: Array) -> tuple[Array, Array]:
+        """Mean of a figure, and the scale of its distribution."""
+        mean, sd = response.mean(z), self._deviation(response, z)
+        return self._measured[name].applied(z[:, : self._width], mean, sd) if name in self._measured else (mean, sd)
 
     def _deviation(self, response: Response | Mixture, z: Array) -> Array:
         """Scale of the distribution of a figure, with what is not known of job parameters that never varied."""
@@ -341,14 +355,9 @@ class Model:
         return np.hypot(own, self._unknown * response.spread / LOG_SPREAD) if self._unknown else own
 
     def _seconds(self, figure: Array, places: Places) -> Array:
-        if self._settings.target == "plain":
+        if not self._logarithmic:
             return np.maximum(figure, 1e-6)
         return np.exp(np.clip(figure - self._settings.speedup * places.power, -50.0, 50.0))
-
-    def _money(self, seconds: Array, hourly: Array) -> Array:
-        """USD without the rounding to whole billing units, which would make equal what is not."""
-        billing = self._problem.terms.billing
-        return np.maximum(billing.setup_seconds + seconds, billing.minimum_seconds) / 3600.0 * hourly
 
     def _loss(self, z: Array, seconds: Array, money: Array) -> Array:
         aim = self._problem.objective
@@ -371,8 +380,8 @@ class Model:
         from scipy.special import stdtrit
 
         response, log = self.figures[metric]
-        mean = response.mean(z)
-        far = float(stdtrit(response.freedom, _RANGE)) * self._deviation(response, z)
+        mean, sd = self._expected(metric, response, z)
+        far = float(stdtrit(response.freedom, _RANGE)) * sd
         found: list[Array] = [mean, mean - far, mean + far]
         middle, low, high = (np.exp(np.clip(v, -700.0, 700.0)) if log else v for v in found)
         return middle, low, high
@@ -384,13 +393,7 @@ class Model:
         chance = np.ones(len(z))
         for bound in self.bounds:
             response, log = self.figures[bound.metric]
-            mean, sd = response.mean(z), self._deviation(response, z)
-            limits = [-math.inf if bound.at_least is None else bound.at_least]
-            limits.append(math.inf if bound.at_most is None else bound.at_most)
-            if log:
-                limits = [math.log(limit) if limit > 0 else -math.inf for limit in limits]
-            low, high = (stdtr(response.freedom, (limit - mean) / sd) for limit in limits)
-            chance = chance * np.maximum(high - low, 0.0)
+            chance = chance * within(bound, *self._expected(bound.metric, response, z), response.freedom, log=log)
         if self.success is not None:
             mean, sd = self.success.mean(z), self._deviation(self.success, z)
             chance = chance * stdtr(self.success.freedom, mean / sd)

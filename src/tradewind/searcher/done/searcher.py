@@ -157,10 +157,11 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         if not len(free):
             return []
         places = (self._places if self._listed else Places.of(candidates, self._map))[free]
-        outlook = model.judge(places)
+        corrected = model.corrected()
+        outlook = corrected.judge(places)
         billed = self._billed(outlook, places)
         order = rank(billed, self.settings.confidence, outlook.loss)[:count]
-        wanted = model.objective(places)
+        wanted = corrected.objective(places)
         return [
             Recommendation(
                 configuration=candidates.configuration(int(free[i])),
@@ -207,7 +208,7 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         if model.time is None or row is None:
             return {}
         places = Places.of(pool, self._map)
-        outlook = self._billed(model.judge(places), places)
+        outlook = self._billed(model.corrected().judge(places), places)
         return {
             "expected_cost": float(outlook.cost[0]),
             "cost_low": float(outlook.cost_low[0]),
