@@ -12,6 +12,7 @@ import pytest
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
+from tradewind.searcher.base import NothingLeft, Searcher
 
 JOB = """
 name: quick
@@ -85,6 +86,23 @@ def test_nothing_feasible_has_its_own_exit_code(job: Path, capsys: pytest.Captur
 def test_a_budget_that_pays_no_run_has_its_own_exit_code(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 5
     assert "does not pay" in capsys.readouterr().err
+
+
+def test_a_budget_that_pays_no_run_is_said_once(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "the budget of $0.000000001 does not pay a single run"
+    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft(reason))
+    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 5
+    assert capsys.readouterr().err.count("does not pay") == 1
+
+
+def test_nothing_that_is_sold_is_no_matter_of_money(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft("nothing is sold"))
+    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 6
+    assert "no feasible configuration was found: nothing is sold" in capsys.readouterr().err
 
 
 def test_failing_programs_end_the_search_with_the_reason(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,9 +127,9 @@ def _finish(
     if ended.interrupted:
         raise InterruptedSearch("interrupted", hint=f"tradewind tune {spec.file} resumes")
     if data.best is None:
-        if not len(data) and spec.budget.dollars is not None:
-            budget = format_money(spec.budget.dollars)
-            message = f"the budget of {budget} does not pay a single run: {ended.reason}"
+        if data.unpaid:
+            words = f"the budget of {format_money(spec.budget.dollars)} does not pay a single run"
+            message = ended.reason if ended.reason.startswith(words) else f"{words}: {ended.reason}"
             raise BudgetError(message, hint="raise budget.dollars, or allow cheaper instance types")
         runs = store.runs(study.id)
         if runs and (problem := unmet(max(runs, key=lambda run: run.ended or 0.0), ended.reason)):
