@@ -221,6 +221,13 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     assert not (tmp_path / "home").exists()
 
 
+def test_a_job_to_learn_from_that_is_nowhere_is_told_of_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace("{use: exhaustive, order: declared}", "tradewind") + "past: [quikc]\n")
+    assert run(["tune", str(job), "--quiet", "--trials", "1"]) == 0
+    said = "tradewind: past: nothing is stored yet of 'quikc', so that nothing is learned from it"
+    assert capsys.readouterr().err.splitlines() == [f"{said} (known: no other job)"]
+
+
 def test_charts_that_cannot_be_drawn_are_told_of_before_anything_runs(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
