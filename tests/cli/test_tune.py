@@ -228,6 +228,28 @@ def test_a_job_to_learn_from_that_is_nowhere_is_told_of_once(job: Path, capsys: 
     assert capsys.readouterr().err.splitlines() == [f"{said} (known: no other job)"]
 
 
+def test_a_dry_run_says_what_is_left_to_a_study_that_has_begun(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*words: str) -> list[str]:
+        assert run(["tune", str(job), "--dry-run", *words]) == 0
+        return capsys.readouterr().out.splitlines()[-4:-2]
+
+    assert run(["tune", str(job), "--quiet", "--trials", "2"]) == 0
+    capsys.readouterr()
+    first, second = said("--trials", "2")
+    assert first.startswith(
+        "The study quick (id 1) is finished, as the budget of 2 trials is used up: it has had 2 trials"
+    )
+    assert second == "Nothing is left of its budget of 2 trials: give it a larger one, or start anew with --fresh."
+    assert said("--trials", "5")[1] == "The same command goes on with it (--fresh starts anew) and may take 3 trials."
+    assert "may take $1.000 more in total or 3 trials." in said("--trials", "5", "--budget", "$1")[1]
+    assert said()[1].endswith("and may take what it likes.")
+    assert said("--fresh", "--trials", "2")[1] == "The search may take 2 trials."
+    assert run(["tune", str(job), "--dry-run", "--json", "--trials", "5"]) == 0
+    study = json.loads(capsys.readouterr().out)["study"]
+    assert (study["id"], study["state"], study["used"]["trials"], study["left"]["trials"]) == (1, "finished", 2, 3)
+    assert study["left"]["dollars"] is None
+
+
 def test_charts_that_cannot_be_drawn_are_told_of_before_anything_runs(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,7 +59,7 @@ def tune(
     if dry_run:
         from tradewind.cli.preview import preview
 
-        preview(spec, as_json=as_json)
+        preview(spec, store=store, fresh=fresh, as_json=as_json)
         return
     # Hours of searching are not to end with these.
     if html is not None and not html.absolute().parent.is_dir():
