@@ -306,7 +306,7 @@ def test_options_that_fail_only_once_the_sampler_learns_are_refused_before(
 @pytest.mark.parametrize(
     ("sampler", "options"),
     [
-        ("tpe", {"n_startup_trials": 0, "n_ei_candidates": 1, "prior_weight": 0.0}),
+        ("tpe", {"n_startup_trials": 0, "n_ei_candidates": 1, "prior_weight": 0.5}),
         ("tpe", {"n_startup_trials": 1e9, "multivariate": True, "group": True, "constant_liar": False}),
         ("nsgaii", {"population_size": 10**9, "mutation_prob": 1.0, "crossover_prob": 0.0}),
         ("qmc", {"qmc_type": "halton", "scramble": True}),
