@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from pydantic import Field
+from rich.console import Console
 
 from tradewind import plugins
 from tradewind.cli.app import run
@@ -70,6 +73,19 @@ def test_table_has_a_line_for_each_part(capsys: pytest.CaptureFixture[str]) -> N
     lines = capsys.readouterr().out.splitlines()
     for name in plugins.names("selector"):
         assert sum(line.split()[:2] == ["selector", name] for line in lines) == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 110, 120])
+def test_no_name_of_a_capability_is_broken_in_a_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    monkeypatch.setattr("tradewind.cli.plugins._console", lambda: console)
+    assert run(["plugins"]) == 0
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    words = Counter(word.strip(",") for line in lines for word in line.split())
+    named = Counter(name for row in part_rows() for name in row.capabilities)
+    assert {name: words[name] for name in named} == named
 
 
 def test_kind_restricts(capsys: pytest.CaptureFixture[str]) -> None:

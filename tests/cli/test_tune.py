@@ -12,6 +12,7 @@ import pytest
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
+from tradewind.searcher.base import NothingLeft, Searcher
 
 JOB = """
 name: quick
@@ -85,6 +86,23 @@ def test_nothing_feasible_has_its_own_exit_code(job: Path, capsys: pytest.Captur
 def test_a_budget_that_pays_no_run_has_its_own_exit_code(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 5
     assert "does not pay" in capsys.readouterr().err
+
+
+def test_a_budget_that_pays_no_run_is_said_once(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "the budget of $0.000000001 does not pay a single run"
+    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft(reason))
+    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 5
+    assert capsys.readouterr().err.count("does not pay") == 1
+
+
+def test_nothing_that_is_sold_is_no_matter_of_money(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft("nothing is sold"))
+    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 6
+    assert "no feasible configuration was found: nothing is sold" in capsys.readouterr().err
 
 
 def test_failing_programs_end_the_search_with_the_reason(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,6 +219,35 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     assert run(["tune", str(path), "--dry-run"]) == 0
     assert "clouds: too many configurations to list on 2 kinds of machines" in capsys.readouterr().out
     assert not (tmp_path / "home").exists()
+
+
+def test_a_job_to_learn_from_that_is_nowhere_is_told_of_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace("{use: exhaustive, order: declared}", "tradewind") + "past: [quikc]\n")
+    assert run(["tune", str(job), "--quiet", "--trials", "1"]) == 0
+    said = "tradewind: past: nothing is stored yet of 'quikc', so that nothing is learned from it"
+    assert capsys.readouterr().err.splitlines() == [f"{said} (known: no other job)"]
+
+
+def test_a_dry_run_says_what_is_left_to_a_study_that_has_begun(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*words: str) -> list[str]:
+        assert run(["tune", str(job), "--dry-run", *words]) == 0
+        return capsys.readouterr().out.splitlines()[-4:-2]
+
+    assert run(["tune", str(job), "--quiet", "--trials", "2"]) == 0
+    capsys.readouterr()
+    first, second = said("--trials", "2")
+    assert first.startswith(
+        "The study quick (id 1) is finished, as the budget of 2 trials is used up: it has had 2 trials"
+    )
+    assert second == "Nothing is left of its budget of 2 trials: give it a larger one, or start anew with --fresh."
+    assert said("--trials", "5")[1] == "The same command goes on with it (--fresh starts anew) and may take 3 trials."
+    assert "may take $1.000 more in total or 3 trials." in said("--trials", "5", "--budget", "$1")[1]
+    assert said()[1].endswith("and may take what it likes.")
+    assert said("--fresh", "--trials", "2")[1] == "The search may take 2 trials."
+    assert run(["tune", str(job), "--dry-run", "--json", "--trials", "5"]) == 0
+    study = json.loads(capsys.readouterr().out)["study"]
+    assert (study["id"], study["state"], study["used"]["trials"], study["left"]["trials"]) == (1, "finished", 2, 3)
+    assert study["left"]["dollars"] is None
 
 
 def test_charts_that_cannot_be_drawn_are_told_of_before_anything_runs(

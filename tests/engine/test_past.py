@@ -11,7 +11,7 @@ import pytest
 from tradewind import plugins
 from tradewind.engine import past as engine_past
 from tradewind.engine.assemble import new_study
-from tradewind.engine.past import load_past, wants_past
+from tradewind.engine.past import load_past, nothing_of, wants_past
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Trial, TrialState
 from tradewind.problem.spec import Spec, parse_spec
 from tradewind.searcher.base import LearnsFromPast
@@ -180,3 +180,25 @@ def test_a_search_gets_its_past(store: Store, monkeypatch: pytest.MonkeyPatch, t
     study = store.create_study(new_study(spec()))
     search = assemble.build_search(spec(), study, store, tmp_path)
     assert [past.name for past in search.parts.searcher.problem.past] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("past", "searcher", "told"),
+    [
+        ("[jbo-a]", "tradewind", "yet of 'jbo-a', so that nothing is learned from it (did you mean 'job-a'?)"),
+        ("[job-a, ran, mine]", "tradewind", ""),
+        ("[zzz, yyy]", "tradewind", "yet of 'zzz' and 'yyy', so that nothing is learned from them (known: job-a, ran)"),
+        ("all", "tradewind", ""),
+        ("none", "tradewind", ""),
+        ("[jbo-a]", "random", ""),
+    ],
+)
+def test_a_job_that_nothing_is_stored_of_is_told_of(store: Store, past: str, searcher: str, told: str) -> None:
+    put(store, spec("job-a"), 10.0, 11.0)
+    put(store, spec("ran"), 20.0, 21.0, name="ran.runs")
+    assert nothing_of(spec(past=past, searcher=searcher), store) == (told and f"past: nothing is stored {told}")
+
+
+def test_where_no_other_job_is_stored_there_is_none_to_name(store: Store) -> None:
+    put(store, spec("mine"), 10.0, 11.0)
+    assert nothing_of(spec(past="[gone]", searcher="tradewind"), store).endswith("(known: no other job)")

@@ -56,6 +56,15 @@ WRONG = [
     ("searcher: gpp", "job.yaml:7: searcher: there is no searcher named 'gpp' (did you mean 'gp'?)"),
     ("searcher:\n  use: random\n  speed: 3", "job.yaml:9: unknown key 'speed' in searcher"),
     ("searcher: {xi: 3}", "searcher.use is missing"),
+    (
+        "searcher: {use: paris, references: [1xc5.large]}",
+        "job.yaml:7: searcher.references: wanted 2 values, got 1 (The",
+    ),
+    (
+        "searcher: {use: paris, references: [a, b, c]}",
+        "job.yaml:7: searcher.references: wanted 2 values, got 3 (The two",
+    ),
+    ("searcher: {use: paris, references: []}", "job.yaml:7: searcher.references: wanted 2 values, got 0 ("),
     ("searcher: [gp]", "searcher: wanted a mapping, got ['gp']"),
     ("interpret: [exit_code, regx]", "interpret.1: there is no interpreter named 'regx' (did you mean 'regex'?)"),
     ("interpret: {use: json_lines, optinal: true}", "unknown key 'optinal' in interpret (did you mean 'optional'?)"),

@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from tradewind.reporting.grid import Column, Grid, sized
+from tradewind.reporting.grid import Column, Grid, below, sized
 
 
 def printed(grid: Grid, width: int = 80, *, colour: bool = False) -> list[str]:
@@ -52,3 +52,24 @@ def test_where_nothing_fits_figures_are_cut_last_and_no_line_is_too_long(width: 
     assert max(map(len, lines)) <= width
     assert len(lines[0].split("  ")) >= 4
     assert ("$0.0000100" in lines[1]) == (width >= 40)
+
+
+def test_what_must_not_be_cut_is_below_its_line_where_it_does_not_fit() -> None:
+    columns = [Column("n", right=True), Column("configuration", least=8, below=True), Column("$", 1, right=True)]
+    rows = [["7", "instance=us-east-1/c5.large level=1", "1.00"], ["12", "", "0.50"]]
+    assert printed(Grid(columns, rows, [{}, {}], 60), 60)[1] == " 7  instance=us-east-1/c5.large level=1  1.00"
+    assert printed(Grid(columns, rows, [{}, {}], 34), 34) == [
+        " n     $",
+        " 7  1.00",
+        "    instance=us-east-1/c5.large",
+        "    level=1",
+        "12  0.50",
+    ]
+
+
+def test_lines_below_break_between_words() -> None:
+    assert below("instance=us-east-1/c5.large level=1 codec=zstd", 44, 4) == [
+        "    instance=us-east-1/c5.large level=1",
+        "    codec=zstd",
+    ]
+    assert below("", 44, 4) == []

@@ -35,14 +35,40 @@ def long_lines() -> list[tables.TrialLine]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_trials_fit_on_one_line_each(width: int) -> None:
+def test_trials_fit_on_one_line_each_and_their_whole_configurations_below(width: int) -> None:
     lines = printed(tables.trials(long_lines(), Objective("throughput", "maximise"), width), width)
-    assert len(lines) == 4
     assert all(cell_len(line) <= width for line in lines)
-    assert "7" in lines[1]
-    assert "infeasible" in lines[1]
-    assert ("why" in lines[0]) == (width > 80)
-    assert "instance=c7i" in lines[1]
+    assert ("why" in lines[0]) == (width >= 80) and "configuration" not in lines[0]
+    assert lines[1].split()[:2] == ["7", "infeasible"]
+    whole = "instance=c7i.metal-48xl workers=16 codec=zstd rate=0.1235 level=9"
+    assert " ".join(" ".join(lines[2 : 4 if width < 80 else 3]).split()) == whole
+    assert len(lines) == 1 + 3 * (3 if width < 80 else 2)
+
+
+def test_configurations_with_long_names_can_be_told_apart_in_eighty_columns(store: Store, build: Build) -> None:
+    names = ["algorithm_of_the_model", "early_stopping_enabled", "learning_rate_of_descent"]
+    chosen = [dict(zip(names, ("boosting", i % 2 == 0, 0.1 * i), strict=True)) for i in range(1, 5)]
+    trials = [
+        make_trial(i, one, 0.1 * (5 - i), metrics={"accuracy_on_the_validation_set": 0.9 - 0.2 * i})
+        for i, one in enumerate(chosen)
+    ]
+    spec = {**SPEC, "objective": {"minimise": "cost", "also": [{"maximise": "accuracy_on_the_validation_set"}]}}
+    data = StudyData.load(store, build(trials, spec=spec))
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    print_report(data, console)
+    assert isinstance(console.file, io.StringIO)
+    found = console.file.getvalue()
+    best = found.partition("Best 4 of")[2].partition("Trade-off")[0]
+    traded = found.partition("Trade-off")[2].partition("so far")[0]
+    for one in chosen:
+        words = f"early_stopping_enabled={one[names[1]]} learning_rate_of_descent={one[names[2]]:.4g}"
+        assert words in " ".join(best.split())
+    assert f"algorithm_of_the_model=boosting {words}" in " ".join(traded.split())
+
+
+def test_facts_take_the_width_of_the_longest_name_and_the_longest_value() -> None:
+    lines = printed(tables.facts([("a" * 20, "1"), ("b", "c" * 30)], 80), 80)
+    assert [line.split() for line in lines] == [["a" * 20, "1"], ["b", "c" * 30]]
 
 
 def test_what_is_equal_in_all_trials_is_said_once_and_a_pipe_gets_all(

@@ -24,6 +24,22 @@ def test_no_trials(store: Store, build: Build) -> None:
     assert said(store, build()) == "Nothing has been tried yet.\ntradewind tune starts the search."
 
 
+@pytest.mark.parametrize(
+    ("reason", "helps"),
+    [
+        ("the budget of $0.01 does not pay a single run", True),
+        ("the $0.01 left do not pay the smallest bill of any untried one", True),
+        ("no configuration was found that is allowed and sold", False),
+    ],
+)
+def test_a_search_that_ended_without_a_trial_is_not_told_to_start(
+    store: Store, build: Build, reason: str, helps: bool
+) -> None:
+    text = said(store, build(state="finished", reason=reason))
+    stopped = f"Nothing has been tried yet.\nIt stopped because: {reason}."
+    assert text == stopped + ("\nRaise the budget, or allow cheaper instance types." if helps else "")
+
+
 def test_only_running_trials(store: Store, build: Build) -> None:
     text = said(store, build([make_trial(0, {"a": 1}, state=TrialState.RUNNING)]))
     assert "No trial has ended yet; 1 trial on the way." in text

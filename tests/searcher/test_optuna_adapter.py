@@ -282,6 +282,41 @@ def test_settings_that_the_sampler_does_not_know_are_refused() -> None:
         make(problems.tiny_problem(), sampler="qmc", options={"qmc_type": "lattice"})
 
 
+@pytest.mark.parametrize(
+    ("sampler", "options", "named"),
+    [
+        ("tpe", {"n_startup_trials": "abc"}, "n_startup_trials: 'abc'"),
+        ("tpe", {"n_ei_candidates": 0}, "n_ei_candidates: 0"),
+        ("tpe", {"n_ei_candidates": 2.5, "n_startup_trials": 5000}, "n_ei_candidates: 2.5"),
+        ("tpe", {"prior_weight": -1}, "prior_weight: -1"),
+        ("tpe", {"gamma": 3, "multivariate": True}, "gamma: 3"),
+        ("tpe", {"weights": 1}, "weights: 1"),
+        ("nsgaii", {"population_size": 2.5}, "population_size: 2.5"),
+        ("nsgaii", {"population_size": 1000.0}, "population_size: 1000.0"),
+    ],
+)
+def test_options_that_fail_only_once_the_sampler_learns_are_refused_before(
+    sampler: str, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(SpecError, match=rf"^searcher\.options: .*Sampler cannot search with {named} \(") as refusal:
+        make(problems.tiny_problem(), sampler=sampler, options=options)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options"),
+    [
+        ("tpe", {"n_startup_trials": 0, "n_ei_candidates": 1, "prior_weight": 0.5}),
+        ("tpe", {"n_startup_trials": 1e9, "multivariate": True, "group": True, "constant_liar": False}),
+        ("nsgaii", {"population_size": 10**9, "mutation_prob": 1.0, "crossover_prob": 0.0}),
+        ("qmc", {"qmc_type": "halton", "scramble": True}),
+    ],
+)
+def test_options_that_work_are_taken(sampler: str, options: dict[str, Any]) -> None:
+    searcher = make(problems.tiny_problem(), sampler=sampler, options=options)
+    assert one(searcher.ask(SearchState())).configuration
+
+
 def test_optuna_stays_silent_and_is_left_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     before = optuna.logging.get_verbosity()
     problem = problems.conditional_problem()

@@ -535,4 +535,18 @@ YAML = [
         "the exhaustive searcher cannot try a space with a continuous parameter (give the values to try as lists, or use the searcher random or gp)",
         files={"job.yaml": JOB.replace("1..9", "0.5..9.5").replace("random", "exhaustive")},
     ),
+    Case(
+        "references",
+        "one reference for a searcher that wants two",
+        3,
+        "job.yaml:10: searcher.references: wanted 2 values, got 1 (The two machine choices to run first, as 4xm5.large, or 4xaws/m5.large where several providers sell such a type; without it those that predicted best)",
+        files=job("searcher: random", "searcher: {use: paris, references: [1xc5.large]}"),
+    ),
+    Case(
+        "start",
+        "a start that lacks a parameter",
+        3,
+        "job.yaml:12: searcher.start: workers is missing (wanted 1, 2)",
+        files=job("searcher: random", "searcher:\n  use: coordinate_descent\n  start: {level: 3}"),
+    ),
 ]

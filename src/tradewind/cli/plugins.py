@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
+_ROOMY = 110
+"""Characters of a terminal in which capabilities have a column of their own; in others their names would be broken."""
+
+_NARROW = 80
+"""Characters of a terminal below which there is no room for where a part is from."""
+
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
@@ -217,13 +223,17 @@ def _print_table(console: Console, rows: Sequence[PartRow]) -> None:
     from rich import box
     from rich.table import Table
 
+    roomy, narrow = console.width >= _ROOMY, console.width < _NARROW
+    titles = ["kind", "name", "what it does", *(["capabilities"] if roomy else []), *([] if narrow else ["from"])]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("kind", "name", "what it does", "capabilities", "from"):
-        table.add_column(title, no_wrap=title in ("kind", "name"), overflow="fold")
+    for title in titles:
+        table.add_column(title, no_wrap=title in ("kind", "name", "from"), overflow="fold")
     for row in rows:
         summary = f"DOES NOT LOAD: {row.broken}" if row.broken else row.summary
-        came_from = f"{row.package} {row.version}".strip()
-        table.add_row(*(_plain(t) for t in (row.kind, row.name, summary, ", ".join(row.capabilities), came_from)))
+        abilities = ", ".join(row.capabilities)
+        middle = [summary, abilities] if roomy else [summary + (f"\ncan: {abilities}" if abilities else "")]
+        came_from = [] if narrow else [f"{row.package} {row.version}".strip()]
+        table.add_row(*(_plain(text) for text in (row.kind, row.name, *middle, *came_from)))
     console.print(table)
 
 

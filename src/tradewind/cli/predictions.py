@@ -70,7 +70,7 @@ def layout(lines: Sequence[Line], width: int, *, bound: bool, metric: str | None
         bound: As for `print_predictions`.
         metric: As for `print_predictions`.
     """
-    import textwrap
+    from tradewind.reporting.grid import below
 
     names = [*([metric, "90 % range"] if metric else []), "time", "90 % range", "cost", "90 % range"]
     names += ["fits"] if bound else []
@@ -94,11 +94,10 @@ def layout(lines: Sequence[Line], width: int, *, bound: bool, metric: str | None
             cells.pop(gone)
     gap = 2 if place + sum(widths) + 2 * len(widths) <= width else 1
     found = [f"{_number(0, place)}  {_row(names, widths, gap)}"]
-    indent = " " * (place + 2)
     for number, (one, row) in enumerate(zip(lines, rows[1:], strict=True), 1):
         found.append(f"{_number(number, place)}  {_row(row, widths, gap)}")
         words = f"{one.words}  ({one.reason})" if one.reason else one.words
-        found += textwrap.wrap(words, max(width, 40), initial_indent=indent, subsequent_indent=indent)
+        found += below(words, width, place + 2)
     return found
 
 

@@ -17,11 +17,13 @@ _MOST = 20
 """So many kinds of machines are printed; JSON has all."""
 
 
-def preview(spec: Spec, *, as_json: bool) -> None:
+def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_json: bool) -> None:
     """Print what a search of a specification may choose and spend; nothing is stored and no provider is asked.
 
     Args:
         spec: The specification.
+        store: Address of the store, where there may be a study that the search would go on with.
+        fresh: It would begin anew in any case.
         as_json: Print JSON.
 
     Raises:
@@ -33,6 +35,7 @@ def preview(spec: Spec, *, as_json: bool) -> None:
     from tradewind.paths import data_folder
 
     found = _facts(spec, build_problem(spec, data_folder()))
+    found["study"] = None if fresh else _begun(spec, store)
     if as_json:
         emit_json(found)
         return
@@ -67,6 +70,36 @@ def _facts(spec: Spec, problem: Problem) -> dict[str, Any]:
         "searcher": spec.searcher.name,
         "provisioner": spec.provisioner.name,
         "runner": spec.runner.name,
+    }
+
+
+def _begun(spec: Spec, address: str | None) -> dict[str, Any] | None:
+    """The study that the search would go on with, and what is left of the budget; None where it would begin one."""
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+    from tradewind.engine.assemble import find_or_new_study
+    from tradewind.errors import StudyNotFoundError
+    from tradewind.reporting.tables import state_words
+
+    try:
+        opened = open_store(address, must_exist=True)
+    except StudyNotFoundError:
+        return None
+    with closing(opened):
+        row, new = find_or_new_study(spec, opened)
+        if new:
+            return None
+        summary = opened.summaries([row.id])[0]
+    used = {"dollars": summary.spent, "hours": row.elapsed / 3600, "trials": sum(summary.counts.values())}
+    limits = {"dollars": spec.budget.dollars, "hours": spec.budget.hours, "trials": spec.budget.trials}
+    return {
+        "id": row.id,
+        "name": row.name,
+        "state": state_words(summary),
+        "reason": row.reason,
+        "used": used,
+        "left": {name: None if most is None else max(0, most - used[name]) for name, most in limits.items()},
     }
 
 
@@ -124,14 +157,44 @@ def _print(found: dict[str, Any]) -> None:
     Console(highlight=False).print(table)
     if len(machines) > _MOST:
         typer.echo(f"and {len(machines) - _MOST} more, dearer ones (--json has all)")
-    limits = [
-        *([f"{format_money(budget['dollars'])} in total"] if budget["dollars"] is not None else ()),
-        *([format_duration(budget["hours"] * 3600)] if budget["hours"] is not None else ()),
-        *([count(budget["trials"], "trial")] if budget["trials"] is not None else ()),
-    ]
-    typer.echo(
-        f"The search may take {' or '.join(limits)}." if limits else "Nothing limits the search: it has no budget."
-    )
+    if found["study"] is None:
+        limits = _amounts(budget, "in total")
+        typer.echo(f"The search may take {limits}." if limits else "Nothing limits the search: it has no budget.")
+    else:
+        _print_begun(found["study"], budget)
     if not deadline:
         typer.echo("A run may take as long as it likes: there is no deadline.")
     typer.echo("Nothing was started, and no provider was asked.")
+
+
+def _print_begun(study: dict[str, Any], budget: dict[str, Any]) -> None:
+    """Say what a study has used, and what is left to the search that goes on with it."""
+    from tradewind.units import count, format_money
+
+    used, left = study["used"], study["left"]
+    had = f"it has had {count(used['trials'], 'trial')} for {format_money(used['dollars'])}"
+    why = f", as {study['reason'].rstrip('.')}" if study["reason"] and study["state"] == "finished" else ""
+    typer.echo(f"The study {study['name']} (id {study['id']}) is {study['state']}{why}: {had}.")
+    gone = {name: budget[name] for name, rest in left.items() if rest == 0}
+    if gone:
+        words = _amounts({"dollars": None, "hours": None, "trials": None, **gone}, "")
+        typer.echo(f"Nothing is left of its budget of {words}: give it a larger one, or start anew with --fresh.")
+        return
+    rest = _amounts(left, "more in total") or "what it likes"
+    onwards = (
+        "It may" if study["state"] == "running" else "The same command goes on with it (--fresh starts anew) and may"
+    )
+    typer.echo(f"{onwards} take {rest}.")
+
+
+def _amounts(budget: dict[str, Any], of_money: str) -> str:
+    """What a search may take, in words: ``$2.00 in total or 5 trials``; empty where nothing limits it."""
+    from tradewind.units import count, format_duration, format_money
+
+    dollars, hours, trials = budget["dollars"], budget["hours"], budget["trials"]
+    amounts = [
+        *([f"{format_money(dollars)} {of_money}".rstrip()] if dollars is not None else ()),
+        *([format_duration(hours * 3600)] if hours is not None else ()),
+        *([count(trials, "trial")] if trials is not None else ()),
+    ]
+    return " or ".join(amounts)

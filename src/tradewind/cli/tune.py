@@ -59,7 +59,7 @@ def tune(
     if dry_run:
         from tradewind.cli.preview import preview
 
-        preview(spec, as_json=as_json)
+        preview(spec, store=store, fresh=fresh, as_json=as_json)
         return
     # Hours of searching are not to end with these.
     if html is not None and not html.absolute().parent.is_dir():
@@ -77,6 +77,7 @@ def tune(
 def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[StudyRow, Stop]:
     from tradewind.cli.signals import StopWanted
     from tradewind.engine.assemble import build_problem, build_search, find_or_new_study
+    from tradewind.engine.past import nothing_of
     from tradewind.paths import data_folder
     from tradewind.reporting.live import LiveView
     from tradewind.units import count
@@ -84,6 +85,8 @@ def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[Stud
     problem = build_problem(spec, data_folder())
     study, new = find_or_new_study(spec, store, fresh=fresh)
     history = [] if new else store.trials(study.id)
+    if warning := nothing_of(spec, store):
+        typer.echo(f"tradewind: {warning}", err=True)
     words = f"Resuming {study.name} after {count(len(history), 'trial')} (--fresh starts anew)."
     untold = [words] if history and not quiet else []
 
@@ -127,9 +130,9 @@ def _finish(
     if ended.interrupted:
         raise InterruptedSearch("interrupted", hint=f"tradewind tune {spec.file} resumes")
     if data.best is None:
-        if not len(data) and spec.budget.dollars is not None:
-            budget = format_money(spec.budget.dollars)
-            message = f"the budget of {budget} does not pay a single run: {ended.reason}"
+        if data.unpaid:
+            words = f"the budget of {format_money(spec.budget.dollars)} does not pay a single run"
+            message = ended.reason if ended.reason.startswith(words) else f"{words}: {ended.reason}"
             raise BudgetError(message, hint="raise budget.dollars, or allow cheaper instance types")
         runs = store.runs(study.id)
         if runs and (problem := unmet(max(runs, key=lambda run: run.ended or 0.0), ended.reason)):

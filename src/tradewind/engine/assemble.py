@@ -21,6 +21,7 @@ from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import Rule, make_rules
+from tradewind.errors import SpecError
 from tradewind.problem import (
     Categorical,
     Offer,
@@ -94,10 +95,20 @@ def _free_offers(spec: Spec, space: Space, data_folder: Path) -> list[Offer]:
 
 
 def build_searcher(spec: Spec, problem: Problem) -> Searcher:
-    """The searcher of a specification."""
+    """The searcher of a specification.
+
+    Raises:
+        SpecError: It does not take its settings, with the line of the one that it names (``searcher.start: ...``).
+    """
     name = spec.searcher.name
     settings = _anchored(spec, "searcher", name, spec.searcher.settings)
-    searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
+    try:
+        searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
+    except SpecError as error:
+        place = error.message.partition(":")[0].split(".")
+        if error.file or place[0] != "searcher":
+            raise
+        raise spec.error(tuple(place), error.message, error.hint) from error
     return searcher
 
 

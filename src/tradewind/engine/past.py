@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -61,6 +62,25 @@ def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: boo
             found.popitem()
             break
     return tuple(_joined(list(reversed(parts))) for parts in reversed(found.values()))
+
+
+def nothing_of(spec: Spec, store: Store) -> str:
+    """What to tell the user of jobs that are to be learned from and that nothing is stored of; empty if there are none.
+
+    They may come later, so it is no error; the job itself is not told of.
+    """
+    if isinstance(spec.past, str) or not wants_past(spec):
+        return ""
+    others = [job for job in spec.past if job != spec.name]
+    gone = [job for job in others if not any(store.list_studies(name, limit=1) for name in (job, job + SINGLE_RUNS))]
+    if not gone:
+        return ""
+    known = sorted({line.name.removesuffix(SINGLE_RUNS) for line in store.list_studies()} - {spec.name})
+    near = [repr(match) for job in gone for match in difflib.get_close_matches(job, known, n=1)]
+    hint = f"did you mean {' and '.join(near)}?" if near else f"known: {', '.join(known[:8]) or 'no other job'}"
+    names = " and ".join(repr(job) for job in gone)
+    them = "it" if len(gone) == 1 else "them"
+    return f"past: nothing is stored yet of {names}, so that nothing is learned from {them} ({hint})"
 
 
 def _together(row: StudyRow, past: PastStudy) -> Hashable:

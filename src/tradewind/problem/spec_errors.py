@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from tradewind.errors import SpecError
 from tradewind.problem.yaml_source import Place, Source
+from tradewind.units import count
 
 _WANTED = {
     "bool": "true or false",
@@ -53,7 +54,8 @@ def spec_errors(error: ValidationError, model: type[BaseModel], source: Source, 
         source: The document.
         prefix: Where in the document that model starts.
     """
-    return [_one(dict(details), model, source, prefix) for details in error.errors()]
+    found = [_one(dict(details), model, source, prefix) for details in error.errors()]
+    return list({str(one): one for one in found}.values())  # each value that a list lacks is an error of its own
 
 
 def _one(details: Mapping[str, Any], model: type[BaseModel], source: Source, prefix: Place) -> SpecError:
@@ -67,6 +69,9 @@ def _one(details: Mapping[str, Any], model: type[BaseModel], source: Source, pre
         return source.error(place, f"{label}: {context['message']}", context["hint"] or None)
     if kind == "extra_forbidden":
         return _unknown(place, _known_keys(model, loc[:-1]), source)
+    if (wrong := _wrong_length(kind, loc, model, got)) is not None:
+        at = loc[:-1] if kind == "missing" else loc
+        return source.error(place, f"{label}: {wrong}", _needed(model, at))
     if kind == "missing":
         return source.error(place, f"{label} is missing", _needed(model, loc))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -79,6 +84,28 @@ def _one(details: Mapping[str, Any], model: type[BaseModel], source: Source, pre
         hint = near(key, str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", "), "known:")
         return source.error((*place, key), f"unknown key {key!r} in {label}", hint)
     return source.error(place, f"{label}: {_reason(kind, got, details)}")
+
+
+def _wrong_length(kind: str, loc: Place, model: type[BaseModel], got: Any) -> str | None:
+    """What is wrong with a list that has another number of values than wanted; None for other errors."""
+    missing = kind == "missing" and isinstance(loc[-1], int)
+    if not missing and kind != "too_long":
+        return None
+    wanted = _values_of(model, loc[:-1] if missing else loc)
+    if wanted is None or not isinstance(got, Sequence):
+        return "too few values" if missing else None
+    return f"wanted {count(wanted, 'value')}, got {len(got)}"
+
+
+def _values_of(model: type[BaseModel], loc: Place) -> int | None:
+    """How many values the list at a place has to have; None where they may be any number."""
+    owner = _model_at(model, loc[:-1])
+    field = owner.model_fields.get(str(loc[-1])) if owner else None
+    for annotation in (field.annotation, *typing.get_args(field.annotation)) if field else ():
+        parts = typing.get_args(annotation)
+        if typing.get_origin(annotation) is tuple and Ellipsis not in parts:
+            return len(parts)
+    return None
 
 
 def _reason(kind: str, got: Any, details: Mapping[str, Any]) -> str:

@@ -131,6 +131,13 @@ class StudyData:
         """The study's row."""
         return self.summary.study
 
+    @property
+    def unpaid(self) -> bool:
+        """True where the search ended before its first trial since the budget pays none."""
+        reason = self.study.reason
+        money = " pay " in reason or "afford" in reason  # there may be nothing that is sold, too
+        return not len(self) and self.goal.budget.dollars is not None and money
+
     def __len__(self) -> int:
         return len(self.number)
 

@@ -1,5 +1,7 @@
 """Columns of words that fit a width: the least important are left out, and what may be cut is cut; no line wraps.
 
+What must not be cut is below its line instead, where it does not fit.
+
 Not rich's table, which takes a millisecond a line: ten thousand trials are shown in a second, not in ten.
 """
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
 _BETWEEN = "  "
+_BELOW = 16
+"""Characters of text that a line below a table's line has at least."""
+
 _NARROW, _NARROWEST = 8, 4
 """Places of a column that is cut where nothing fits: of names and configurations, and of others."""
 
@@ -27,12 +32,14 @@ class Column:
         rank: 0 is never left out; of the others the greatest goes first.
         right: True for figures.
         least: Characters to which it may be cut, or None when it is shown whole or not at all.
+        below: True for what is on lines of its own below the others where it would be cut.
     """
 
     title: str
     rank: int = 0
     right: bool = False
     least: int | None = None
+    below: bool = False
 
 
 @dataclass(slots=True)
@@ -56,7 +63,8 @@ class Grid:
         from rich.style import Style
 
         rows = [[printable(text) for text in row] for row in self.rows]
-        shown = self._shown(rows)
+        shown, under = self._arranged(rows)
+        indent = next(iter(shown.values()), 0) + len(_BETWEEN)
         bold, end = Style(bold=True), Segment.line()
         known: dict[str, Style] = {"": Style.null()}
         for row, styles in [([column.title for column in self.columns], None), *zip(rows, self.styles, strict=True)]:
@@ -68,11 +76,22 @@ class Grid:
                 last = place == len(shown) - 1
                 yield Segment(text.rstrip() if last else text + _BETWEEN, bold if styles is None else known[name])
             yield end
+            for i in under if styles is not None else ():
+                for line in below(row[i], self.width, indent):
+                    yield Segment(line)
+                    yield end
 
-    def _shown(self, rows: Sequence[Sequence[str]]) -> dict[int, int]:
-        """The columns that are shown, with their widths."""
+    def _arranged(self, rows: Sequence[Sequence[str]]) -> tuple[dict[int, int], list[int]]:
+        """The columns that are shown side by side, with their widths, and those that are below them."""
+        shown = self._shown(rows, ())
+        movable = [i for i, column in enumerate(self.columns) if column.below]
+        under = [i for i in movable if shown.get(i, 0) < max((cells(row[i]) for row in rows), default=0)]
+        return (self._shown(rows, under), under) if under else (shown, [])
+
+    def _shown(self, rows: Sequence[Sequence[str]], under: Sequence[int]) -> dict[int, int]:
+        """The columns that are shown side by side, with their widths; without some that are below."""
         widths = [max(map(cells, [column.title, *(row[i] for row in rows)])) for i, column in enumerate(self.columns)]
-        kept = _chosen(self.columns, widths, self.width)
+        kept = _chosen(self.columns, widths, self.width, under)
         shown = {i: widths[i] for i in kept}
         spare = self.width - sum(widths[i] + 2 for i in kept)
         cuttable = [i for i in kept if self.columns[i].least is not None]
@@ -102,17 +121,33 @@ class Grid:
                 shown[widest] -= 1
 
 
-def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Columns that fit when all that may be cut are cut to their least."""
+def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int, under: Sequence[int]) -> list[int]:
+    """Columns that fit when all that may be cut are cut to their least; without some that are below."""
 
     def needed(kept: Sequence[int]) -> int:
         cut = [min(widths[i], max(columns[i].least or widths[i], len(columns[i].title))) for i in kept]
         return sum(cut) + 2 * len(kept)
 
-    kept = list(range(len(columns)))
+    kept = [i for i in range(len(columns)) if i not in under]
     while needed(kept) > width and any(columns[i].rank for i in kept):
         kept.remove(max(kept, key=lambda i: (columns[i].rank, i)))
     return kept
+
+
+def below(words: str, width: int, indent: int) -> list[str]:
+    """What has no room in a line of a table, as lines below it; a word is broken only where it is longer than a line.
+
+    Args:
+        words: A text.
+        width: Characters a line.
+        indent: Of them, how many are left free at the beginning.
+    """
+    import textwrap
+
+    start = " " * indent
+    return textwrap.wrap(
+        words, max(width, indent + _BELOW), initial_indent=start, subsequent_indent=start, break_on_hyphens=False
+    )
 
 
 def printable(words: str) -> str:

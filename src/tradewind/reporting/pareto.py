@@ -131,11 +131,14 @@ def sentence(found: Front) -> str:
 
 
 def front_table(data: StudyData, found: Front, width: int) -> Grid:
-    """The non-dominated trials, the best by the first objective first; of many, an even choice."""
+    """The non-dominated trials, the best by the first objective first; of many, an even choice.
+
+    Where a configuration would be cut, each is below its line.
+    """
     columns = [
         Column("trial", right=True),
         *(Column(_heading(one), right=True) for one in found.objectives),
-        Column("configuration", least=16),
+        Column("configuration", least=16, below=True),
     ]
     places = thin(np.arange(len(found.rows)), MAX_LINES)
     rows = []

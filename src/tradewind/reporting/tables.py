@@ -1,4 +1,7 @@
-"""Tables for the terminal: they fit its width by leaving out the least important columns, never by wrapping."""
+"""Tables for the terminal: they fit its width by leaving out the least important columns, never by wrapping.
+
+Only configurations are on lines of their own where they would be cut: cut ones look all alike.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
 from tradewind.reporting.goal import Goal, read_goal
-from tradewind.reporting.grid import Column, Grid, printable
+from tradewind.reporting.grid import Column, Grid, cells, printable
 from tradewind.reporting.words import compact, value_words
 from tradewind.store.base import StudySummary
 from tradewind.units import format_duration, format_memory, format_money, shortened
@@ -173,7 +176,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Grid
     columns = [
         Column("trial", right=True),
         Column("state"),
-        Column("configuration", least=16),
+        Column("configuration", least=16, below=True),
         *([Column("input", 1, right=True)] if parts else []),
         *([] if plain else [Column(objective.metric, 1, right=True)]),
         Column("cost, this run", 2 if objective.metric != "cost" else 0, right=True),
@@ -186,7 +189,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Grid
     for line in lines:
         bound = "≥" if line.state == "aborted" else ""
         values = [] if plain else [value_words(objective.metric, line.objective)]
-        cells = [
+        texts = [
             f"{'★ ' if line.best else ''}{line.number}",
             line.state,
             compact(line.configuration),
@@ -196,7 +199,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Grid
             bound + format_duration(line.runtime) if line.runtime is not None else "-",
             " ".join(line.why.split()),
         ]
-        grid.rows.append(cells[: len(columns)])
+        grid.rows.append(texts[: len(columns)])
         grid.styles.append({1: STYLES.get(line.state, ""), **({0: "bold green"} if line.best else {})})
     return grid
 
@@ -262,7 +265,8 @@ def facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
-    table.width = min(width, 4 + max((len(k) + len(v) for k, v in pairs), default=0))
+    longest = [max((cells(pair[i]) for pair in pairs), default=0) for i in (0, 1)]
+    table.width = min(width, 4 + sum(longest))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in pairs:

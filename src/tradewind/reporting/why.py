@@ -272,7 +272,9 @@ def _next(data: StudyData, by_command: bool) -> list[str]:
         sentences.append(
             "It was interrupted" + (": the same tradewind tune command resumes it." if by_command else ".")
         )
-    elif not len(data) and by_command:
+    elif data.unpaid:
+        sentences.append("Raise the budget, or allow cheaper instance types.")
+    elif not len(data) and not study.reason and by_command:
         sentences.append("tradewind tune starts the search.")
     if len(data) and data.best_row is None and data.ended.any():
         sentences += _nearest_miss(data)

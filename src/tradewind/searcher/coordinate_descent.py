@@ -11,9 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tradewind.errors import ConfigurationError, NoOfferError
-from tradewind.plugins import Settings
-from tradewind.problem import Candidates, Categorical, Configuration, Parameter, Proposal, Trial, TrialState, Value
+from tradewind import plugins
+from tradewind.errors import ConfigurationError, NoOfferError, SpecError
+from tradewind.problem import (
+    Candidates,
+    Categorical,
+    Configuration,
+    Parameter,
+    Problem,
+    Proposal,
+    Trial,
+    TrialState,
+    Value,
+)
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
 from tradewind.searcher.pool import REFERENCES, found_none
 
@@ -24,7 +34,7 @@ Rank = tuple[int, float]
 """A trial's worth: (0, loss) feasible, (1, seconds) infeasible, (2, 0) cut short, (3, 0) failed, (4, 0) too dear."""
 
 
-class CoordinateDescentSettings(Settings):
+class CoordinateDescentSettings(plugins.Settings):
     """Where it starts and how it walks."""
 
     start: Literal["cheapest", "centre", "random"] | dict[str, bool | int | float | str] = Field(
@@ -72,6 +82,14 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
     Settings = CoordinateDescentSettings
     settings: CoordinateDescentSettings
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        if isinstance(self.settings.start, dict):
+            try:
+                problem.space.check(self.settings.start)
+            except ConfigurationError as error:
+                raise SpecError(f"searcher.start: {error.message}", hint=error.hint) from error
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The untried values of the parameter whose turn it is."""

@@ -27,6 +27,7 @@ from tradewind.problem import (
 )
 from tradewind.programs import how_to_install
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
+from tradewind.searcher.optuna_options import check_options
 from tradewind.searcher.optuna_parameters import ask_for, distribution, excess_of, inwards, outwards
 
 if TYPE_CHECKING:
@@ -131,13 +132,8 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         if "seed" in self.settings.options:
             raise SpecError("searcher.options.seed: the sampler's seed is the study's", hint="remove it")
         with _silent():
-            try:
-                self._sampler(0)
-            except (TypeError, ValueError) as error:
-                raise SpecError(
-                    f"searcher.options: Optuna's {_SAMPLERS[self.settings.sampler]} does not take them: {error}",
-                    hint="the names are those of the sampler's arguments",
-                ) from error
+            kind, options = _SAMPLERS[self.settings.sampler], self.settings.options
+            check_options(kind, options, lambda some: self._sampler(0, some), note=_CONSTRAINTS)
 
     # ------------------------------------------------------------------ asking
 
@@ -206,13 +202,13 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
     # ------------------------------------------------------------------ the study
 
-    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        """The sampler for one trial."""
+    def _sampler(self, number: int, options: Mapping[str, Any] | None = None) -> optuna.samplers.BaseSampler:
+        """The sampler for one trial, with the options of the settings if no others are given."""
         import optuna
 
         name, seed = self.settings.sampler, trial_seed(self.seed, number)
         kind = getattr(optuna.samplers, _SAMPLERS[name])
-        given: dict[str, Any] = {"seed": seed, **self.settings.options}
+        given: dict[str, Any] = {"seed": seed, **(self.settings.options if options is None else options)}
         takes = inspect.signature(kind).parameters
         if name in ("cmaes", "qmc"):
             given["independent_sampler"] = optuna.samplers.RandomSampler(seed=seed)
