@@ -17,7 +17,7 @@ from tradewind.problem import Billing, Constraints, Integer, Objective, Proposal
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.searcher.ernest.searcher import ErnestSearcher
 from tradewind.searcher.paris.searcher import ParisSearcher
-from tradewind.searcher.predicted import Forecast, Verifier, told_time
+from tradewind.searcher.predicted import Forecast, Verifier, least_time, told_time
 from tradewind.testing.problems import (
     KnownProblem,
     Outcome,
@@ -177,3 +177,13 @@ def test_a_run_that_was_cut_short_is_told_with_what_it_reached() -> None:
     answer = Verifier(searcher, forecast, 0).ask(SearchState(proposed=1, money_left=0.0), 1)
     assert isinstance(answer, NothingLeft)
     assert re.search(r", aborted at \$\S+ and 20\.0 s; ", answer.reason)
+
+
+@pytest.mark.parametrize(("reached", "least"), [(20.0, 20.0), (math.nan, None), (math.inf, None), (0.0, None)])
+def test_a_run_that_was_cut_short_has_a_least_time_and_none_that_is_told(reached: float, least: float | None) -> None:
+    problem = small(deadline=20.0)
+    trial = evaluate(problem, Proposal(problem.candidates.configuration(0)), 0, abort_at_deadline=True)
+    assert trial.observation is not None
+    cut = replace(trial, observation=replace(trial.observation, runtime=reached))
+    assert (told_time(cut), least_time(cut)) == (None, least)
+    assert least_time(evaluate(problem, Proposal(problem.candidates.configuration(0)), 0)) is None

@@ -205,6 +205,14 @@ def told_time(trial: Trial) -> float | None:
     return seen.runtime if seen.runtime > 0 else None
 
 
+def least_time(trial: Trial) -> float | None:
+    """Seconds that a run took at least which was cut short; None where it was not, or they are no positive number."""
+    seen = trial.observation
+    if trial.state != TrialState.ABORTED or seen is None or not math.isfinite(seen.runtime):
+        return None
+    return seen.runtime if seen.runtime > 0 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Verifier:
     """Proposes the best of a forecast on the whole input, then a few more, then stops.
