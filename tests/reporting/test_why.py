@@ -170,32 +170,76 @@ def test_the_reasons_of_whole_runs_come_before_those_of_parts(store: Store, buil
     assert data.reason(0) == "part"
 
 
+MONEY = "the $0.0100 left of the budget do not pay another run"
+UNTRAINED = "no instance type has enough training runs for a model: of 3, 0 failed and 1 were cut short"
+UNHEEDED = "the job seems to ignore the share of the input: 1.60% took 60.0 s and 5.04% took 60.0 s"
+
+
 @pytest.mark.parametrize(
-    ("state", "advice"),
+    ("state", "reason", "advice"),
     [
-        (None, "raise the budget."),
-        (TrialState.ABORTED, "raise the budget or the deadline."),
-        (TrialState.FAILED, "look at tradewind logs."),
+        (None, MONEY, ": raise the budget."),
+        (None, "the budget of 2 trials is used up", ": raise the budget."),
+        (None, "the time budget of 2h 00m is used up", ": raise the budget."),
+        (None, "the budget has 4 trials, and a model takes 4 training runs and a whole run", ": raise the budget."),
+        (None, UNTRAINED, "."),
+        (None, f"{UNTRAINED}, for $0.0500 of the $5.00 of the budget", "."),
+        (None, UNHEEDED, "."),
+        (None, "stopped by the user; the same command resumes", "."),
+        (TrialState.ABORTED, MONEY, ": raise the budget or the deadline."),
+        (TrialState.ABORTED, UNTRAINED, ": raise the deadline."),
+        (TrialState.ABORTED, UNHEEDED, "."),
+        (TrialState.FAILED, MONEY, ": look at tradewind logs."),
     ],
 )
-def test_where_only_parts_ran_it_says_so(store: Store, build: Build, state: TrialState | None, advice: str) -> None:
+def test_where_only_parts_ran_it_says_so(
+    store: Store, build: Build, state: TrialState | None, reason: str, advice: str
+) -> None:
     trials = [make_trial(i, {"a": i}, 0.01, feasible=i > 0, share=0.1) for i in range(2)]
     whole = [] if state is None else [make_trial(2, {"a": 2}, 0.1, state=state)]
-    text = said(store, build([*trials, *whole]))
-    assert f"2 runs on parts of the input came to an end, none on the whole of it: {advice}" in text
+    text = said(store, build([*trials, *whole], state="finished", reason=reason))
+    assert f"2 runs on parts of the input came to an end, none on the whole of it{advice}" in text.splitlines()
     assert ("none of the 2 ended trials was on the whole input." in text) == (state is None)
     assert "nearest miss" not in text
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
-    [(TrialState.FAILED, "look at tradewind logs"), (TrialState.ABORTED, "raise the budget or the deadline")],
+    ("state", "reason", "advice"),
+    [
+        (TrialState.ABORTED, UNTRAINED, ": raise the deadline."),
+        (TrialState.ABORTED, MONEY, ": raise the budget or the deadline."),
+        (TrialState.FAILED, UNTRAINED, ": look at tradewind logs."),
+    ],
 )
-def test_nothing_ran_to_its_end(store: Store, build: Build, state: TrialState, words: str) -> None:
+def test_what_went_wrong_with_parts_is_named_too(
+    store: Store, build: Build, state: TrialState, reason: str, advice: str
+) -> None:
+    trials = [make_trial(0, {"a": 0}, 0.01, share=0.1), make_trial(1, {"a": 1}, 0.01, state=state, share=0.1)]
+    text = said(store, build(trials, state="finished", reason=reason))
+    assert f"1 run on a part of the input came to an end, none on the whole of it{advice}" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "words"),
+    [
+        (TrialState.FAILED, MONEY, "look at tradewind logs"),
+        (TrialState.ABORTED, MONEY, "was cut short: raise the budget or the deadline."),
+        (TrialState.ABORTED, UNTRAINED, "was cut short: raise the deadline."),
+    ],
+)
+def test_nothing_ran_to_its_end(store: Store, build: Build, state: TrialState, reason: str, words: str) -> None:
     trials = [make_trial(i, {"a": i}, 0.1, state=state, reason="exit code 2") for i in range(3)]
-    text = said(store, build(trials))
+    text = said(store, build(trials, state="finished", reason=reason))
     assert words in text
     assert "nearest miss" not in text
+
+
+def test_without_a_deadline_it_is_the_bounds_that_cut_short(store: Store, build: Build) -> None:
+    trials = [make_trial(i, {"a": i}, 0.1, state=TrialState.ABORTED) for i in range(3)]
+    for limits, words in (({"metrics": {"cost": "<= 0.1"}}, ": raise the bounds."), ({}, ".")):
+        spec = {**SPEC, "constraints": limits}
+        text = said(store, build(trials, spec=spec, name=f"zip{len(limits)}", state="finished", reason=UNTRAINED))
+        assert f"Every trial that did not fail was cut short{words}" in text.splitlines()
 
 
 def test_failures_and_losses_and_money_are_told(store: Store, build: Build) -> None:

@@ -561,6 +561,36 @@ def test_too_small_a_table_is_refused_in_one_line(tmp_path: Path) -> None:
     assert len(searched(paris_problem(), table=small_file(tmp_path, 3))[1]) == 5
 
 
+def test_runs_that_were_cut_short_are_counted_where_the_table_is_too_small() -> None:
+    """By default runs of earlier searches end where they can no longer win, and to run more of them changes nothing."""
+    problem = make_problem(machine_parameters(2, (1, 2)), lambda _c, o: Outcome(100.0 / o.nodes), deadline=90.0)
+    proposals = [Proposal(problem.candidates.configuration(i)) for i in range(4)]
+    trials = tuple(evaluate(problem, one, i, abort_at_deadline=True) for i, one in enumerate(proposals))
+    cut = sum(trial.state == TrialState.ABORTED for trial in trials)
+    assert cut == 2
+    part = replace(trials[0], proposal=replace(proposals[0], fidelity=0.1))
+    elsewhere = replace(trials[0], offer=replace(trials[0].offer, instance_type="x"))
+    past = [PastStudy(f"job{i}", JobParameters(), trials) for i in range(5)]
+    past.append(PastStudy("other", JobParameters(), (part, elsewhere)))
+    narrow = make_problem(machine_parameters(2, (1,)), lambda _c, _o: Outcome(100.0))
+    with pytest.raises(
+        SpecError, match="its table has 0; 10 runs of earlier searches on these machines were cut"
+    ) as refusal:
+        searcher_of(replace(narrow, past=tuple(past)), table=None)
+    assert refusal.value.hint.startswith(
+        "run the jobs that make the table with abort: false and --fresh, or give table:"
+    )
+    given = ("1xc9.large", "2xc9.large")
+    with pytest.raises(SpecError, match="large; 10 runs of earlier") as refusal:
+        searcher_of(replace(problem, past=tuple(past)), table=None, references=given)
+    assert (
+        refusal.value.hint
+        == "run the jobs that make the table with abort: false and --fresh, or leave the references out"
+    )
+    with pytest.raises(SpecError, match="1 run of earlier searches on these machines was cut short and left out"):
+        searcher_of(replace(narrow, past=(PastStudy("one", JobParameters(), trials[:1]),)), table=None)
+
+
 def test_one_machine_at_two_prices_is_no_pair() -> None:
     offer = problems.offers(1)["c9.large"]
     both = {"a": offer, "b": replace(offer, spot=True, price_per_hour=0.01)}

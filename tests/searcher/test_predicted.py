@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +13,11 @@ import numpy as np
 import pytest
 
 from tradewind.errors import SpecError
-from tradewind.problem import Billing, Integer, Objective, Proposal
+from tradewind.problem import Billing, Constraints, Integer, Objective, Proposal, Threshold
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.searcher.ernest.searcher import ErnestSearcher
 from tradewind.searcher.paris.searcher import ParisSearcher
-from tradewind.searcher.predicted import Forecast, Verifier, told_time
+from tradewind.searcher.predicted import Forecast, Verifier, least_time, told_time
 from tradewind.testing.problems import (
     KnownProblem,
     Outcome,
@@ -150,3 +151,39 @@ def test_a_searcher_that_prices_aborts_caps_its_checks_at_the_best() -> None:
         answer = Verifier(searcher, Forecast(problem, np.arange(9), np.arange(1.0, 10.0)), 2).ask(SearchState(), 1)
         assert isinstance(answer, list)
         assert answer[0].abort_cost == wanted
+
+
+@pytest.mark.parametrize("name", sorted(MAKE))
+def test_a_bound_that_every_run_missed_is_said(name: str) -> None:
+    """A run that succeeded, and is no result, is not to be taken for one."""
+    parameters = machine_parameters(3, (1, 2, 4))
+    bound = Threshold("quality", at_least=5.0)
+    problem = make_problem(parameters, lambda _c, o: Outcome(100.0 / o.nodes, metrics={"quality": 1.0}))
+    problem = replace(problem, constraints=Constraints(thresholds=(bound,)))
+    searcher = MAKE[name](problem)
+    trials = drive(searcher, problem, 99)
+    answer = searcher.ask(SearchState(proposed=len(trials)))
+    assert isinstance(answer, NothingLeft)
+    assert ", but quality is 1, wanted 5 ≤ quality; " in answer.reason
+    assert answer.reason.endswith("predicted configurations were run on the whole input, and none was feasible")
+
+
+def test_a_run_that_was_cut_short_is_told_with_what_it_reached() -> None:
+    problem = small(deadline=20.0)
+    searcher = MAKE["ernest"](problem)
+    forecast = Forecast(problem, np.arange(9), np.full(9, 10.0))
+    best = problem.candidates.configuration(forecast.order[0])
+    searcher.tell(evaluate(problem, Proposal(best), 0, abort_at_deadline=True))
+    answer = Verifier(searcher, forecast, 0).ask(SearchState(proposed=1, money_left=0.0), 1)
+    assert isinstance(answer, NothingLeft)
+    assert re.search(r", aborted at \$\S+ and 20\.0 s; ", answer.reason)
+
+
+@pytest.mark.parametrize(("reached", "least"), [(20.0, 20.0), (math.nan, None), (math.inf, None), (0.0, None)])
+def test_a_run_that_was_cut_short_has_a_least_time_and_none_that_is_told(reached: float, least: float | None) -> None:
+    problem = small(deadline=20.0)
+    trial = evaluate(problem, Proposal(problem.candidates.configuration(0)), 0, abort_at_deadline=True)
+    assert trial.observation is not None
+    cut = replace(trial, observation=replace(trial.observation, runtime=reached))
+    assert (told_time(cut), least_time(cut)) == (None, least)
+    assert least_time(evaluate(problem, Proposal(problem.candidates.configuration(0)), 0)) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -308,20 +309,41 @@ def _nearest_miss(data: StudyData) -> list[str]:
     ]
 
 
+_FOR_WANT = re.compile(r"the \S+ left\b|budget of .+ (is used up|does not pay)|budget has \d")
+"""How a search ends that had too little money, time or trials to go on, whoever says so."""
+
+_UNHEEDED = "ignore the share of the input"
+"""What a search says, with what to do, that ends because a part takes as long as the whole."""
+
+
 def _nothing_whole(data: StudyData) -> list[str]:
     """What to do where no trial on the whole input ran to its end."""
     aborted, failed = data.having(TrialState.ABORTED), data.having(TrialState.FAILED)
     parts = int((data.having(TrialState.SUCCEEDED) & ~data.whole).sum())
+    advice = _advice(data)
+    end = f": {advice}." if advice else "."
     if parts:
-        advice = "raise the budget"
-        if (aborted & data.whole).any():
-            advice += " or the deadline"
-        elif (failed & data.whole).any():
-            advice = "look at tradewind logs"
         on = "a part" if parts == 1 else "parts"
-        return [f"{count(parts, 'run')} on {on} of the input came to an end, none on the whole of it: {advice}."]
+        return [f"{count(parts, 'run')} on {on} of the input came to an end, none on the whole of it{end}"]
     if aborted.any():
-        return ["Every trial that did not fail was cut short: raise the budget or the deadline."]
+        return [f"Every trial that did not fail was cut short{end}"]
     if not failed.any():
         return []  # what was lost is tried again
     return ["No trial ran to its end: look at tradewind logs, mend the job, then start anew with --fresh."]
+
+
+def _advice(data: StudyData) -> str:
+    """What would have let a whole run come to its end; empty where the reason of the end says what to do."""
+    reason, failed = data.study.reason, data.having(TrialState.FAILED)
+    aborted = data.having(TrialState.ABORTED) & ~data.early
+    if _UNHEEDED in reason:
+        return ""
+    if (failed & data.whole).any() and not (aborted & data.whole).any():
+        return "look at tradewind logs"
+    short = ["the budget"] if _FOR_WANT.search(reason) else []
+    limits = data.goal.constraints
+    if aborted.any() and (limits.deadline or limits.thresholds):
+        short.append("the deadline" if limits.deadline else "the bounds")
+    if short:
+        return f"raise {' or '.join(short)}"
+    return "look at tradewind logs" if failed.any() else ""

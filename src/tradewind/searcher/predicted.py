@@ -205,6 +205,14 @@ def told_time(trial: Trial) -> float | None:
     return seen.runtime if seen.runtime > 0 else None
 
 
+def least_time(trial: Trial) -> float | None:
+    """Seconds that a run took at least which was cut short; None where it was not, or they are no positive number."""
+    seen = trial.observation
+    if trial.state != TrialState.ABORTED or seen is None or not math.isfinite(seen.runtime):
+        return None
+    return seen.runtime if seen.runtime > 0 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Verifier:
     """Proposes the best of a forecast on the whole input, then a few more, then stops.
@@ -281,9 +289,11 @@ class Verifier:
         trial = told.get(int(forecast.rows[best]))
         if trial is not None and trial.observation is not None:
             seen = trial.observation
-            at_least = "at least " if seen.censored else ""
-            measured = f"{format_money(seen.cost)} and {format_duration(seen.runtime)}"
-            words += f", {trial.state.value} at {at_least}{measured}"
+            words += f", {trial.state.value} at {format_money(seen.cost)} and {format_duration(seen.runtime)}"
+            if trial.state == TrialState.SUCCEEDED and not seen.feasible:
+                words += f", but {seen.reason or 'not feasible'}"
         if room > 0 and not left and len(told) < len(forecast.rows):
             return f"{words}; the {format_money(state.money_left)} left pay no further predicted run"
-        return f"{words}; {len(told):,} of {len(forecast.rows):,} predicted configurations were run on the whole input"
+        ran = f"{len(told):,} of {len(forecast.rows):,} predicted configurations were run on the whole input"
+        none = told and not any(t.observation is not None and t.observation.feasible for t in told.values())
+        return f"{words}; {ran}{', and none was feasible' if none else ''}"

@@ -9,13 +9,10 @@ import numpy as np
 
 from tradewind.problem import Trial
 from tradewind.searcher.ernest.design import Point
+from tradewind.searcher.ernest.heed import Sign, Timed, sign_of
 from tradewind.searcher.ernest.model import ErnestModel, telling, terms
-from tradewind.searcher.predicted import told_time
+from tradewind.searcher.predicted import least_time, told_time
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.units import format_duration
-
-_UNMOVED = 1.05
-"""A run on a larger share that takes less than this times as long shows no effect of the share."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +54,22 @@ class Fit:
 
     Attributes:
         model: None without enough runs.
-        unmoved: How the times failed to fall with the share; empty where they fell, None where that was not seen.
+        sign: Whether the times rise with the share; None where that was not seen.
         table: The terms of the runs, shape (n, 4).
     """
 
     model: ErnestModel | None
-    unmoved: str | None
+    sign: Sign | None
     table: Array
 
     @classmethod
-    def of(cls, group: Group, runs: Sequence[Trial], nodes: str) -> Fit:
+    def of(cls, group: Group, runs: Sequence[Trial], cut: Sequence[Trial], nodes: str) -> Fit:
         """Fit a group's runs.
 
         Args:
             group: The group.
             runs: Its trials that succeeded, on parts and on the whole.
+            cut: Those that were cut short, which say of the share alone.
             nodes: The name of the parameter that is the number of nodes.
         """
         count = np.array([int(trial.configuration[nodes]) for trial in runs], dtype=float)
@@ -80,7 +78,13 @@ class Fit:
         table, model = terms(share, count * group.per_node), None
         if runs and len(telling(table)) >= len(telling(group.table(group.points))):
             model = ErnestModel.fit(share, count * group.per_node, seconds)
-        return cls(model, cls._unmoved(group, share, count, seconds), table)
+        timed = [Timed(float(s), int(n), float(t)) for s, n, t in zip(share, count, seconds, strict=True)]
+        timed += [
+            Timed(trial.proposal.fidelity, int(trial.configuration[nodes]), least, cut=True)
+            for trial in cut
+            if (least := least_time(trial)) is not None
+        ]
+        return cls(model, sign_of(timed, group.label), table)
 
     def missing(self, group: Group, running: Sequence[Point], points: Sequence[Point]) -> list[Point]:
         """The training runs that would be enough for a model; none where there is one.
@@ -101,20 +105,3 @@ class Fit:
                 known, rank = with_it, rank + 1
                 found.append(point)
         return found
-
-    @staticmethod
-    def _unmoved(group: Group, share: Array, count: Array, seconds: Array) -> str | None:
-        """Compares the two runs on equal machines whose shares differ most."""
-        pairs = [
-            (-round(float(share[j] / share[i]), 9), i, j)
-            for i in range(len(share))
-            for j in range(len(share))
-            if count[i] == count[j] and share[j] >= 1.5 * share[i]
-        ]
-        if not pairs:
-            return None
-        _, i, j = min(pairs)
-        if seconds[j] >= _UNMOVED * seconds[i]:
-            return ""
-        less, more = (f"{share[k]:.2%} took {format_duration(float(seconds[k]))}" for k in (i, j))
-        return f"on {int(count[i])} x {group.label}, {less} and {more}"

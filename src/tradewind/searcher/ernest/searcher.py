@@ -30,6 +30,7 @@ from tradewind.searcher.ernest.groups import Fit, Group
 from tradewind.searcher.predicted import (
     Forecast,
     Verifier,
+    least_time,
     require_few_settings,
     require_time_objective,
     settings_of,
@@ -194,6 +195,8 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             return chosen
         if any(trial.proposal.fidelity < 1.0 for trial in state.pending):
             return NothingLeft("the training runs have not ended", final=False)
+        if (reason := self._unmoved(trained=True)) is not None:
+            return NothingLeft(reason, final=not state.pending)
         forecast = self._forecast
         if forecast is None:
             return NothingLeft(self._untrained(state), final=not state.pending)
@@ -285,26 +288,34 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         numbers = tuple(trial.number for trial in self.history)
         if self._fitted is None or self._fitted[0] != numbers:
             runs: dict[int, list[Trial]] = {}
+            cut: dict[int, list[Trial]] = {}
             for trial in self.history:
-                place = self._place_of(trial)
-                if place is not None and told_time(trial) is not None:
-                    runs.setdefault(place, []).append(trial)
+                kind = runs if told_time(trial) is not None else cut if least_time(trial) is not None else None
+                if kind is not None and (place := self._place_of(trial)) is not None:
+                    kind.setdefault(place, []).append(trial)
             for place, group in enumerate(self._groups):
-                own = runs.get(place, [])
-                known = tuple(trial.number for trial in own)
+                own, short = runs.get(place, []), cut.get(place, [])
+                known = tuple(trial.number for trial in (*own, *short))
                 if self._fit_of.get(place, (None, None))[0] != known:
-                    self._fit_of[place] = known, Fit.of(group, own, self._nodes)
+                    self._fit_of[place] = known, Fit.of(group, own, short, self._nodes)
             self._fitted = numbers, [self._fit_of[place][1] for place in range(len(self._groups))]
         return self._fitted[1]
 
-    def _unmoved(self) -> str | None:
-        """What to say when the times of two types (or of all there are) do not fall with the share of the input."""
-        seen = [fit.unmoved for fit in self._fits if fit.unmoved is not None]
-        if any(words == "" for words in seen) or len(seen) < min(2, len(self._groups)):
+    def _unmoved(self, *, trained: bool = False) -> str | None:
+        """What to say when the times of two types (or of all there are) do not rise with the share of the input.
+
+        Args:
+            trained: No further type will be seen: then one suffices where it is sure that it is no start of the job.
+        """
+        seen = [fit.sign for fit in self._fits if fit.sign is not None]
+        if not seen or not all(sign.words for sign in seen):
             return None
+        if len(seen) < min(2, len(self._groups)) and not (trained and all(sign.sure for sign in seen)):
+            return None
+        start = "" if seen[0].sure else ", or raise least_fraction where the start of the job takes all the time"
         return (
-            f"the job seems to ignore the share of the input: {seen[0]}; give {{{{ fraction }}}} to the command "
-            "(or read TRADEWIND_FRACTION), or raise least_fraction where the start of the job takes all the time"
+            f"the job seems to ignore the share of the input: {seen[0].words}; give {{{{ fraction }}}} to the command "
+            f"(or read TRADEWIND_FRACTION){start}"
         )
 
     @property
@@ -336,7 +347,18 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         if budget.dollars is not None:
             spent = format_money(sum(trial.spent for trial in self.history))
             words += f", for {spent} of the {format_money(budget.dollars)} of the budget"
-        return words
+        return words + self._late_parts()
+
+    def _late_parts(self) -> str:
+        """What the smallest share that took as long as the whole may says; empty where none did."""
+        deadline = self.problem.constraints.deadline
+        late = [t.proposal.fidelity for t in self.history if (least_time(t) or 0.0) >= (deadline or math.inf)]
+        if not late:
+            return ""
+        return (
+            f"; even {min(late):.2%} of the input reached the deadline of the whole: see that the command heeds "
+            "{{ fraction }} (or TRADEWIND_FRACTION), or allow more time"
+        )
 
     def predict_map(self) -> Sequence[MapPoint]:
         """What is predicted of every configuration that has a model, the best first."""

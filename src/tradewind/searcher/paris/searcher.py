@@ -29,6 +29,7 @@ from tradewind.searcher.paris.settings import ParisSettings
 from tradewind.searcher.paris.table import (
     Table,
     choices_of,
+    cut_short,
     describe,
     labels,
     machine_of,
@@ -47,6 +48,7 @@ from tradewind.searcher.predicted import (
     whole_runs,
 )
 from tradewind.searcher.surrogate.gp import Array
+from tradewind.units import count as count_of
 
 _MANY = 20_000
 """Machine choices that are predicted at most."""
@@ -107,10 +109,11 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     def _require_table(self) -> None:
         least, found = self.settings.least_workloads, self._table.most_together
         if found < least:
+            left_out, remedy = self._left_out("run other jobs over the same machines first")
             raise SpecError(
                 f"the paris searcher needs {least} other workloads that ran on the same two of these machine choices, "
-                f"and its table has {found}",
-                hint="run other jobs over the same machines first, or give table: a CSV of their runs",
+                f"and its table has {found}{left_out}",
+                hint=f"{remedy}, or give table: a CSV of their runs",
             )
         if self.settings.references is not None:
             self._given(self.settings.references)
@@ -126,12 +129,21 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
                 )
         pair = places[names[0]], places[names[1]]
         if pair[0] == pair[1] or len(self._table.together(pair)) < self.settings.least_workloads:
+            left_out, remedy = self._left_out("choose other references")
             raise SpecError(
                 f"the paris searcher: fewer than {self.settings.least_workloads} workloads of the table ran on both "
-                f"{names[0]} and {names[1]}",
-                hint="choose other references, or leave them out",
+                f"{names[0]} and {names[1]}{left_out}",
+                hint=f"{remedy}, or leave the references out",
             )
         return pair
+
+    def _left_out(self, remedy: str) -> tuple[str, str]:
+        """How many runs the table lacks since they were cut short, in words, and what to do then, else a remedy."""
+        cut = cut_short(self.problem.past, self._table.machines)
+        if not cut:
+            return "", remedy
+        were = f"{count_of(cut, 'run')} of earlier searches on these machines {'was' if cut == 1 else 'were'}"
+        return f"; {were} cut short and left out", "run the jobs that make the table with abort: false and --fresh"
 
     # ------------------------------------------------------------------ what is known before the first run
 

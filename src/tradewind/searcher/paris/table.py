@@ -169,6 +169,21 @@ def of_past(past: Sequence[PastStudy], machine_parameters: Sequence[str]) -> Ite
             yield Measurement(words, machine_of(trial.offer), seen.runtime, counters)
 
 
+def cut_short(past: Sequence[PastStudy], machines: Sequence[Machine]) -> int:
+    """How many runs of earlier studies on some machines are no measurements, since they were cut short.
+
+    Args:
+        past: The studies.
+        machines: The machines that can be bought now.
+    """
+    sold = set(machines)
+    return sum(
+        trial.state == TrialState.ABORTED and trial.proposal.fidelity == 1.0 and machine_of(trial.offer) in sold
+        for study in past
+        for trial in study.trials
+    )
+
+
 def _chooses(name: str, value: Value, offer: Offer) -> bool:
     """Whether another study's parameter seems to have chosen the machine: it is named like, or equals, a fact of it."""
     return str(value) == offer.instance_type or name == "instance" or offer.attribute(name) is not None
