@@ -577,7 +577,7 @@ def test_runs_that_were_cut_short_are_counted_where_the_table_is_too_small() -> 
         SpecError, match="its table has 0; 10 runs of earlier searches on these machines were cut"
     ) as refusal:
         searcher_of(replace(narrow, past=tuple(past)), table=None)
-    assert refusal.value.hint.startswith(
+    assert (refusal.value.hint or "").startswith(
         "run the jobs that make the table with abort: false and --fresh, or give table:"
     )
     given = ("1xc9.large", "2xc9.large")
