@@ -1,6 +1,6 @@
 """What a past saves on copies of the tables: ``python past_copies.py --tables cherrypick --copies 1 2 3``.
 
-Searches of ``tradewind`` on copies with other prices, deadlines and time scales (see noise.py), per second: the money
+Searches of ``tradewind`` on copies with other prices, deadlines and time scales (see noise.py): the money
 until within 5 % with a past as a share of what it takes without, a geometric mean over tables and copies.
 """
 
@@ -15,7 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import tables
-from bench import Bench, Pasts, search
+from bench import CONDITIONS, Bench, Pasts, search
 from noise import copy_of
 
 from tradewind import plugins
@@ -35,6 +35,7 @@ def arguments(about: str | None, copies: list[int], names: str) -> argparse.Name
     parser.add_argument("--tables", default=names, help="what names start with")
     parser.add_argument("--pasts", nargs="*", default=["warm", "shuffled"])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--condition", choices=tuple(CONDITIONS), default="second")
     return parser.parse_args()
 
 
@@ -45,7 +46,7 @@ def benches(given: argparse.Namespace) -> Iterator[tuple[int, Bench, Pasts]]:
         pasts = Pasts(found)
         for table in found:
             if table["name"].startswith(tuple(given.tables.split(","))):
-                yield copy, Bench(table, "second"), pasts
+                yield copy, Bench(table, given.condition), pasts
 
 
 def main() -> None:

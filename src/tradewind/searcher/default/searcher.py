@@ -54,7 +54,7 @@ class TradewindSettings(ModelledSettings):
 
 
 class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
-    """Spends least on the way to a good configuration.
+    """Weighs what a run may save against what it costs, and cuts it short once its end is not worth its money.
 
     Three processes, weighed by how well they foresaw the runs so far, model ln(price x time) around a linear trend
     (`TrendProcess`): on machines that cost twice as much per hour, a run is expected to cost about 2^0.4 times as
