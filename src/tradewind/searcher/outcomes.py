@@ -44,11 +44,17 @@ def within(mean: Array, sd: Array, threshold: Threshold, *, log: bool) -> Array:
         threshold: The bound.
         log: Whether it is the logarithm.
     """
+    low, high = edges(threshold, log=log)
+    return acquisition.probability_between(mean, sd, low, high)
+
+
+def edges(threshold: Threshold, *, log: bool) -> tuple[float, float]:
+    """What a figure, or its logarithm, has to lie between; infinite where nothing bounds it."""
     low = -math.inf if threshold.at_least is None else threshold.at_least
     high = math.inf if threshold.at_most is None else threshold.at_most
     if log:
         low, high = (math.log(bound) if bound > 0 else -math.inf for bound in (low, high))
-    return acquisition.probability_between(mean, sd, low, high)
+    return low, high
 
 
 def with_room(threshold: Threshold, values: Sequence[float]) -> Threshold:

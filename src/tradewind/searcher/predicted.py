@@ -199,16 +199,17 @@ def whole_runs(candidates: Candidates, trials: Sequence[Trial]) -> dict[int, Tri
 
 def told_time(trial: Trial) -> float | None:
     """Seconds of a run that succeeded, or None where it did not or its time is no positive number."""
-    seen = trial.observation
-    if trial.state != TrialState.SUCCEEDED or seen is None or not math.isfinite(seen.runtime):
-        return None
-    return seen.runtime if seen.runtime > 0 else None
+    return _time(trial, TrialState.SUCCEEDED)
 
 
 def least_time(trial: Trial) -> float | None:
     """Seconds that a run took at least which was cut short; None where it was not, or they are no positive number."""
+    return _time(trial, TrialState.ABORTED)
+
+
+def _time(trial: Trial, state: TrialState) -> float | None:
     seen = trial.observation
-    if trial.state != TrialState.ABORTED or seen is None or not math.isfinite(seen.runtime):
+    if trial.state != state or seen is None or not math.isfinite(seen.runtime):
         return None
     return seen.runtime if seen.runtime > 0 else None
 

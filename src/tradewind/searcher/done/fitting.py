@@ -14,6 +14,7 @@ from tradewind.searcher.done.expansion import Array, Expansion
 from tradewind.searcher.done.law import Law
 from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, Ridge, misfits
 from tradewind.searcher.done.runs import LOG_SPREAD
+from tradewind.searcher.outcomes import edges
 
 SIGMAS = (0.1, 0.2, 0.4, 0.8)
 """Frequencies that are tried: standard deviation by input, on [-1, 1]."""
@@ -253,10 +254,6 @@ def within(bound: Threshold, mean: Array, scale: Array, freedom: float, *, log: 
     """
     from scipy.special import stdtr
 
-    limits = [-math.inf if bound.at_least is None else bound.at_least]
-    limits.append(math.inf if bound.at_most is None else bound.at_most)
-    if log:
-        limits = [math.log(limit) if limit > 0 else -math.inf for limit in limits]
-    low, high = (stdtr(freedom, (limit - mean) / scale) for limit in limits)
+    low, high = (stdtr(freedom, (edge - mean) / scale) for edge in edges(bound, log=log))
     found: Array = np.maximum(high - low, 0.0)
     return found

@@ -14,7 +14,7 @@ from tradewind.searcher.done.expansion import Array, Expansion
 from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response, beyond, spread_of, within
 from tradewind.searcher.done.measured import Correction
 from tradewind.searcher.done.mixture import Mixture, likely
-from tradewind.searcher.done.places import Outlook, Places, log_vcpus, unrounded
+from tradewind.searcher.done.places import Outlook, Places, log_vcpus
 from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import (
@@ -27,7 +27,7 @@ from tradewind.searcher.done.runs import (
     wanted_parameters,
 )
 from tradewind.searcher.done.settings import DoneSettings
-from tradewind.searcher.window import bounds_time, window
+from tradewind.searcher.window import bill, bounds_time, window
 
 _FEWEST = 4
 """Runs below which no input is judged."""
@@ -341,7 +341,7 @@ class Model:
             chance = before(latest)
             if earliest.any():
                 chance = np.maximum(chance - before(earliest), 0.0)
-        cost, cheap, dear = (unrounded(self._problem.terms.billing, t, places.hourly) for t in (seconds, low, high))
+        cost, cheap, dear = (bill(self._problem, places.hourly, t) for t in (seconds, low, high))
         return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), self._loss(z, seconds, cost))
 
     def _expected(self, name: str, response: Response | Mixture, z: Array) -> tuple[Array, Array]:

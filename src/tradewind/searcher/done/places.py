@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem import Billing, Candidates, Offer
+from tradewind.problem import Candidates, Offer
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.surrogate.features import FeatureMap
 
@@ -74,10 +74,4 @@ class Places:
 def log_vcpus(offers: Sequence[Offer]) -> Array:
     """Logarithms of the vCPUs of all nodes together, shape (n,)."""
     found: Array = np.log(np.maximum([offer.vcpu * offer.nodes for offer in offers], 1e-9))
-    return found
-
-
-def unrounded(billing: Billing, seconds: Array, hourly: Array) -> Array:
-    """USD without the rounding to whole billing units, which would make equal what is not, shape (n,)."""
-    found: Array = np.maximum(billing.setup_seconds + seconds, billing.minimum_seconds) / 3600.0 * hourly
     return found
