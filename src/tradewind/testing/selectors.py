@@ -195,22 +195,28 @@ class SelectorConformance:
         assert selector.resolve(Configuration({"big": "yes", "cpus": 8})).vcpu == 8
 
     def test_thousands_of_offers(self) -> None:
-        """Four thousand offers by name, and a hundred different questions about them, take two seconds at most."""
+        """A hundred different questions about four thousand offers; by name, eight times as many cost no square of it."""
         offers = [
             Offer("many", f"type-{i}", vcpu=1 + i % 96, memory_gib=1.0 + i % 700, price_per_hour=0.01 + i * 1e-5)
             for i in range(4000)
         ]
         cpus = Ordinal(name="cpus", values=tuple(range(1, 97)), attribute="vcpu")
-        start = time.perf_counter()
         by_attribute = self.make(offers, Space([cpus, Nodes(name="nodes", values=(1,))]))
         for count in range(1, 97):
             assert by_attribute.resolve(Configuration({"cpus": count, "nodes": 1})).vcpu == count
-        space = instance_space(offers)
-        by_name = self.make(offers, space)
-        for i in range(4000):
-            name = f"many.type-{i}"
-            assert by_name.resolve(Configuration({"instance": name, "nodes": 1, "workers": 1})) == offers[i]
-        assert time.perf_counter() - start < 2.0
+
+        def by_name(count: int) -> float:
+            """CPU seconds of finding each of so many offers by its name; a machine that others use stretches no CPU time."""
+            space = instance_space(offers[:count])
+            start = time.process_time()
+            selector = self.make(offers[:count], space)
+            for i in range(count):
+                name = f"many.type-{i}"
+                assert selector.resolve(Configuration({"instance": name, "nodes": 1, "workers": 1})) == offers[i]
+            return time.process_time() - start
+
+        few, many = (min(by_name(count) for _ in range(2)) for count in (500, 4000))
+        assert many < 32 * few, "8 times the offers: about 8 times the work, not 64 times"
 
 
 class CatalogueConformance:
