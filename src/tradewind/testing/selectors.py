@@ -195,7 +195,7 @@ class SelectorConformance:
         assert selector.resolve(Configuration({"big": "yes", "cpus": 8})).vcpu == 8
 
     def test_thousands_of_offers(self) -> None:
-        """A hundred different questions about four thousand offers; by name, work that grows no faster than they do."""
+        """A hundred different questions about four thousand offers; by name, work that grows no faster."""
         offers = [
             Offer("many", f"type-{i}", vcpu=1 + i % 96, memory_gib=1.0 + i % 700, price_per_hour=0.01 + i * 1e-5)
             for i in range(4000)
@@ -206,7 +206,7 @@ class SelectorConformance:
             assert by_attribute.resolve(Configuration({"cpus": count, "nodes": 1})).vcpu == count
 
         def by_name(count: int) -> float:
-            """CPU seconds of finding each of so many offers by its name, which other work on the machine does not stretch."""
+            """CPU seconds of finding each of so many offers by its name, whatever else the machine does."""
             space = instance_space(offers[:count])
             start = time.process_time()
             selector = self.make(offers[:count], space)
