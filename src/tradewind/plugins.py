@@ -12,7 +12,6 @@ announce is an error as soon as that name is asked for.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.util
 import inspect
@@ -25,6 +24,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.errors import InputError, PluginError, SpecError, TradewindError
+from tradewind.meant import meant
 
 KINDS = (
     "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "store", "planner",
@@ -172,9 +172,7 @@ def origin(kind: str, name: str) -> tuple[str, str]:
 def _load(kind: str, name: str) -> type[Plugin]:
     points = _announced(kind).get(name)
     if not points:
-        near = difflib.get_close_matches(name, names(kind), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"installed: {', '.join(names(kind)) or 'none'}"
-        raise PluginError(f"there is no {kind} named {name!r}", hint=hint)
+        raise PluginError(f"there is no {kind} named {name!r}", hint=meant(name, names(kind), "installed:"))
     if len(points) > 1:
         where = " and ".join(sorted(point.value for point in points))
         raise PluginError(f"the {kind} name {name!r} is taken twice: {where}", hint="uninstall one of them")
@@ -246,8 +244,7 @@ def settings_for(part: type[Plugin], given: Mapping[str, Any], *, where: str) ->
         key = ".".join(str(piece) for piece in first["loc"]) or where
         known = list(part.Settings.model_fields)
         if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known) or 'none'}"
+            hint = meant(key, known, "known settings:")
             raise SpecError(f"{where}: unknown setting {key!r}", hint=hint) from None
         raise SpecError(f"{where}: {key}: {first['msg']}") from None
 

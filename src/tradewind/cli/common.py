@@ -136,13 +136,12 @@ def find_studies(store: Store, name: str | None) -> list[StudyRow]:
 
 def _unknown(store: Store, name: str | None) -> StudyNotFoundError:
     """The error for a name that no study has: with the nearest name, or with some that there are."""
-    import difflib
-
     from tradewind.errors import StudyNotFoundError
+    from tradewind.meant import nearest
 
     known = sorted({study.name for study in store.list_studies()})
-    near = difflib.get_close_matches(name or "", known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
+    near = nearest(name or "", known)
+    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
     if name is None:
         return StudyNotFoundError("there is no study yet", hint=hint)
     return StudyNotFoundError(f"there is no study {name!r}" if name else "'' is no name of a study", hint=hint)

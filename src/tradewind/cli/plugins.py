@@ -133,16 +133,13 @@ def part_rows(kind: str | None = None, name: str | None = None) -> list[PartRow]
 
 
 def _unknown(name: str, kinds: Sequence[str]) -> Exception:
-    import difflib
-
     from tradewind import plugins
     from tradewind.errors import PluginError
+    from tradewind.meant import meant
 
     known = sorted({n for k in kinds for n in plugins.names(k)})
-    near = difflib.get_close_matches(name, known, n=1)
     what = kinds[0] if len(kinds) == 1 else "part"
-    hint = f"did you mean {near[0]!r}?" if near else f"installed: {', '.join(known) or 'none'}"
-    return PluginError(f"there is no {what} named {name!r}", hint=hint)
+    return PluginError(f"there is no {what} named {name!r}", hint=meant(name, known, "installed:"))
 
 
 def _row(kind: str, name: str) -> PartRow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.errors import SpecError
+from tradewind.meant import nearest
 from tradewind.problem import PastStudy
 from tradewind.searcher.base import LearnsFromPast
 from tradewind.store.base import EarlierStudy, Store, StudyRow
@@ -76,7 +76,7 @@ def nothing_of(spec: Spec, store: Store) -> str:
     if not gone:
         return ""
     known = sorted({line.name.removesuffix(SINGLE_RUNS) for line in store.list_studies()} - {spec.name})
-    near = [repr(match) for job in gone for match in difflib.get_close_matches(job, known, n=1)]
+    near = [repr(name) for job in gone if (name := nearest(job, known)) is not None]
     hint = f"did you mean {' and '.join(near)}?" if near else f"known: {', '.join(known[:8]) or 'no other job'}"
     names = " and ".join(repr(job) for job in gone)
     them = "it" if len(gone) == 1 else "them"

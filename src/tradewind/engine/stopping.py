@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from tradewind.errors import SpecError
+from tradewind.meant import meant
 from tradewind.plugins import Settings
 from tradewind.problem import Objective, Trial, TrialState
 from tradewind.units import count, format_money
@@ -168,9 +168,7 @@ def make_rules(specs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Rule]:
     given = dict(specs)
     for name, settings in {"all_failed": {}, **given}.items():
         if name not in RULES:
-            near = difflib.get_close_matches(name, RULES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known rules: {', '.join(RULES)}"
-            raise SpecError(f"stop: there is no rule named {name!r}", hint=hint)
+            raise SpecError(f"stop: there is no rule named {name!r}", hint=meant(name, RULES, "known rules:"))
         model, make = RULES[name]
         try:
             rules.append(make(model.model_validate(dict(settings))))

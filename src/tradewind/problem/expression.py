@@ -9,7 +9,6 @@ well under a second.
 from __future__ import annotations
 
 import ast
-import difflib
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tradewind.errors import SpecError
+from tradewind.meant import meant
 
 Column = np.ndarray[Any, np.dtype[Any]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -106,8 +106,7 @@ class Expression:
     def require(self, known: Collection[str]) -> None:
         """Raise `SpecError` unless every name is among ``known``."""
         for name in sorted(self.names - set(known)):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known) or 'nothing'}"
+            hint = meant(name, known, "known here:", "nothing")
             raise SpecError(f"the expression {self.text!r} names {name!r}, which is no parameter", hint=hint)
 
     def require_facts_of(self, instances: Collection[str]) -> None:

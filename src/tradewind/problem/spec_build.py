@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, PluginError, SpecError
+from tradewind.meant import meant
 from tradewind.paths import expand
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
@@ -21,7 +22,7 @@ from tradewind.problem.parameter import Categorical, Float, Integer, Nodes, Ordi
 from tradewind.problem.query import OfferQuery
 from tradewind.problem.run import Load
 from tradewind.problem.spec import HookSpec, ParameterSpec, PluginChoice, Spec, StopSpec
-from tradewind.problem.spec_errors import first_error, near, spec_errors
+from tradewind.problem.spec_errors import first_error, spec_errors
 from tradewind.problem.spec_model import ChoiceModel, JobFile, LoadModel, ObjectiveModel, PlaceModel
 from tradewind.problem.spec_space import (
     CategoricalModel,
@@ -358,7 +359,7 @@ def _wrong_part(kind: str, place: Place, choice: ChoiceModel, source: Source) ->
     installed = plugins.names(kind)
     if choice.use not in installed:
         label = ".".join(str(piece) for piece in place)
-        hint = near(choice.use, installed, "installed:")
+        hint = meant(choice.use, installed, "installed:")
         return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
     if not choice.model_extra:
         return []

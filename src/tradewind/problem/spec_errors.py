@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tradewind.errors import SpecError
+from tradewind.meant import meant
 from tradewind.problem.yaml_source import Place, Source
 from tradewind.units import count
 
@@ -77,11 +77,11 @@ def _one(details: Mapping[str, Any], model: type[BaseModel], source: Source, pre
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         known = [tag.strip(" '") for tag in str(context.get("expected_tags", "")).split(",")]
         tag = str(context.get("tag", ""))
-        return source.error((*place, "type"), f"{label}: there is no type {tag!r}", near(tag, known, "types are"))
+        return source.error((*place, "type"), f"{label}: there is no type {tag!r}", meant(tag, known, "types are"))
     if kind == "literal_error" and place and loc[-1] == "[key]":
         key = str(got)
         label = ".".join(str(piece) for piece in place if piece != key)
-        hint = near(key, str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", "), "known:")
+        hint = meant(key, str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", "), "known:")
         return source.error((*place, key), f"unknown key {key!r} in {label}", hint)
     return source.error(place, f"{label}: {_reason(kind, got, details)}")
 
@@ -127,19 +127,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def near(word: str, known: Iterable[str], otherwise: str) -> str:
-    """``did you mean 'x'?``, or the list of what is known."""
-    options = list(known)
-    close = difflib.get_close_matches(word, options, n=1) or [o for o in options if o.lower() == word.lower()]
-    return f"did you mean {close[0]!r}?" if close else f"{otherwise} {', '.join(options) or 'none'}"
-
-
 def _unknown(place: Place, known: Sequence[str], source: Source) -> SpecError:
     where = ".".join(str(piece) for piece in place[:-1])
     message = f"unknown key {str(place[-1])!r}" + (f" in {where}" if where else "")
     if not where and place[-1] in _ELSEWHERE:
         return source.error(place, message, _ELSEWHERE[str(place[-1])].format(file=source.file))
-    return source.error(place, message, near(str(place[-1]), known, "known keys:"))
+    return source.error(place, message, meant(str(place[-1]), known, "known keys:"))
 
 
 def _needed(model: type[BaseModel], loc: Place) -> str | None:

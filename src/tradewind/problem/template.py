@@ -5,7 +5,6 @@ A word is a Jinja expression in a sandbox: no files, no assignment, no macros, a
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 import sys
@@ -18,6 +17,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.meta import find_undeclared_variables
 
 from tradewind.errors import SpecError
+from tradewind.meant import meant
 from tradewind.problem.command import split_words
 from tradewind.problem.configuration import Configuration, plain_number
 from tradewind.problem.job import Job
@@ -118,8 +118,7 @@ def check_template(word: str, known: Collection[str]) -> None:
     if not _has_holes(word):
         return
     for name in sorted(_variables(word) - set(known)):
-        near = difflib.get_close_matches(name, sorted(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
+        hint = meant(name, sorted(known), "known here:", "nothing")
         raise SpecError(f"the template {word!r} names {name!r}, which is no parameter", hint=hint)
 
 
@@ -140,8 +139,7 @@ def check_text(text: str, known: Collection[str], where: str) -> None:
         message = error.message.replace(repr(text), f"of {where}").replace(repr(text[:60]) + "...", f"of {where}")
         raise SpecError(message, hint=error.hint) from None
     for name in unknown:
-        near = difflib.get_close_matches(name, sorted(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known)) or 'nothing'}"
+        hint = meant(name, sorted(known), "known here:", "nothing")
         raise SpecError(f"the template of {where} names {name!r}, which is no field", hint=hint)
 
 

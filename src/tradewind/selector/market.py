@@ -10,6 +10,7 @@ from typing import Any
 
 from tradewind import plugins
 from tradewind.errors import NoOfferError, PluginError
+from tradewind.meant import meant
 from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.selector.words import category_word, provider_word
@@ -110,8 +111,7 @@ def _asked(query: OfferQuery, given: Given) -> list[str]:
 
 def _require(name: str, known: list[str]) -> None:
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"installed: {', '.join(known)}"
+        hint = meant(name, known, "installed:")
         raise PluginError(f"there is no provider {name!r} in any catalogue", hint=hint)
 
 

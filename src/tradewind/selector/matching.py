@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import InputError, NoOfferError, SpecError
+from tradewind.meant import meant
 from tradewind.plugins import Settings
 from tradewind.problem import Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Space, Value
 from tradewind.selector.base import Selector
@@ -191,9 +191,7 @@ class AttributeSelector(Selector):
     def _unknown(self, what: str, attribute: str) -> SpecError:
         known = {"vcpu", "memory", "price", "gpus", "provider", "region", "category", "family", "arch", "type", "spot"}
         known |= {fact for offer in self.table.offers for fact in offer.facts}
-        near = difflib.get_close_matches(attribute, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
-        return SpecError(f"{what} {attribute!r}", hint=hint)
+        return SpecError(f"{what} {attribute!r}", hint=meant(attribute, sorted(known), "known:"))
 
     @abstractmethod
     def choose(self, asked: Asked, among: Mask) -> Offer | None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+from tradewind.meant import meant
 from tradewind.problem.spec_build import build
-from tradewind.problem.spec_errors import first_error, near, spec_errors
+from tradewind.problem.spec_errors import first_error, spec_errors
 from tradewind.problem.spec_model import DeployModel
 from tradewind.problem.spec_space import Part, QueryModel
 from tradewind.problem.yaml_source import Source, parse_source
@@ -117,7 +118,7 @@ class Backends:
         open_ones = {one.name: one for one in self.list(who)}
         wanted = name or (LOCAL if LOCAL in open_ones else next(iter(open_ones), LOCAL))
         if wanted not in open_ones:
-            raise NotFoundError(f"there is no backend {wanted!r}", hint=near(wanted, open_ones, "there are:"))
+            raise NotFoundError(f"there is no backend {wanted!r}", hint=meant(wanted, open_ones, "there are:"))
         return open_ones[wanted]
 
     def choose(self, who: Principal, row: ApplicationRow | None, name: str = "") -> Backend:
@@ -188,7 +189,7 @@ class Backends:
         if not self.store.remove_backend(name):
             if name == LOCAL:
                 raise ConflictError("the backend local is always there", hint="set it with users: admins to close it")
-            raise NotFoundError(f"there is no backend {name!r}", hint=near(name, self._all(), "there are:"))
+            raise NotFoundError(f"there is no backend {name!r}", hint=meant(name, self._all(), "there are:"))
         note(self._database, who, "backend.remove", f"backend {name}")
 
     def _all(self) -> dict[str, Backend]:

@@ -247,10 +247,10 @@ def opened(database: str | None, tenant: str) -> Iterator[Here]:
 
 def _require_tenant(name: str, known: list[str]) -> None:
     from tradewind.errors import NotFoundError
-    from tradewind.problem.spec_errors import near
+    from tradewind.meant import meant
 
     if name not in known:
-        raise NotFoundError(f"there is no tenant {name!r}", hint=near(name, known, "there are:"))
+        raise NotFoundError(f"there is no tenant {name!r}", hint=meant(name, known, "there are:"))
 
 
 def _refuse_tenant(tenant: str) -> None:

@@ -213,15 +213,14 @@ def open_here(database: str | None, user: str) -> Iterator[Here]:
 
 
 def _author(context: Context, who: Principal, name: str, system: str) -> Principal | None:
-    import difflib
-
     from tradewind.errors import InputError
+    from tradewind.meant import nearest
     from tradewind.service.people import Principal
 
     active = {row.name: row for row in context.users.list(who) if row.state == "active"}
     if name and name.lower() not in active:
-        near = difflib.get_close_matches(name, active, n=1)
-        hint = f"did you mean {near[0]}?" if near else "tradewind user list shows the names"
+        near = nearest(name, active)
+        hint = f"did you mean {near!r}?" if near else "tradewind user list shows the names"
         raise InputError(f"there is no active user {name!r}", hint=hint)
     row = active.get(name.lower() or system)
     if row is None and len(active) == 1:

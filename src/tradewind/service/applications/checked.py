@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from tradewind.errors import InputError, SpecError
+from tradewind.meant import meant
 from tradewind.problem.spec import Spec
 from tradewind.problem.spec_build import build
-from tradewind.problem.spec_errors import first_error, near, spec_errors
+from tradewind.problem.spec_errors import first_error, spec_errors
 from tradewind.problem.template import BUILT_IN, check_text
 from tradewind.problem.yaml_source import Place, Source, parse_source
 from tradewind.service.applications.document import ApplicationModel
@@ -180,7 +181,7 @@ def _wrong_fields(source: Source, model: ApplicationModel) -> list[SpecError]:
             wrong((name, "default"), error.message, error.hint)
         for other, options in (field.when or {}).items():
             if other not in above:
-                wrong((name, "when", other), f"there is no field {other!r} above it", near(other, above, "above it:"))
+                wrong((name, "when", other), f"there is no field {other!r} above it", meant(other, above, "above it:"))
                 continue
             try:
                 _ = [read_value(above[other], option) for option in options]

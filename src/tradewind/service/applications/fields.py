@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tradewind.errors import FormError, InputError
-from tradewind.problem.spec_errors import near
+from tradewind.meant import meant
 from tradewind.service.applications.document import MAX_TEXT, FieldModel, finite
 from tradewind.service.applications.files import FileValue
 
@@ -40,7 +40,7 @@ def read_values(
         FormError: A field is wrong, missing or unknown.
     """
     wrong = {
-        str(name): f"there is no such field; {near(str(name), fields, 'there are:')}"
+        str(name): f"there is no such field; {meant(str(name), fields, 'there are:')}"
         for name in given
         if name not in fields
     }

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import ConflictError, ForbiddenError, FormError, NotFoundError
+from tradewind.meant import meant
 from tradewind.problem.spec import Spec
-from tradewind.problem.spec_errors import near
 from tradewind.problem.template import fill_text
 from tradewind.problem.yaml_source import Source, parse_source
 from tradewind.service.accounts.audit import note
@@ -164,7 +164,7 @@ class Applications:
         if gone is not None:
             raise ConflictError(f"{gone.reference} was retired", hint="take another version or application")
         known = sorted({row.name for row in self.list(who)})
-        raise NotFoundError(f"there is no application {name!r}", hint=near(bare, known, "there are:"))
+        raise NotFoundError(f"there is no application {name!r}", hint=meant(bare, known, "there are:"))
 
     def by_id(self, number: int) -> ApplicationRow:
         """A version by the store's number, for requests that were let in already.

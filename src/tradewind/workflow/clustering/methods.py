@@ -6,7 +6,6 @@ Chen, Ferreira da Silva, Deelman and Sakellariou, "Balanced task clustering in s
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.errors import WorkflowError
+from tradewind.meant import meant
 from tradewind.workflow.clustering.clustered import Clustered, put_together
 from tradewind.workflow.graph import Numbers, Workflow
 
@@ -54,9 +54,7 @@ def cluster(flow: Workflow, method: str, delay: float | Sequence[float] = 0.0) -
     """
     name, colon, words = method.partition(":")
     if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(METHODS)}"
-        raise WorkflowError(f"there is no clustering {name!r}", hint=hint)
+        raise WorkflowError(f"there is no clustering {name!r}", hint=meant(name, METHODS, "there are"))
     if name == "vertical":
         if colon:
             raise WorkflowError(f"{method!r}: vertical clustering has no number", hint="write vertical")

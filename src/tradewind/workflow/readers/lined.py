@@ -6,12 +6,12 @@ is decided by the key that it stands under. Large files are read by libyaml wher
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from tradewind.errors import InputError, WorkflowError
+from tradewind.meant import meant
 
 _MAX_DEPTH = 50
 
@@ -62,9 +62,7 @@ class Values:
         """
         for key in given:
             if key not in keys:
-                near = difflib.get_close_matches(key, list(keys), n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(keys))}"
-                raise self.fail(f"{what} has no key {key!r}", given.at(key), hint)
+                raise self.fail(f"{what} has no key {key!r}", given.at(key), meant(key, sorted(keys), "there are"))
 
     def fields(self, given: Fields, key: str) -> Fields:
         """The mapping under a key; an empty one where the key is not written."""
