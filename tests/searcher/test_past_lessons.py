@@ -274,6 +274,31 @@ def test_a_single_job_is_the_pattern_itself() -> None:
     assert money_to_good(problem) <= money_to_good(job(0))
 
 
+def elsewhere(of: PastStudy, every: int) -> PastStudy:
+    """The same runs, every so many of them on a machine that this problem has not."""
+    moved = (
+        replace(t, offer=replace(t.offer, instance_type="another")) if i % every == 0 else t
+        for i, t in enumerate(of.trials)
+    )
+    return replace(of, trials=tuple(moved))
+
+
+def test_jobs_that_ran_mostly_on_other_machines_are_trusted_less() -> None:
+    own = study(job(1), count=20)
+    half = elsewhere(own, 2)
+    assert [j.share for j in jobs_of(replace(job(0), past=(own,)))] == [1.0]
+    assert [(len(j.y), j.share) for j in jobs_of(replace(job(0), past=(half,)))] == [(10, 0.5)]
+    whole, part = (lessons_of(replace(job(0), past=(one,))) for one in (own, half))
+    assert part.trust == pytest.approx(0.5 * whole.trust)
+    # The whole one chooses what to begin with; half of one does not.
+    first = proposals(job(0), 1)
+    assert proposals(replace(job(0), past=(half,)), 1) == first
+    assert proposals(replace(job(0), past=(own,)), 1) != first
+    several = tuple(elsewhere(one, 2) if k < 2 else one for k, one in enumerate(family(4)))
+    alike, mixed = (lessons_of(replace(job(0), past=past)) for past in (family(4), several))
+    assert mixed.trust <= 0.76 * alike.trust
+
+
 # ---------------------------------------------------------------------- the process
 
 

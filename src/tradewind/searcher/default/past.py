@@ -39,10 +39,12 @@ class PastJob:
     Attributes:
         x: Features, shape (n, d).
         y: ln seconds, shape (n,).
+        share: Of the job's whole runs, those on machines of this problem.
     """
 
     x: Array
     y: Array
+    share: float = 1.0
 
 
 def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, rows: Array) -> list[PastJob]:
@@ -63,15 +65,18 @@ def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, row
     by_offer = _rows_by_offer(reference, rows)
     found = []
     for trials in together.values():
-        known = [
-            (row, math.log(trial.observation.runtime))
+        whole = [
+            (_row(trial, features, by_offer), math.log(trial.observation.runtime))
             for trial in trials
             if trial.state == TrialState.SUCCEEDED and trial.proposal.fidelity == 1.0
             if trial.observation is not None and 0.0 < trial.observation.runtime < math.inf
-            if (row := _row(trial, features, by_offer)) is not None
-        ][-_MOST_RUNS:]
+        ]
+        known = [(row, y) for row, y in whole if row is not None]
         if len({row.tobytes() for row, _ in known}) >= _LEAST_ROWS:
-            found.append(PastJob(np.array([row for row, _ in known]), np.array([y for _, y in known])))
+            # A sample of a large space has not all of its machines.
+            share = len(known) / len(whole) if len(reference) == len(problem.candidates) else 1.0
+            known = known[-_MOST_RUNS:]
+            found.append(PastJob(np.array([row for row, _ in known]), np.array([y for _, y in known]), share))
     return found[-_MOST_JOBS:]
 
 
@@ -162,16 +167,20 @@ class Lessons:
 
     @cached_property
     def trust(self) -> float:
-        """Probability that the jobs' pattern helps: how often the other jobs rank one's costs better than prices do."""
+        """Probability that the jobs' pattern helps: how often the other jobs rank one's costs better than prices do.
+
+        Jobs that ran mostly on other machines than this one may are hardly of its kind: their share here is a factor.
+        """
+        share = float(np.mean([job.share for job in self.jobs]))
         if len(self.jobs) == 1:
-            return _ALONE
+            return _ALONE * share
         costs = self._table + self._money
         wins = sum(
             _agreement(np.median(np.delete(self._table, k, axis=0), axis=0) + self._money, costs[k])
             > _agreement(self._money, costs[k])
             for k in range(len(self.jobs))
         )
-        return (wins + 1.0) / (len(self.jobs) + 2.0)
+        return share * (wins + 1.0) / (len(self.jobs) + 2.0)
 
     def kinship(self, trend: Trend) -> float | None:
         """How well the jobs foresee one another (`kinship`); None where they are too few to tell.
