@@ -9,7 +9,7 @@ no longer win. Told for each table, as money until within 5 % of the optimum and
 - any job: a job at random (the mean of its logarithm over jobs);
 - all jobs: the order of the mean logarithm of cost over all jobs, those late by as much as they are late.
 
-A searcher is not told which job is the right one, and has seen 20 runs of each: it will hardly do better than "best job".
+A searcher is not told which job is the right one, and has seen 20 runs of each.
 """
 
 from __future__ import annotations
