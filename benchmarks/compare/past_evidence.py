@@ -27,7 +27,7 @@ def evidence(problem: Problem) -> float | None:
     searcher = plugins.create("searcher", "tradewind", {}, problem=problem, seed=0)
     assert isinstance(searcher, TradewindSearcher)
     features, rows = searcher._map, searcher._features
-    jobs = past_jobs(problem, features, searcher._reference, rows)
+    jobs = past_jobs(problem, features, searcher._reference, rows, listed=searcher._listed)
     if not jobs:
         return None
     lessons = Lessons(jobs, rows, np.log(searcher._reference.hourly))

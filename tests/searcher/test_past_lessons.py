@@ -299,6 +299,19 @@ def test_jobs_that_ran_mostly_on_other_machines_are_trusted_less() -> None:
     assert mixed.trust <= 0.76 * alike.trust
 
 
+@pytest.mark.parametrize("make_one", [problems.continuous_problem, problems.huge_problem])
+def test_a_large_space_is_not_listed_to_tell_whose_machines_they_are(make_one: Callable[[], KnownProblem]) -> None:
+    problem = make_one()
+    drawn = problem.space.sample(np.random.default_rng(0), 12)
+    trials = tuple(evaluate(problem, Proposal(each), n) for n, each in enumerate(drawn))
+    with_past = replace(problem, past=(PastStudy("other", JobParameters(), trials),))
+    searcher = make(with_past)
+    assert searcher._lessons is not None
+    assert [job.share for job in searcher._lessons.jobs] == [1.0]
+    assert drive(searcher, with_past, 3, abort=True)
+    assert "candidates" not in vars(with_past)
+
+
 # ---------------------------------------------------------------------- the process
 
 

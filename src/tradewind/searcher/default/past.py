@@ -47,7 +47,9 @@ class PastJob:
     share: float = 1.0
 
 
-def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, rows: Array) -> list[PastJob]:
+def past_jobs(
+    problem: Problem, features: FeatureMap, reference: Candidates, rows: Array, *, listed: bool = True
+) -> list[PastJob]:
     """The earlier jobs that ran on machines of this problem.
 
     A run of another program has other settings: it counts for the average of all candidates on its machines.
@@ -57,6 +59,7 @@ def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, row
         features: The numbers.
         reference: The candidates.
         rows: Their features, shape (n, d).
+        listed: Whether these are all candidates; a sample of a large space has not all of its machines.
     """
     together: dict[tuple[str, float, tuple[tuple[str, float | str], ...]], list[Trial]] = {}
     for study in problem.past:
@@ -73,8 +76,7 @@ def past_jobs(problem: Problem, features: FeatureMap, reference: Candidates, row
         ]
         known = [(row, y) for row, y in whole if row is not None]
         if len({row.tobytes() for row, _ in known}) >= _LEAST_ROWS:
-            # A sample of a large space has not all of its machines.
-            share = len(known) / len(whole) if len(reference) == len(problem.candidates) else 1.0
+            share = len(known) / len(whole) if listed else 1.0
             known = known[-_MOST_RUNS:]
             found.append(PastJob(np.array([row for row, _ in known]), np.array([y for _, y in known]), share))
     return found[-_MOST_JOBS:]

@@ -175,7 +175,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
 
     @cached_property
     def _lessons(self) -> Lessons | None:
-        jobs = past_jobs(self.problem, self._map, self._reference, self._features)
+        jobs = past_jobs(self.problem, self._map, self._reference, self._features, listed=self._listed)
         if not jobs:
             return None
         lessons = Lessons(jobs, self._features, np.log(np.maximum(self._reference.hourly, 1e-12)))
