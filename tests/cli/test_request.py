@@ -227,7 +227,7 @@ def test_the_same_on_this_machine(
     assert run(["request", "submit", "slow", *database]) == 3
     assert "--user NAME" in capsys.readouterr().err
     assert run(["request", "submit", "slow", "--user", "bobb", *database]) == 3
-    assert "did you mean bob?" in capsys.readouterr().err
+    assert "did you mean 'bob'?" in capsys.readouterr().err
     assert run(["request", "submit", "slow", "--user", "bob", "--json", *database]) == 0
     again = str(json.loads(capsys.readouterr().out)["id"])
     assert run(["request", "wait", again, "--timeout", "1m", *database]) == 0
