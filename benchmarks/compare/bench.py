@@ -115,6 +115,12 @@ class Bench:
             self._factors = {}
             object.__setattr__(self.problem, "past", ())
 
+    def late(self, configuration: Configuration) -> float:
+        """ln seconds beyond the deadline, without noise; infinite for a run that fails before it."""
+        seconds = self.problem.truth(configuration, self.problem.resolver.resolve(configuration)).runtime
+        late = math.log(seconds / (self.problem.constraints.deadline or math.inf))
+        return math.inf if self.problem.value(configuration) is None and late <= 0 else late
+
     def again(self, configuration: Configuration) -> None:
         """Draw the noise of a configuration anew, for a run that repeats an earlier one."""
         if self.noise:

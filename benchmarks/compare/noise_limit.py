@@ -28,13 +28,10 @@ MOST, DRAWS = 10, 300
 def contenders(bench: Bench) -> tuple[Any, Any, Any]:
     """Cost in mean costs, ln seconds beyond the deadline, and whether it is right, of each contender."""
     problem, candidates = bench.problem, bench.problem.candidates
-    deadline = problem.constraints.deadline or math.inf
     found = []
     for configuration in map(candidates.configuration, range(len(candidates))):
-        seconds = problem.truth(configuration, problem.resolver.resolve(configuration)).runtime
-        cost, late = problem.bill(configuration), math.log(seconds / deadline)
-        failed = problem.value(configuration) is None and late <= 0
-        if not failed and cost <= RIVALS * bench.best and late <= LATE:
+        cost, late = problem.bill(configuration), bench.late(configuration)
+        if cost <= RIVALS * bench.best and late <= LATE:
             found.append((cost / bench.mean, late, bench.away[configuration.key] <= SHARE))
     cost, late, right = zip(*found, strict=True)
     return np.array(cost), np.array(late), np.array(right)

@@ -16,7 +16,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -26,94 +29,97 @@ from bench import Bench, Pasts, search
 from noise import copy_of
 from past_copies import arguments, money
 
-from tradewind.problem import Proposal, Trial
+from tradewind.problem import Configuration, Proposal, Trial
 from tradewind.searcher.base import NothingLeft, SearchState
 
+Known = Mapping[str, tuple[float, float]]
+COLD = "tradewind, cold"
 FAMILIES = "tensorflow,cherrypick,scout,multicloud,flora,c3o"
+
+
+MOST_LATE = 3.0
+"""ln seconds beyond the deadline that a failure counts as."""
 
 
 class Listed:
     """Asks for configurations in a given order."""
 
-    def __init__(self, bench: Bench, keys: Sequence[str]) -> None:
-        candidates = bench.problem.candidates
-        found = {each.key: each for each in map(candidates.configuration, range(len(candidates)))}
-        self._left = [found[key] for key in reversed(keys)]
+    def __init__(self, order: Sequence[Configuration]) -> None:
+        self._left = iter(order)
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        return [Proposal(self._left.pop())] if self._left else NothingLeft("tried all")
+        following = next(self._left, None)
+        return NothingLeft("tried all") if following is None else [Proposal(following)]
 
     def tell(self, trial: Trial) -> None:
         pass
 
 
-def known(bench: Bench) -> dict[str, tuple[float, float]]:
-    """Ln cost and ln time beyond the deadline by key; a failure is as late as ten deadlines."""
-    problem, found = bench.problem, {}
-    deadline = problem.constraints.deadline or math.inf
-    for configuration in map(problem.candidates.configuration, range(len(problem.candidates))):
-        seconds = problem.truth(configuration, problem.resolver.resolve(configuration)).runtime
-        late = math.log(seconds / deadline)
-        failed = problem.value(configuration) is None and late <= 0
-        found[configuration.key] = (math.log(problem.bill(configuration) / bench.best), 3.0 if failed else late)
-    return found
+def configurations(bench: Bench) -> list[Configuration]:
+    """All that can be bought."""
+    candidates = bench.problem.candidates
+    return [candidates.configuration(i) for i in range(len(candidates))]
 
 
-def by_one(job: dict[str, tuple[float, float]], keys: Sequence[str]) -> list[str]:
-    """Keys in the order of one earlier job; what it has no run of comes last."""
-    unknown = (math.inf, 9.0)
-    return sorted(keys, key=lambda k: (job.get(k, unknown)[1] > 0, job.get(k, unknown)[job.get(k, unknown)[1] > 0]))
+def known(bench: Bench) -> Known:
+    """Ln cost, up to a constant, and ln seconds beyond the deadline by key."""
+    return {
+        each.key: (math.log(bench.problem.bill(each) / bench.best), min(bench.late(each), MOST_LATE))
+        for each in configurations(bench)
+    }
 
 
-def by_all(jobs: Sequence[dict[str, tuple[float, float]]], keys: Sequence[str]) -> list[str]:
-    """Keys by mean ln cost, and a penalty of ten times the mean lateness."""
+def by_one(job: Known, key: str) -> tuple[bool, float]:
+    """What one earlier job orders by; what it has no run of comes last."""
+    cost, late = job.get(key, (math.inf, math.inf))
+    return late > 0, late if late > 0 else cost
 
-    def worth(key: str) -> float:
-        seen = [job[key] for job in jobs if key in job]
-        return float(np.mean([cost + 10.0 * max(0.0, late) for cost, late in seen])) if seen else math.inf
 
-    return sorted(keys, key=worth)
+def by_all(jobs: Sequence[Known], key: str) -> float:
+    """What all jobs order by: mean ln cost, and a penalty of ten times the mean lateness."""
+    seen = [job[key] for job in jobs if key in job]
+    return float(np.mean([cost + 10.0 * max(0.0, late) for cost, late in seen])) if seen else math.inf
+
+
+def figures(bench: Bench, jobs: Sequence[Known], seed: int) -> dict[str, float]:
+    """ln mean costs until within 5 %, by who searches."""
+    every = configurations(bench)
+
+    def spent(worth: Callable[[str], Any]) -> float:
+        with bench.as_seen(seed):
+            order = sorted(every, key=lambda each: worth(each.key))
+            return math.log(search(bench, Listed(order), abort=True)[0].close)
+
+    each = [spent(partial(by_one, job)) for job in jobs]
+    return {
+        "the optimum": math.log(bench.best / bench.mean),
+        "best job": min(each),
+        "any job": float(np.mean(each)),
+        "all jobs": spent(partial(by_all, jobs)),
+        COLD: math.log(money(bench, Pasts([]), "cold", seed)),
+    }
 
 
 def main() -> None:
     given = arguments(__doc__, [0], FAMILIES)
-    logs: dict[str, dict[str, list[float]]] = {}
+    logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for copy in given.copies:
-        benches = [Bench(copy_of(table, copy), given.condition) for table in tables.load()]
-        benches = [bench for bench in benches if bench.table["name"].startswith(tuple(given.tables.split(",")))]
-        truth = {bench.table["name"]: known(bench) for bench in benches}
-        for bench in benches:
+        every = [Bench(copy_of(table, copy), given.condition) for table in tables.load()]
+        for bench in every:
             name, family = bench.table["name"], bench.table["family"]
-            keys = list(truth[name])
-            jobs = [
-                truth[other.table["name"]]
-                for other in benches
-                if other.table["family"] == family and other.table["name"] != name
-            ]
+            if name.startswith(tuple(given.tables.split(","))):
+                others = [other for other in every if other.table["family"] == family and other is not bench]
+                for words, figure in figures(bench, [known(other) for other in others], given.seed).items():
+                    logs[words][family].append(figure)
 
-            def spent(order: Sequence[str], bench: Bench = bench) -> float:
-                with bench.as_seen(given.seed):
-                    return math.log(search(bench, Listed(bench, order), abort=True)[0].close)
+    def mean(words: str) -> float:
+        return float(np.mean([figure for found in logs[words].values() for figure in found]))
 
-            each = [spent(by_one(job, keys)) for job in jobs]
-            figures = {
-                "the optimum": math.log(bench.best / bench.mean),
-                "best job": min(each),
-                "any job": float(np.mean(each)),
-                "all jobs": spent(by_all(jobs, keys)),
-                "tradewind, cold": math.log(money(bench, Pasts([]), "cold", given.seed)),
-            }
-            for words, figure in figures.items():
-                logs.setdefault(words, {}).setdefault(family, []).append(figure)
     for words, by in logs.items():
-        every = [figure for figures in by.values() for figure in figures]
-        share = [math.exp(np.mean(by[f]) - np.mean(logs["tradewind, cold"][f])) for f in by]
-        total = (
-            math.exp(np.mean(every)),
-            math.exp(np.mean(every) - np.mean([x for figures in logs["tradewind, cold"].values() for x in figures])),
-        )
-        families = ", ".join(f"{family} {each:.2f}" for family, each in zip(by, share, strict=True))
-        print(f"{words}: {total[0]:.2f} mean costs, {total[1]:.2f} of cold ({families}), {len(every)} tables")
+        share = {family: math.exp(np.mean(found) - np.mean(logs[COLD][family])) for family, found in by.items()}
+        families = ", ".join(f"{family} {each:.2f}" for family, each in share.items())
+        total = f"{math.exp(mean(words)):.2f} mean costs, {math.exp(mean(words) - mean(COLD)):.2f} of cold"
+        print(f"{words}: {total} ({families}), {sum(map(len, by.values()))} tables")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from typing import Self
 
 import numpy as np
 
-from tradewind.problem import Candidates, PastStudy, Problem, Trial, TrialState
+from tradewind.problem import Candidates, PastStudy, Problem, Trial
 from tradewind.searcher.default.kinship import LEAST_JOBS, kinship, scored, split
+from tradewind.searcher.predicted import told_time
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 from tradewind.searcher.surrogate.trend import Trend
@@ -69,10 +70,9 @@ def past_jobs(
     found = []
     for trials in together.values():
         whole = [
-            (_row(trial, features, by_offer), math.log(trial.observation.runtime))
+            (_row(trial, features, by_offer), math.log(seconds))
             for trial in trials
-            if trial.state == TrialState.SUCCEEDED and trial.proposal.fidelity == 1.0
-            if trial.observation is not None and 0.0 < trial.observation.runtime < math.inf
+            if trial.proposal.fidelity == 1.0 and (seconds := told_time(trial)) is not None
         ]
         known = [(row, y) for row, y in whole if row is not None]
         if len({row.tobytes() for row, _ in known}) >= _LEAST_ROWS:
