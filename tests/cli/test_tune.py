@@ -215,10 +215,27 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     assert [(row["nodes"], row["hourly"], row["to_deadline"]) for row in found["machines"]] == [
         (1, 0.1, 0.1), (1, 0.4, 0.4), (2, 0.8, 0.8)
     ]  # fmt: skip
+    longest = "Standard_D32pls_v5"
+    (tmp_path / "own.csv").write_text((tmp_path / "own.csv").read_text().replace("large", longest))
+    path.write_text(path.read_text().replace("large", longest))
+    monkeypatch.setenv("COLUMNS", "64")
+    assert run(["tune", str(path), "--dry-run", *words]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert f"2 × {longest} aws 16 64 $0.800 $0.800 3" in lines
     path.write_text(path.read_text().replace("level: 1..3", "level: 0.1..3.0"))
     assert run(["tune", str(path), "--dry-run"]) == 0
     assert "clouds: too many configurations to list on 2 kinds of machines" in capsys.readouterr().out
     assert not (tmp_path / "home").exists()
+
+
+def test_a_dry_run_says_what_the_searcher_objects_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    path = tmp_path / "job.yaml"
+    path.write_text("name: own\njob: {command: work}\nspace: {level: 1..3}\nsearcher: ernest\n")
+    assert run(["tune", str(path), "--dry-run"]) == 3
+    assert capsys.readouterr().err.startswith("tradewind: the ernest searcher predicts how time falls")
 
 
 def test_a_job_to_learn_from_that_is_nowhere_is_told_of_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

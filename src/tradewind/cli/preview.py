@@ -31,10 +31,12 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
         SpecError: The constraints leave nothing.
     """
     from tradewind.cli.common import emit_json
-    from tradewind.engine.assemble import build_problem
+    from tradewind.engine.assemble import build_problem, build_searcher
     from tradewind.paths import data_folder
 
-    found = _facts(spec, build_problem(spec, data_folder()))
+    problem = build_problem(spec, data_folder())
+    build_searcher(spec, problem)  # What it has to object to the job is said now, before anything is paid for.
+    found = _facts(spec, problem)
     found["study"] = None if fresh else _begun(spec, store)
     if as_json:
         emit_json(found)
@@ -134,27 +136,30 @@ def _print(found: dict[str, Any]) -> None:
     )
     deadline = "" if found["deadline"] is None else format_duration(found["deadline"])
     table = Table(box=None, header_style="", pad_edge=False)
-    for name in (
-        "machines",
-        "of",
-        "vCPU",
-        "GiB",
-        "per hour",
-        *([f"a run of {deadline}"] if deadline else ()),
-        "configurations",
-    ):
-        table.add_column(name, justify="left" if name in ("machines", "of") else "right", no_wrap=True)
-    for row in machines[:_MOST]:
+    sellers = [" ".join(filter(None, (row["provider"], row["region"]))) for row in machines[:_MOST]]
+    table.add_column("machines", no_wrap=True)
+    table.add_column("of")
+    headings = ("vCPU", "GiB", "per hour", *([f"a run of\n{deadline}"] if deadline else ()), "choices")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True, vertical="top")
+    for row, seller in zip(machines, sellers, strict=False):
         table.add_row(
             f"{row['nodes']} × {row['instance_type']}" + (" (spot)" if row["spot"] else ""),
-            " ".join(filter(None, (row["provider"], row["region"]))),
+            seller,
             f"{row['vcpu'] * row['nodes']:g}",
             f"{row['memory_gib'] * row['nodes']:g}",
             format_money(row["hourly"]),
             *([format_money(row["to_deadline"])] if deadline else ()),
             "-" if row["configurations"] is None else str(row["configurations"]),
         )
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    # In a narrow terminal who sells a machine takes two lines; in one that is narrower still all lines break,
+    # but nothing is cut.
+    whole = console.measure(table, options=console.options.update(max_width=1000)).maximum
+    widest = max(map(len, sellers), default=0)
+    word = max((len(word) for seller in sellers for word in seller.split()), default=0)
+    console.width = max(console.width, whole - widest + word)
+    console.print(table)
     if len(machines) > _MOST:
         typer.echo(f"and {len(machines) - _MOST} more, dearer ones (--json has all)")
     if found["study"] is None:
